@@ -1,0 +1,1 @@
+"""The API server: the only way in. Nothing but `cluster` imports it."""

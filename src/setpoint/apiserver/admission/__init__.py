@@ -1,0 +1,1 @@
+"""One admission plugin a file."""

@@ -1,0 +1,1 @@
+"""What every request passes before its handler: who, may they, not too many."""

@@ -1,0 +1,1 @@
+"""One verb a file: from a request to an answer."""

@@ -1,0 +1,1 @@
+"""The composition root: configuration, the all-in-one process, signals, shutdown."""

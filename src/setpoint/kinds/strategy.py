@@ -1,0 +1,172 @@
+"""What a kind adds to the generic life of a resource: the seam between `kinds` and the API server's registry.
+
+The registry calls, for a create: `decode` (types, unknown fields) -> `default` -> admission -> `prepare_for_create` ->
+`validate` -> `warnings_on_create` -> store. For an update: decode -> default -> admission -> `prepare_for_update` ->
+`validate_update` -> `warnings_on_update` -> store. A subresource that writes (`status`, `resize`, ...) is a Strategy of
+its own in `subresources`; it shares the type and replaces the update hooks.
+
+Promises a strategy may rely on:
+- the object has passed its type check: what is there has the right JSON type, empty OMIT fields are absent, ALWAYS
+  fields are present, quantities are canonical, times are UTC;
+- `obj` may be changed in `default` and `prepare_*` only; `old` never: it is shared with every reader;
+- metadata has been filled by the registry (name, namespace, uid, creationTimestamp, generation) before `prepare_*`;
+- the registry itself validates object metadata by `validate_name`, and that metadata's immutable fields do not change.
+
+Strategies are stateless and do no I/O. Whatever needs other objects (IP allocation, quota) lives in the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from setpoint.meta.field import Errors
+from setpoint.meta.names import dns1123_subdomain
+from setpoint.meta.schema import Type
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    name: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a hook may know of the request."""
+
+    now: datetime
+    user: UserInfo = UserInfo()
+    namespace: str = ""
+    subresource: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table column; `cell` gets the object and the current time."""
+
+    name: str
+    cell: Callable[[Obj, datetime], Any]
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Strategy:
+    """The defaults: an object with no rules of its own. Kinds subclass and override."""
+
+    type: Type
+    """Set by the catalog when the strategy is loaded."""
+
+    allow_create_on_update = False
+    """PUT to a name that does not exist creates it."""
+    allow_unconditional_update = True
+    """PUT without resourceVersion overwrites."""
+    orphans_by_default = False
+    """DELETE without a propagation policy orphans the dependents (Job, ReplicationController)."""
+    has_status = False
+    """There is a `/status` subresource: main writes keep the stored status, status writes keep the stored spec."""
+    has_generation = False
+    """metadata.generation starts at 1 and grows whenever `spec_fields` change."""
+    spec_fields: tuple[str, ...] = ("spec",)
+    """Top-level fields whose change counts as a new generation."""
+    subresources: Mapping[str, Strategy] = {}
+    """Subresources that read and write this same object under other rules."""
+    columns: Sequence[Column] = ()
+    """Table columns after... all of them, Name first. Empty: the default Name and Created At columns."""
+    field_labels: frozenset[str] = frozenset({"metadata.name", "metadata.namespace"})
+    """Field selectors that clients may use; others are refused."""
+
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        """What is wrong with the name; `prefix` when it is a generateName. Default: a DNS-1123 subdomain."""
+        return dns1123_subdomain(name.rstrip("-") if prefix else name)
+
+    def default(self, obj: Obj) -> None:
+        """Fill what the user left out, in place."""
+
+    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
+        """Drop or reset what a creator may not set."""
+        self.reset_status(obj)
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        """Append everything that is wrong."""
+
+    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
+        return []
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        """Take over from `old` what this write may not change."""
+        self.keep_status(obj, old)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        """By default what is valid to create is valid to update to."""
+        self.validate(obj, errs, ctx)
+
+    def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
+        return self.warnings_on_create(obj, ctx)
+
+    def grace_period(self, obj: Obj, requested: int | None) -> int | None:
+        """Seconds between a delete and the removal; None: this kind is removed at once, without a grace period."""
+        return None
+
+    def selectable_fields(self, obj: Obj) -> dict[str, str]:
+        """Values of `field_labels` beyond name and namespace."""
+        return {}
+
+    # -- for subclasses -------------------------------------------------------------------------------------------
+
+    def reset_status(self, obj: Obj) -> None:
+        """Give the object the empty status of its type."""
+        if self.has_status:
+            from setpoint.meta.decode import zero  # the decoder imports nothing of kinds; a cycle only in time
+
+            obj["status"] = zero(self.type.fields["status"].type)
+
+    def keep_status(self, obj: Obj, old: Obj) -> None:
+        if self.has_status:
+            _take(obj, old, "status")
+
+
+class StatusStrategy(Strategy):
+    """The usual `/status`: all but status (and metadata) stays as stored."""
+
+    reset_fields: tuple[str, ...] = ("spec",)
+    """Top-level fields that a status write leaves as they are."""
+
+    def __init__(self, main: Strategy) -> None:
+        self.main = main
+
+    def default(self, obj: Obj) -> None:
+        self.main.default(obj)
+
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        return self.main.validate_name(name, prefix)
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        for name in self.reset_fields:
+            _take(obj, old, name)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        """Subclasses check the status they allow."""
+
+    def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
+        return []
+
+    def selectable_fields(self, obj: Obj) -> dict[str, str]:
+        return self.main.selectable_fields(obj)
+
+
+def _take(obj: Obj, old: Obj, name: str) -> None:
+    """`obj[name]` as it is in `old`. The value is shared: from here on nobody changes it."""
+    if name in old:
+        obj[name] = old[name]
+    else:
+        obj.pop(name, None)

@@ -1,0 +1,1 @@
+"""Pure vocabulary of the Kubernetes API: no I/O, no asyncio, no clock of its own."""

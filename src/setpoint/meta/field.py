@@ -1,0 +1,129 @@
+"""Field errors: what is wrong, where, in upstream's words.
+
+Paths are plain strings (`spec.containers[0].name`), built only from what a validator walks. Validators take an `errs`
+list and append to it; none of them raises and none of them stops at the first error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import orjson
+
+from setpoint.meta.goformat import quote
+
+OMIT = object()
+"""As a bad value: leave the value out of the message."""
+
+_TITLES = {
+    "FieldValueNotFound": "Not found",
+    "FieldValueRequired": "Required value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTooFew": "Too few",
+    "FieldValueTooShort": "Too short",
+    "InternalError": "Internal error",
+    "FieldValueTypeInvalid": "Invalid value",
+}
+_WITHOUT_VALUE = {
+    "FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "FieldValueTooShort", "InternalError",
+}  # fmt: skip
+
+
+class FieldError(NamedTuple):
+    reason: str
+    field: str
+    value: Any
+    detail: str
+
+    def body(self) -> str:
+        """The message without the field."""
+        text = _TITLES[self.reason]
+        if self.reason not in _WITHOUT_VALUE and self.value is not OMIT:
+            text += ": " + _render(self.value)
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def message(self) -> str:
+        return f"{self.field}: {self.body()}"
+
+    def cause(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.body(), "field": self.field}
+
+
+Errors = list[FieldError]
+
+
+def _render(value: Any) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return orjson.dumps(value).decode()
+
+
+def aggregate_message(errors: Iterable[FieldError]) -> str:
+    """One error is its message; several stand in brackets, each text once."""
+    messages = list(dict.fromkeys(error.message() for error in errors))
+    return messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", field, value, detail)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", field, value, detail)
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", field, "", detail)
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", field, "", detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError("FieldValueDuplicate", field, value, "")
+
+
+def not_found(field: str, value: Any) -> FieldError:
+    return FieldError("FieldValueNotFound", field, value, "")
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """`supported` is shown in the order given."""
+    shown = ", ".join(quote(choice) for choice in supported)
+    return FieldError("FieldValueNotSupported", field, value, f"supported values: {shown}" if shown else "")
+
+
+def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
+    detail = f"may not be more than {limit} {unit}" if limit >= 0 else "value is too long"
+    return FieldError("FieldValueTooLong", field, "", detail)
+
+
+def too_short(field: str, limit: int) -> FieldError:
+    unit = "character" if limit == 1 else "characters"
+    return FieldError("FieldValueTooShort", field, "", f"must be at least {limit} {unit}")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    items = "item" if limit == 1 else "items"
+    detail = f"must have at most {limit} {items}" if limit >= 0 else "has too many items"
+    return FieldError("FieldValueTooMany", field, count if count >= 0 else OMIT, detail)
+
+
+def too_few(field: str, count: int, limit: int) -> FieldError:
+    items = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooFew", field, count, f"must have at least {limit} {items}")
+
+
+def internal(field: str, detail: str) -> FieldError:
+    return FieldError("InternalError", field, "", detail)

@@ -1,0 +1,1 @@
+"""The node agent; simulated nodes are a fleet of them in one."""

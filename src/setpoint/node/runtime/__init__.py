@@ -1,0 +1,1 @@
+"""What actually runs containers, or pretends to."""

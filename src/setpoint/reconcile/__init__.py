@@ -1,0 +1,1 @@
+"""The loop: informer, work queue, controller, manager."""

@@ -1,0 +1,1 @@
+"""Binds Pods to nodes."""

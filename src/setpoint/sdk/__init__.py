@@ -1,0 +1,1 @@
+"""The stable face for operator authors."""

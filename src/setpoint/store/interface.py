@@ -1,0 +1,160 @@
+"""A revisioned map from key to bytes, with watch: etcd's model, small.
+
+What every backend promises (`tests/contracts/test_store.py` holds each to it):
+
+- **One order.** Every committed transaction gets the next revision; revisions are cluster-wide, start above 0 and only
+  grow, across restarts too. All operations of a transaction share its revision.
+- **Acknowledged means durable.** When `txn` returns, a crash of process or machine does not lose the write (the memory
+  backend: a crash loses everything, as said on the tin). Nobody sees a write (get, list, watch) before it is durable.
+- **Compare and swap.** `expect` names the key's mod_revision: a number must match, 0 means "must not exist", None means
+  "whatever is there". One failed comparison and nothing of the transaction happened.
+- **Cancellation.** A cancelled `txn` has either fully happened or not at all; the caller cannot know which and reads again.
+- **Watch** is ordered by revision, complete, without duplicates, resumable after any revision not yet compacted, and
+  delivers all events of one transaction together.
+- **History.** get and list at a revision answer as of that revision until it is compacted; then `Compacted`.
+- **Fail-stop.** If the medium fails (full, corrupt, gone) the store says so on every later call; it never answers from
+  what may not be durable.
+
+**Stamping.** The wire form of an object holds its own revision. A Put may name a byte offset `stamp` in its value; the
+store inserts the decimal revision there, once, when it is known. What get, list and watch return is stamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class StoreError(Exception):
+    """The store cannot answer; the message says why, in a sentence for people."""
+
+
+class Compacted(StoreError):
+    """The revision asked for is no longer kept; `oldest` is the first that is."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"revision {asked} has been compacted; the oldest kept is {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class FutureRevision(StoreError):
+    """The revision asked for has not happened yet."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(f"revision {asked} is in the future; the store is at {current}")
+        self.asked = asked
+        self.current = current
+
+
+class CompareFailed(StoreError):
+    """A transaction's expectation did not hold. `current` is the key as it is now (None: absent), already durable and
+    visible to readers: to retry from it is never stale."""
+
+    def __init__(self, key: str, current: KeyValue | None) -> None:
+        super().__init__(f"{key}: not at the expected revision")
+        self.key = key
+        self.current = current
+
+
+class KeyValue(NamedTuple):
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+class Put(NamedTuple):
+    key: str
+    value: bytes
+    expect: int | None = None
+    stamp: int | None = None
+
+
+class Delete(NamedTuple):
+    """Deleting an absent key is a no-op unless `expect` says it must be there."""
+
+    key: str
+    expect: int | None = None
+
+
+Op = Put | Delete
+
+
+class Event(NamedTuple):
+    """One key's change. `now` is None for a deletion, `before` is None for a creation."""
+
+    revision: int
+    key: str
+    now: KeyValue | None
+    before: KeyValue | None
+
+
+class Page(NamedTuple):
+    items: Sequence[KeyValue]
+    revision: int
+    """The revision that the whole list was read at."""
+    more: bool
+    total: int
+    """How many keys the range holds, from `start` on, this page included."""
+
+
+Sink = Callable[[Sequence[Event], int], None]
+"""Called on the event loop with the events of one or more transactions in order, and the revision reached. It must not
+block and must not raise. It may be called with no events to tell that the revision has moved on."""
+
+
+class Subscription(Protocol):
+    def close(self) -> None:
+        """No call of the sink happens after this returns."""
+        ...
+
+
+class Store(Protocol):
+    @property
+    def revision(self) -> int:
+        """The latest revision visible to readers."""
+        ...
+
+    @property
+    def compacted(self) -> int:
+        """Revisions up to and including this one are gone (0: none)."""
+        ...
+
+    async def get(self, key: str, revision: int = 0) -> KeyValue | None:
+        """As of `revision`, 0 meaning now. Raises Compacted, FutureRevision."""
+        ...
+
+    async def list(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Keys that begin with `prefix`, in byte order, from `start` (a whole key, inclusive) on. limit 0: all."""
+        ...
+
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+        """All or nothing. Returns the revision and, for each op, the key as it now is (None: deleted).
+
+        `cause` says who did this and why; it is kept beside the revision for as long as history is.
+        Deleting only absent keys takes no revision: the current one is returned.
+        Raises CompareFailed (nothing happened) or StoreError (it is not known whether it happened)."""
+        ...
+
+    def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
+        """Every event of keys under `prefix` with a revision greater than `after`, past ones first (before `watch`
+        returns or soon after, in order). Raises Compacted if history since `after` is not complete any more."""
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget what was overwritten or deleted at or before `revision`."""
+        ...
+
+    async def close(self) -> None:
+        """Let what was accepted become durable, then let go of the medium. Further calls raise StoreError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A transaction's recorded cause, as kept in history."""
+
+    revision: int
+    cause: bytes

@@ -1,0 +1,1 @@
+"""For tests of operators: the pytest plugin, virtual time, faults."""
