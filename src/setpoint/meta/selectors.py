@@ -1,0 +1,372 @@
+"""Label and field selectors: parsed once, compiled to a predicate.
+
+`parse_labels("app in (a,b),!canary")` and `parse_fields("status.phase=Running")` give a Selector whose `matches` takes a
+plain dict. `from_label_selector` compiles the structured form that objects hold. All are bounded by the size of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from setpoint.meta.field import aggregate_message, invalid
+from setpoint.meta.names import _label_value, _qualified_name
+
+_Labels = Mapping[str, str]
+
+
+class SelectorError(ValueError):
+    """The text is no selector; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    key: str
+    operator: str
+    """=, !=, in, notin, exists, !, gt, lt"""
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    requirements: tuple[Requirement, ...]
+    matches: Callable[[_Labels], bool]
+
+    @property
+    def empty(self) -> bool:
+        return not self.requirements
+
+    def exact(self, key: str) -> str | None:
+        """The one value that `key` must have, if the selector says so."""
+        for requirement in self.requirements:
+            if requirement.key == key and requirement.operator in ("=", "in") and len(requirement.values) == 1:
+                return requirement.values[0]
+        return None
+
+
+def _everything(_: _Labels) -> bool:
+    return True
+
+
+def _nothing(_: _Labels) -> bool:
+    return False
+
+
+EVERYTHING = Selector((), _everything)
+NOTHING = Selector((Requirement("", "in", ()),), _nothing)
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[+-]?\d{1,19}", text) and abs(int(text)) < 2**63 else None
+
+
+def _compile_one(requirement: Requirement) -> Callable[[_Labels], bool]:
+    key, values = requirement.key, requirement.values
+    if requirement.operator in ("=", "in"):
+        if len(values) == 1:
+            only = values[0]
+            return lambda labels: labels.get(key) == only
+        allowed = frozenset(values)
+        return lambda labels: labels.get(key) in allowed
+    if requirement.operator in ("!=", "notin"):
+        refused = frozenset(values)
+        return lambda labels: labels.get(key) not in refused
+    if requirement.operator == "exists":
+        return lambda labels: key in labels
+    if requirement.operator == "!":
+        return lambda labels: key not in labels
+    bound = int(values[0])
+    above = requirement.operator == "gt"
+
+    def compare(labels: _Labels) -> bool:
+        value = _integer(labels.get(key, ""))
+        return value is not None and (value > bound if above else value < bound)
+
+    return compare
+
+
+def _compile(requirements: tuple[Requirement, ...]) -> Selector:
+    tests = [_compile_one(requirement) for requirement in requirements]
+    if not tests:
+        return EVERYTHING
+    if len(tests) == 1:
+        return Selector(requirements, tests[0])
+    return Selector(requirements, lambda labels: all(test(labels) for test in tests))
+
+
+# -- labels -------------------------------------------------------------------------------------------------------
+
+_SYMBOLS = "()!=,<>"
+_TOKENS = {")", ",", "!", "==", "=", "<", ">", "(", "!=", "in", "notin"}
+_OPERATORS = {"in": "in", "=": "=", "==": "=", ">": "gt", "<": "lt", "notin": "notin", "!=": "!="}
+_BINARY = "in, notin, =, ==, !=, gt, lt"
+
+
+def _lex(text: str) -> list[tuple[str, str]]:
+    """(token, literal) pairs; identifiers have the token "id", the end has "end"."""
+    tokens: list[tuple[str, str]] = []
+    at, size = 0, len(text)
+    while True:
+        while at < size and text[at] in " \t\r\n":
+            at += 1
+        if at == size:
+            tokens.append(("end", ""))
+            return tokens
+        start = at
+        if text[at] in _SYMBOLS:
+            # The longest run of symbols that is a token.
+            found = ""
+            while at < size and text[at] in _SYMBOLS:
+                candidate = text[start : at + 1]
+                if candidate in _TOKENS:
+                    found = candidate
+                elif found:
+                    break
+                at += 1
+            if found:
+                at = start + len(found)
+                tokens.append((found, found))
+            else:
+                tokens.append(("error", f"error expected: keyword found '{text[start:at]}'"))
+        else:
+            while at < size and text[at] not in _SYMBOLS and text[at] not in " \t\r\n":
+                at += 1
+            word = text[start:at]
+            tokens.append((word if word in _TOKENS else "id", word))
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.tokens = _lex(text)
+        self.at = 0
+
+    def peek(self) -> tuple[str, str]:
+        token, literal = self.tokens[self.at]
+        return ("id" if token in ("in", "notin") else token), literal
+
+    def take(self) -> tuple[str, str]:
+        found = self.peek()
+        self.at += 1
+        return found
+
+    def parse(self) -> tuple[Requirement, ...]:
+        requirements: list[Requirement] = []
+        while True:
+            token, literal = self.peek()
+            if token in ("id", "!"):
+                try:
+                    requirements.append(self.requirement())
+                except SelectorError as error:
+                    raise SelectorError(f"unable to parse requirement: {error}") from None
+                token, literal = self.take()
+                if token == "end":
+                    return tuple(sorted(requirements, key=lambda requirement: requirement.key))
+                if token != ",":
+                    raise SelectorError(f"found '{literal}', expected: ',' or 'end of string'")
+                token, literal = self.peek()
+                if token not in ("id", "!"):
+                    raise SelectorError(f"found '{literal}', expected: identifier after ','")
+            elif token == "end":
+                return tuple(requirements)
+            else:
+                raise SelectorError(f"found '{literal}', expected: !, identifier, or 'end of string'")
+
+    def requirement(self) -> Requirement:
+        token, key = self.take()
+        negated = token == "!"
+        if negated:
+            token, key = self.take()
+        if token != "id":
+            raise SelectorError(f"found '{key}', expected: identifier")
+        wrong = _qualified_name(key)
+        if wrong:
+            raise SelectorError(invalid("<nil>", key, "; ".join(wrong)).message())
+        if self.peek()[0] in ("end", ","):
+            return Requirement(key, "!" if negated else "exists", ())
+        token, literal = self.tokens[self.at]
+        self.at += 1
+        if negated or token not in _OPERATORS:
+            if negated and token in _OPERATORS:
+                operator = _OPERATORS[token]
+            else:
+                raise SelectorError(f"found '{literal}', expected: {_BINARY}")
+        else:
+            operator = _OPERATORS[token]
+        values = self.value_set() if operator in ("in", "notin") else self.exact_value()
+        return _checked(key, operator, values)
+
+    def value_set(self) -> set[str]:
+        token, literal = self.take()
+        if token != "(":
+            raise SelectorError(f"found '{literal}' expected: '('")
+        token, literal = self.peek()
+        if token == ")":
+            self.take()
+            return {""}
+        if token not in ("id", ","):
+            raise SelectorError(f"found '{literal}', expected: ',', ')' or identifier")
+        values: set[str] = set()
+        while True:
+            token, literal = self.take()
+            if token == "id":
+                values.add(literal)
+                token, literal = self.peek()
+                if token == ")":
+                    break
+                if token != ",":
+                    raise SelectorError(f"found '{literal}', expected: ',' or ')'")
+            elif token == ",":
+                if not values:
+                    values.add("")
+                following = self.peek()[0]
+                if following == ")":
+                    values.add("")
+                    break
+                if following == ",":
+                    values.add("")
+            else:
+                raise SelectorError(f"found '{literal}', expected: ',', or identifier")
+        self.take()
+        return values
+
+    def exact_value(self) -> set[str]:
+        token, _ = self.peek()
+        if token in ("end", ","):
+            return {""}
+        token, literal = self.take()
+        if token == "id":
+            return {literal}
+        raise SelectorError(f"found '{literal}', expected: identifier")
+
+
+def _checked(key: str, operator: str, values: set[str]) -> Requirement:
+    ordered = sorted(values)
+    errors = []
+    if operator in ("gt", "lt"):
+        for i, value in enumerate(ordered):
+            if _integer(value) is None:
+                errors.append(invalid(f"values[{i}]", value, "for 'Gt', 'Lt' operators, the value must be an integer"))
+    for i, value in enumerate(ordered):
+        wrong = _label_value(value)
+        if wrong:
+            errors.append(invalid(f"values[{i}][{key}]", value, "; ".join(wrong)))
+    if errors:
+        raise SelectorError(aggregate_message(errors))
+    return Requirement(key, operator, tuple(ordered))
+
+
+@lru_cache(maxsize=1024)
+def parse_labels(text: str) -> Selector:
+    """Raises SelectorError with upstream's wording."""
+    return _compile(_Parser(text).parse()) if text else EVERYTHING
+
+
+# -- fields -------------------------------------------------------------------------------------------------------
+
+
+def _split_terms(text: str) -> list[str]:
+    """At commas that are not escaped; escapes stay in."""
+    terms, start, escaped = [], 0, False
+    for at, char in enumerate(text):
+        if escaped:
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == ",":
+            terms.append(text[start:at])
+            start = at + 1
+    terms.append(text[start:])
+    return terms
+
+
+def _unescape(value: str) -> str:
+    if not any(char in value for char in "\\,="):
+        return value
+    out, escaped = [], False
+    for char in value:
+        if escaped:
+            if char not in "\\,=":
+                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{char}")
+            out.append(char)
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char in ",=":
+            raise SelectorError(f"invalid field selector: unescaped character in value: {char}")
+        else:
+            out.append(char)
+    if escaped:
+        raise SelectorError("invalid field selector: invalid escape sequence: \\")
+    return "".join(out)
+
+
+@lru_cache(maxsize=1024)
+def parse_fields(text: str) -> Selector:
+    """Raises SelectorError; whether the kind supports the fields is for the caller to check."""
+    requirements = []
+    for term in sorted(_split_terms(text)):
+        if not term:
+            continue
+        found = re.search("!=|==|=", term)
+        if not found:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+        operator = "!=" if found.group() == "!=" else "="
+        requirements.append(Requirement(term[: found.start()], operator, (_unescape(term[found.end() :]),)))
+    return _compile_fields(tuple(requirements))
+
+
+def _compile_fields(requirements: tuple[Requirement, ...]) -> Selector:
+    """An absent field counts as the empty string."""
+
+    def matches(fields: _Labels) -> bool:
+        for requirement in requirements:
+            if (fields.get(requirement.key, "") == requirement.values[0]) != (requirement.operator == "="):
+                return False
+        return True
+
+    return Selector(requirements, matches) if requirements else EVERYTHING
+
+
+# -- the structured form ------------------------------------------------------------------------------------------
+
+_STRUCTURED = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+
+
+def from_label_selector(selector: Mapping[str, Any] | None) -> Selector:
+    """A LabelSelector of an object: None selects nothing, an empty one everything."""
+    if selector is None:
+        return NOTHING
+    requirements = [Requirement(key, "in", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        operator = _STRUCTURED.get(expression.get("operator", ""))
+        if operator is None:
+            raise SelectorError(f'"{expression.get("operator", "")}" is not a valid label selector operator')
+        requirements.append(Requirement(expression.get("key", ""), operator, tuple(expression.get("values") or ())))
+    return _compile(tuple(requirements))
+
+
+def from_map(labels: Mapping[str, str] | None) -> Selector:
+    """The plain map form (Service, ReplicationController): empty selects nothing."""
+    if not labels:
+        return NOTHING
+    return _compile(tuple(Requirement(key, "in", (value,)) for key, value in labels.items()))
+
+
+def format_labels(selector: Mapping[str, Any] | None) -> str:
+    """A LabelSelector as text, the way tables and `Scale.status.selector` show it."""
+    if selector is None:
+        return "<none>"
+    parts: list[tuple[str, str]] = [(k, f"{k}={v}") for k, v in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression.get("key", ""), sorted(expression.get("values") or ())
+        shown = {
+            "In": f"{key} in ({','.join(values)})",
+            "NotIn": f"{key} notin ({','.join(values)})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }.get(expression.get("operator", ""), "<error>")
+        parts.append((key, shown))
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0])) or "<none>"
