@@ -1,0 +1,44 @@
+"""Image references, as far as the API cares: is it well formed, and does it float (`latest`)?"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_DOMAIN_PART = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_DOMAIN = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_PATH_PART = "[a-z0-9]+(?:(?:[.]|_|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?P<name>(?:{_DOMAIN}/)?(?P<path>{_PATH_PART}(?:/{_PATH_PART})*))"
+    r"(?::(?P<tag>[\w][\w.-]{0,127}))?"
+    r"(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?",
+    re.ASCII,
+)
+_IDENTIFIER = re.compile("[a-f0-9]{64}")
+_DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+
+
+@lru_cache(maxsize=4096)
+def floats(image: str) -> bool:
+    """True when the reference is well formed and means the tag `latest`, said or left out."""
+    if len(image) > 2048 or _IDENTIFIER.fullmatch(image):
+        return False
+    first, slash, rest = image.partition("/")
+    if not slash or not ("." in first or ":" in first or first == "localhost" or first.lower() != first):
+        image, rest = f"docker.io/library/{image}" if not slash else f"docker.io/{image}", image
+    name = rest.partition(":")[0]
+    if name.lower() != name:
+        return False
+    match = _REFERENCE.fullmatch(image)
+    if match is None or len(match["path"]) > 255:
+        return False
+    digest = match["digest"]
+    if digest:
+        algorithm, _, value = digest.partition(":")
+        if _DIGEST_LENGTHS.get(algorithm) != len(value) or value.lower() != value:
+            return False
+    return match["tag"] == "latest" or not (match["tag"] or digest)
+
+
+def default_pull_policy(image: str) -> str:
+    return "Always" if floats(image) else "IfNotPresent"

@@ -1,0 +1,38 @@
+"""Rules that an update need not keep because the stored object already breaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PodOptions:
+    """All False: a new object, where every rule holds."""
+
+    is_pod: bool = False
+    """A Pod itself, not a template in some workload."""
+    allow_invalid_deletion_cost: bool = False
+    allow_invalid_selector_values: bool = False
+    allow_indivisible_huge_pages: bool = False
+    allow_invalid_spread_selector: bool = False
+    allow_non_local_token_path: bool = False
+    allow_host_sysctls: bool = False
+    allow_invalid_node_affinity_values: bool = False
+    allow_invalid_match_label_keys: bool = False
+    allow_toleration_comparison: bool = False
+    allow_user_namespace_host_network: bool = False
+    allow_user_namespace_devices: bool = False
+    allow_empty_image_reference: bool = False
+    allow_restart_container_for_init: bool = False
+    allow_sys_admin_without_escalation: bool = False
+
+
+CREATE = PodOptions()
+CREATE_POD = PodOptions(is_pod=True)
+
+
+def pod_template_options(old: Mapping[str, Any] | None) -> PodOptions:
+    """Options for a template that replaces `old`; None: a new one."""
+    return CREATE
