@@ -1,0 +1,440 @@
+"""Every resource the API serves by default: names, scope, verbs, subresources. Behaviour is loaded when first used.
+
+The order is discovery's: groups by priority, resources by name.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from importlib import import_module
+
+from setpoint.kinds.strategy import Strategy
+from setpoint.kinds.tables import definition_for, type_of
+from setpoint.meta.schema import Type
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    name: str
+    kind: str
+    """Empty: the kind of its parent."""
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+    """Of the kind, where it is not the parent's."""
+
+
+STATUS = Subresource("status", "", ("get", "patch", "update"))
+SCALE = Subresource("scale", "Scale", ("get", "patch", "update"), group="autoscaling", version="v1")
+
+# Kinds that are served in several groups or versions are kept in one form.
+_STORED_AS = {
+    ("events.k8s.io", "v1", "Event"): ("", "v1"),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): ("autoscaling", "v2"),
+}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource in one version. Also what a custom resource is, once its definition is established."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str = ""
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular_name(self) -> str:
+        return self.singular or self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether objects of this resource are kept, or each is answered on the spot (reviews, bindings)."""
+        return "get" in self.verbs
+
+    @cached_property
+    def storage(self) -> tuple[str, str]:
+        """(group, version) of the form in which objects are kept."""
+        return _STORED_AS.get((self.group, self.version, self.kind), (self.group, self.version))
+
+    @cached_property
+    def storage_prefix(self) -> str:
+        """Where this resource's keys live; ends in a slash, so no resource's keys can run into another's."""
+        group = self.storage[0]
+        return f"{group}/{self.plural}/" if group else f"core/{self.plural}/"
+
+    @property
+    def storage_version_hash(self) -> str:
+        group, version = self.storage
+        return b64encode(sha256(f"{group}/{version}/{self.kind}".encode()).digest()[:8]).decode()
+
+    @cached_property
+    def type(self) -> Type:
+        return type_of(definition_for(self.group, self.version, self.kind))
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The kind's own rules, from `kinds/<group>/<kind>.py`; imported here, on first use, because a server that is
+        asked for Pods need not have read the rules of ninety other kinds."""
+        folder = self.group.split(".")[0] if self.group else "core"
+        name = self.kind.lower()
+        if (self.group, self.version) == ("autoscaling", "v1"):
+            name += "_v1"
+        strategy: Strategy = import_module(f"setpoint.kinds.{folder}.{name}").STRATEGY
+        strategy.type = self.type
+        for part in strategy.subresources.values():
+            part.type = self.type
+        return strategy
+
+    def subresource(self, name: str) -> Subresource | None:
+        for candidate in self.subresources:
+            if candidate.name == name:
+                return candidate
+        return None
+
+
+RESOURCES: tuple[Resource, ...] = (
+    # v1
+    Resource("", "v1", "Binding", "bindings", verbs=("create",)),
+    Resource("", "v1", "ComponentStatus", "componentstatuses", namespaced=False, short=("cs",), verbs=("get", "list")),
+    Resource("", "v1", "ConfigMap", "configmaps", short=("cm",)),
+    Resource("", "v1", "Endpoints", "endpoints", short=("ep",)),
+    Resource("", "v1", "Event", "events", short=("ev",)),
+    Resource("", "v1", "LimitRange", "limitranges", short=("limits",)),
+    Resource(
+        "",
+        "v1",
+        "Namespace",
+        "namespaces",
+        namespaced=False,
+        short=("ns",),
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        subresources=(
+            Subresource("finalize", "Namespace", ("update",)),
+            STATUS,
+        ),
+    ),
+    Resource(
+        "",
+        "v1",
+        "Node",
+        "nodes",
+        namespaced=False,
+        short=("no",),
+        subresources=(
+            Subresource("proxy", "NodeProxyOptions", ("create", "delete", "get", "patch", "update")),
+            STATUS,
+        ),
+    ),
+    Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", short=("pvc",), subresources=(STATUS,)),
+    Resource(
+        "", "v1", "PersistentVolume", "persistentvolumes", namespaced=False, short=("pv",), subresources=(STATUS,)
+    ),
+    Resource(
+        "",
+        "v1",
+        "Pod",
+        "pods",
+        short=("po",),
+        categories=("all",),
+        subresources=(
+            Subresource("attach", "PodAttachOptions", ("create", "get")),
+            Subresource("binding", "Binding", ("create",)),
+            Subresource("ephemeralcontainers", "Pod", ("get", "patch", "update")),
+            Subresource("eviction", "Eviction", ("create",), group="policy", version="v1"),
+            Subresource("exec", "PodExecOptions", ("create", "get")),
+            Subresource("log", "Pod", ("get",)),
+            Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
+            Subresource("proxy", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
+            Subresource("resize", "Pod", ("get", "patch", "update")),
+            STATUS,
+        ),
+    ),
+    Resource("", "v1", "PodTemplate", "podtemplates"),
+    Resource(
+        "",
+        "v1",
+        "ReplicationController",
+        "replicationcontrollers",
+        short=("rc",),
+        categories=("all",),
+        subresources=(
+            SCALE,
+            STATUS,
+        ),
+    ),
+    Resource("", "v1", "ResourceQuota", "resourcequotas", short=("quota",), subresources=(STATUS,)),
+    Resource("", "v1", "Secret", "secrets"),
+    Resource(
+        "",
+        "v1",
+        "ServiceAccount",
+        "serviceaccounts",
+        short=("sa",),
+        subresources=(Subresource("token", "TokenRequest", ("create",), group="authentication.k8s.io", version="v1"),),
+    ),
+    Resource(
+        "",
+        "v1",
+        "Service",
+        "services",
+        short=("svc",),
+        categories=("all",),
+        subresources=(
+            Subresource("proxy", "ServiceProxyOptions", ("create", "delete", "get", "patch", "update")),
+            STATUS,
+        ),
+    ),
+    # apiregistration.k8s.io/v1
+    Resource(
+        "apiregistration.k8s.io",
+        "v1",
+        "APIService",
+        "apiservices",
+        namespaced=False,
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+    ),
+    # apps/v1
+    Resource("apps", "v1", "ControllerRevision", "controllerrevisions"),
+    Resource("apps", "v1", "DaemonSet", "daemonsets", short=("ds",), categories=("all",), subresources=(STATUS,)),
+    Resource(
+        "apps",
+        "v1",
+        "Deployment",
+        "deployments",
+        short=("deploy",),
+        categories=("all",),
+        subresources=(
+            SCALE,
+            STATUS,
+        ),
+    ),
+    Resource(
+        "apps",
+        "v1",
+        "ReplicaSet",
+        "replicasets",
+        short=("rs",),
+        categories=("all",),
+        subresources=(
+            SCALE,
+            STATUS,
+        ),
+    ),
+    Resource(
+        "apps",
+        "v1",
+        "StatefulSet",
+        "statefulsets",
+        short=("sts",),
+        categories=("all",),
+        subresources=(
+            SCALE,
+            STATUS,
+        ),
+    ),
+    # events.k8s.io/v1
+    Resource("events.k8s.io", "v1", "Event", "events", short=("ev",)),
+    # authentication.k8s.io/v1
+    Resource(
+        "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=("create",)
+    ),
+    Resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False, verbs=("create",)),
+    # authorization.k8s.io/v1
+    Resource("authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=("create",)),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Resource(
+        "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False, verbs=("create",)
+    ),
+    # autoscaling/v2
+    Resource(
+        "autoscaling",
+        "v2",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        short=("hpa",),
+        categories=("all",),
+        subresources=(STATUS,),
+    ),
+    # autoscaling/v1
+    Resource(
+        "autoscaling",
+        "v1",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        short=("hpa",),
+        categories=("all",),
+        subresources=(STATUS,),
+    ),
+    # batch/v1
+    Resource("batch", "v1", "CronJob", "cronjobs", short=("cj",), categories=("all",), subresources=(STATUS,)),
+    Resource("batch", "v1", "Job", "jobs", categories=("all",), subresources=(STATUS,)),
+    # certificates.k8s.io/v1
+    Resource(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        namespaced=False,
+        short=("csr",),
+        subresources=(
+            Subresource("approval", "CertificateSigningRequest", ("get", "patch", "update")),
+            STATUS,
+        ),
+    ),
+    Resource("certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles", namespaced=False),
+    Resource("certificates.k8s.io", "v1", "PodCertificateRequest", "podcertificaterequests", subresources=(STATUS,)),
+    # networking.k8s.io/v1
+    Resource("networking.k8s.io", "v1", "IngressClass", "ingressclasses", namespaced=False),
+    Resource("networking.k8s.io", "v1", "Ingress", "ingresses", short=("ing",), subresources=(STATUS,)),
+    Resource("networking.k8s.io", "v1", "IPAddress", "ipaddresses", namespaced=False, short=("ip",)),
+    Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", short=("netpol",)),
+    Resource("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", namespaced=False, subresources=(STATUS,)),
+    # policy/v1
+    Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", short=("pdb",), subresources=(STATUS,)),
+    # rbac.authorization.k8s.io/v1
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False),
+    Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+    Resource("rbac.authorization.k8s.io", "v1", "Role", "roles"),
+    # storage.k8s.io/v1
+    Resource("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False),
+    Resource("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False, subresources=(STATUS,)),
+    Resource("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities"),
+    Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False, short=("sc",)),
+    Resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", namespaced=False, subresources=(STATUS,)),
+    Resource(
+        "storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False, short=("vac",)
+    ),
+    # admissionregistration.k8s.io/v1
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicy",
+        "mutatingadmissionpolicies",
+        namespaced=False,
+        categories=("api-extensions",),
+    ),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        namespaced=False,
+        categories=("api-extensions",),
+    ),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        namespaced=False,
+        categories=("api-extensions",),
+    ),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        namespaced=False,
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+    ),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        namespaced=False,
+        categories=("api-extensions",),
+    ),
+    Resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        namespaced=False,
+        categories=("api-extensions",),
+    ),
+    # apiextensions.k8s.io/v1
+    Resource(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        namespaced=False,
+        short=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+    ),
+    # scheduling.k8s.io/v1
+    Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, short=("pc",)),
+    # coordination.k8s.io/v1
+    Resource("coordination.k8s.io", "v1", "Lease", "leases"),
+    # node.k8s.io/v1
+    Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False),
+    # discovery.k8s.io/v1
+    Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"),
+    # resource.k8s.io/v1
+    Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False),
+    Resource("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", namespaced=False, subresources=(STATUS,)),
+    Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", subresources=(STATUS,)),
+    Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
+    Resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False),
+    # flowcontrol.apiserver.k8s.io/v1
+    Resource(
+        "flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", namespaced=False, subresources=(STATUS,)
+    ),
+    Resource(
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        "PriorityLevelConfiguration",
+        "prioritylevelconfigurations",
+        namespaced=False,
+        subresources=(STATUS,),
+    ),
+    # storagemigration.k8s.io/v1
+    Resource(
+        "storagemigration.k8s.io",
+        "v1",
+        "StorageVersionMigration",
+        "storageversionmigrations",
+        namespaced=False,
+        subresources=(STATUS,),
+    ),
+)
