@@ -1,0 +1,241 @@
+"""Times and durations as they are written: RFC 3339, Go's `1h2m3s`, and the short ages of tables."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from setpoint.meta.goformat import quote
+
+SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+
+_ZERO = "0001-01-01T00:00:00Z"
+_PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class TimeError(ValueError):
+    """The text is no time or duration; the message is the reference's."""
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def format_time(when: datetime) -> str:
+    """To the second; what is finer is cut off."""
+    when = when.astimezone(UTC)
+    return f"{when.year:04d}-{when.month:02d}-{when.day:02d}T{when.hour:02d}:{when.minute:02d}:{when.second:02d}Z"
+
+
+def format_micro(when: datetime) -> str:
+    return f"{format_time(when)[:-1]}.{when.microsecond:06d}Z"
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def parse_time(text: str) -> datetime:
+    """Any RFC 3339 time, with or without a fraction; in UTC. For texts that went through the decoder."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+@lru_cache(maxsize=4096)
+def canonical_time(text: str) -> str | None:
+    """In UTC, to the second; None for the zero time, which is written as null. Raises TimeError."""
+    whole, _ = _read(text, SECONDS_LAYOUT)
+    return None if whole == _ZERO else whole
+
+
+@lru_cache(maxsize=4096)
+def canonical_micro(text: str) -> str | None:
+    """In UTC, to the microsecond. A fraction of at least six digits is required. Raises TimeError."""
+    whole, fraction = _read(text, MICRO_LAYOUT)
+    if whole == _ZERO and not fraction.strip("0"):
+        return None
+    return f"{whole[:-1]}.{fraction[:6]:0<6}Z"
+
+
+def _read(text: str, layout: str) -> tuple[str, str]:
+    """The time in UTC to the second, and the digits of its fraction."""
+    match = _PLAIN.fullmatch(text)
+    if match is None or (layout is MICRO_LAYOUT and len(match[7] or "") != 6):
+        raise TimeError(_complaint(text, layout))
+    if problem := _out_of_range(match):
+        raise TimeError(f"parsing time {quote(text)}: {problem} out of range")
+    zone = match[8]
+    if zone == "Z":
+        return f"{match[1]}-{match[2]}-{match[3]}T{match[4]:0>2}:{match[5]}:{match[6]}Z", match[7] or ""
+    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
+    try:
+        local = datetime(*(int(match[part]) for part in range(1, 7)))
+        return format_time((local - offset if zone[0] == "+" else local + offset).replace(tzinfo=UTC)), match[7] or ""
+    except (ValueError, OverflowError):  # year 0, or a shift out of the years that there are
+        return text[:19] + "Z", match[7] or ""
+
+
+def _out_of_range(match: re.Match[str]) -> str:
+    year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
+    if not 1 <= month <= 12:
+        return "month"
+    if hour > 23:
+        return "hour"
+    if minute > 59:
+        return "minute"
+    if second > 59:
+        return "second"
+    zone = match[8]
+    if zone != "Z" and int(zone[1:3]) > 24:
+        return "time zone offset hour"
+    if zone != "Z" and int(zone[4:6]) > 60:
+        return "time zone offset minute"
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    last = 29 if leap and month == 2 else (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]
+    return "" if 1 <= day <= last else "day"
+
+
+_STEPS = (
+    ("2006", re.compile(r"\d{4}", re.ASCII), 9999, ""), ("-", None, 0, ""),
+    ("01", re.compile(r"\d\d", re.ASCII), 12, "month"), ("-", None, 0, ""),
+    ("02", re.compile(r"\d\d", re.ASCII), 99, ""), ("T", None, 0, ""),
+    ("15", re.compile(r"\d\d?", re.ASCII), 23, "hour"), (":", None, 0, ""),
+    ("04", re.compile(r"\d\d", re.ASCII), 59, "minute"), (":", None, 0, ""),
+    ("05", re.compile(r"\d\d", re.ASCII), 59, "second"),
+)  # fmt: skip
+_FRACTION = re.compile(r"[.,]\d+", re.ASCII)
+_SIX_DIGITS = re.compile(r"[.,]\d{6}", re.ASCII)
+_ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
+
+
+def _complaint(text: str, layout: str) -> str:
+    """Why the reference's parser, which goes by the elements of the layout, refuses the text."""
+    rest = text
+
+    def refused(element: str) -> str:
+        return f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(rest)} as {quote(element)}"
+
+    for element, pattern, limit, name in _STEPS:
+        if pattern is None:
+            if not rest.startswith(element):
+                return refused(element)
+            rest = rest[len(element) :]
+            continue
+        match = pattern.match(rest)
+        if match is None:
+            return refused(element)
+        if name and (int(match[0]) > limit or (name == "month" and int(match[0]) == 0)):
+            return f"parsing time {quote(text)}: {name} out of range"
+        rest = rest[match.end() :]
+    fraction = (_SIX_DIGITS if layout is MICRO_LAYOUT else _FRACTION).match(rest)
+    if fraction is not None:
+        rest = rest[fraction.end() :]
+    elif layout is MICRO_LAYOUT:
+        return refused(".000000")
+    zone = _ZONE.match(rest)
+    if zone is None:
+        return refused("Z07:00")
+    return f"parsing time {quote(text)}: extra text: {quote(rest[zone.end() :])}"
+
+
+# -- ages in tables ---------------------------------------------------------------------------------------------------
+
+
+def human_duration(seconds: float) -> str:
+    """How long, in the two or three digits that a table has room for: `45s`, `3m20s`, `5h12m`, `3d4h`, `2y30d`."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    if whole < 120:
+        return f"{whole}s"
+    minutes, hours = whole // 60, whole // 3600
+    if minutes < 10:
+        return _pair(minutes, "m", whole % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _pair(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return _pair(hours // 24, "d", hours % 24, "h")
+    if hours < 24 * 365 * 2:
+        return f"{hours // 24}d"
+    if hours < 24 * 365 * 8:
+        return _pair(hours // 24 // 365, "y", hours // 24 % 365, "d")
+    return f"{hours // 24 // 365}y"
+
+
+def _pair(major: int, unit: str, minor: int, minor_unit: str) -> str:
+    return f"{major}{unit}{minor}{minor_unit}" if minor else f"{major}{unit}"
+
+
+def short_human_duration(seconds: float) -> str:
+    """In one unit only."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    for limit, size, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h"), (86400 * 365, 86400, "d")):
+        if whole < limit:
+            return f"{whole // size}{unit}"
+    return f"{whole // (86400 * 365)}y"
+
+
+# -- Go durations -----------------------------------------------------------------------------------------------------
+
+_UNITS = {
+    "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
+}  # fmt: skip
+_TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
+_GREATEST = 2**63 - 1
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of `1h2m3.5s`. Raises TimeError."""
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0
+    if not rest:
+        raise TimeError(f"time: invalid duration {quote(text)}")
+    total, at = 0, 0
+    while at < len(rest):
+        match = _TERM.match(rest, at)
+        assert match is not None  # every part of the pattern may be empty
+        whole, fraction, unit = match[1], (match[2] or "")[1:], match[3]
+        if not whole and not fraction:
+            raise TimeError(f"time: invalid duration {quote(text)}")
+        if not unit:
+            raise TimeError(f"time: missing unit in duration {quote(text)}")
+        if unit not in _UNITS:
+            raise TimeError(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
+        total += int(whole or "0") * _UNITS[unit]
+        if fraction:
+            total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
+        if total > _GREATEST + (text[0] == "-"):
+            raise TimeError(f"time: invalid duration {quote(text)}")
+        at = match.end()
+    return -total if text[0] == "-" else total
+
+
+def format_duration(nanoseconds: int) -> str:
+    """As Go prints it: `72h0m0s`, `1m30s`, `1.5s`, `20ms`, `0s`."""
+    if nanoseconds == 0:
+        return "0s"
+    sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    if left < 10**9:
+        unit, size = ("ns", 1) if left < 10**3 else ("µs", 10**3) if left < 10**6 else ("ms", 10**6)
+        return f"{sign}{_decimal(left, size)}{unit}"
+    minutes, seconds = divmod(left, 60 * 10**9)
+    text = f"{_decimal(seconds, 10**9)}s"
+    if minutes:
+        hours, minutes = divmod(minutes, 60)
+        text = f"{hours}h{minutes}m{text}" if hours else f"{minutes}m{text}"
+    return sign + text
+
+
+def _decimal(amount: int, unit: int) -> str:
+    whole, part = divmod(amount, unit)
+    return f"{whole}.{part:0{len(str(unit)) - 1}d}".rstrip("0") if part else str(whole)
