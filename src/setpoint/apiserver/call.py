@@ -1,0 +1,46 @@
+"""One request on its way through the API server: what is asked, by whom, and what the answer must mention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from setpoint.apiserver.http.message import Request
+from setpoint.apiserver.request import Target
+from setpoint.kinds.catalog import Resource
+from setpoint.kinds.strategy import Context, UserInfo
+
+
+@dataclass(slots=True)
+class Call:
+    request: Request
+    target: Target
+    query: dict[str, list[str]]
+    verb: str
+    user: UserInfo
+    now: datetime
+    resource: Resource | None = None
+    """None for paths outside the API."""
+    warnings: list[str] = field(default_factory=list)
+    """Go out as Warning headers, each once."""
+    dry_run: bool = False
+    field_manager: str = ""
+    audit_id: str = ""
+
+    def option(self, name: str, default: str = "") -> str:
+        values = self.query.get(name)
+        return values[0] if values else default
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def context(self) -> Context:
+        """What a kind's hooks may know."""
+        return Context(
+            now=self.now,
+            user=self.user,
+            namespace=self.target.namespace,
+            subresource=self.target.subresource,
+            dry_run=self.dry_run,
+        )

@@ -1,0 +1,84 @@
+"""Media types: what a client accepts, what it sends."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from setpoint.meta.errors import NotAcceptable, UnsupportedMediaType
+
+JSON, YAML = "application/json", "application/yaml"
+_OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_STREAMS = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+
+
+class Form(NamedTuple):
+    """The form of an answer."""
+
+    media_type: str = JSON
+    transform: str = ""
+    """`Table`, `PartialObjectMetadata` or `PartialObjectMetadataList`."""
+    pretty: bool = False
+
+
+class _Clause(NamedTuple):
+    media_type: str
+    params: dict[str, str]
+
+
+def _clauses(header: str) -> list[_Clause]:
+    """In order of preference: by q, then as written."""
+    found: list[tuple[float, int, _Clause]] = []
+    for position, part in enumerate(header.split(",")[:50]):
+        pieces = [piece.strip() for piece in part.split(";")]
+        params = dict(piece.split("=", 1) for piece in pieces[1:] if "=" in piece)
+        try:
+            quality = float(params.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        found.append((-quality, position, _Clause(pieces[0].lower(), params)))
+    found.sort(key=lambda item: item[:2])
+    return [clause for _, _, clause in found]
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str, *, collection: bool, transforms: frozenset[str], pretty: bool = False) -> Form:
+    """The best form that the client accepts and we can give. `transforms` are the `as=` kinds that this endpoint offers.
+
+    Raises NotAcceptable, in the two ways upstream has: nothing of the media types fits at all, or the media type fits
+    but not with these parameters."""
+    if not accept:
+        return Form(JSON, pretty=pretty)
+    known = False
+    for media_type, params in _clauses(accept):
+        if media_type in ("*/*", "", "*"):
+            return Form(JSON, pretty=pretty)
+        if media_type in (JSON, YAML):
+            known = True
+            kind = params.get("as")
+            if kind is None:
+                return Form(media_type, pretty=pretty)
+            if kind in transforms and params.get("g") == "meta.k8s.io" and params.get("v") in ("v1", "v1beta1"):
+                if params["v"] == "v1beta1" and kind != "Table":
+                    continue
+                if params["v"] == "v1":
+                    return Form(media_type, kind, pretty)
+        elif media_type == "application/vnd.kubernetes.protobuf":
+            known = True
+    if known:
+        raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}{_STREAMS if collection else ''}")
+    raise NotAcceptable(
+        f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{_STREAMS if collection else ''}", details={}
+    )
+
+
+def body_type(content_type: str) -> str:
+    """The media type of a request body; none at all counts as JSON."""
+    media_type = content_type.split(";", 1)[0].strip().lower()
+    if media_type in ("", JSON):
+        return JSON
+    if media_type in (YAML, "text/yaml", "application/x-yaml"):
+        return YAML
+    raise UnsupportedMediaType(
+        f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}"
+    )

@@ -1,0 +1,92 @@
+"""From URL to meaning: which resource, which object, which verb. Pure and cached: the same paths come again and again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Target(NamedTuple):
+    """What a path names. `resource` is empty for paths outside the API (and for discovery documents)."""
+
+    path: str
+    """Decoded."""
+    prefix: str = ""
+    """`api` or `apis` for a path below those."""
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""
+    """What follows the subresource (of a proxy)."""
+    watch: bool = False
+    """The old `/watch/` prefix."""
+
+
+@lru_cache(maxsize=8192)
+def parse_path(raw: str) -> Target:
+    path = unquote(raw)
+    if not path.startswith("/"):
+        path = "/" + path
+    parts = path.split("/")[1:]
+    if parts[0] == "api" and len(parts) >= 3:
+        return _resource(path, "api", "", parts[1], parts[2:])
+    if parts[0] == "apis" and len(parts) >= 4:
+        return _resource(path, "apis", parts[1], parts[2], parts[3:])
+    return Target(path)
+
+
+def _resource(path: str, prefix: str, group: str, version: str, parts: list[str]) -> Target:
+    # A trailing slash belongs to a discovery document or to nothing; dots and empty segments never name anything.
+    if any(part in ("", ".", "..") for part in parts[:3]):
+        if parts == [""]:
+            return Target(path)
+        if "" in parts[:-1] or any(part in (".", "..") for part in parts[:5]):
+            return Target(path)
+    watch = parts[0] == "watch" and len(parts) > 1
+    if watch:
+        parts = parts[1:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 1:
+        namespace = parts[1]
+        if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
+            parts = parts[2:]
+        elif len(parts) == 2 and not namespace:
+            return Target(path)
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 else ""
+    rest = "/".join(parts[3:])
+    return Target(path, prefix, group, version, namespace, parts[0], name, subresource, rest, watch)
+
+
+def parse_query(query: str) -> dict[str, list[str]]:
+    """All values by name, blanks kept."""
+    options: dict[str, list[str]] = {}
+    if query:
+        for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=1000):
+            options.setdefault(key, []).append(value)
+    return options
+
+
+def truthy(value: str) -> bool:
+    """A boolean in a query: anything but `false` and `0` is true, also nothing at all."""
+    return value not in ("false", "0")
+
+
+def verb_of(method: str, target: Target, query: dict[str, list[str]]) -> str:
+    """The API verb: what authorization and admission speak of."""
+    verb = _VERBS.get(method, "")
+    if target.watch and verb == "get":
+        return "watch"
+    if not target.name or (target.resource == "namespaces" and not target.name):
+        if verb == "get":
+            return "watch" if "watch" in query and truthy(query["watch"][0]) else "list"
+        if verb == "delete":
+            return "deletecollection"
+    return verb

@@ -1,0 +1,274 @@
+"""Every object of one resource as it is now, and everyone who watches it.
+
+The cache follows the store: each change arrives once, is decoded at most once, is encoded once for each form that some
+watcher asked for, and those bytes go to all of them. Reads are served from here without touching the store.
+
+Entries are shared by all readers. Nobody changes `Entry.obj`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from setpoint.meta.selectors import Selector
+from setpoint.store.interface import Event, KeyValue, Store, Subscription
+
+Obj = dict[str, Any]
+FieldsOf = Callable[[Obj], dict[str, str]]
+
+_VERSION = b'"resourceVersion":"'
+
+
+class Entry:
+    """An object at one revision."""
+
+    __slots__ = ("_converted", "_fields", "_obj", "key", "revision", "value")
+
+    def __init__(self, key: str, value: bytes, revision: int) -> None:
+        self.key = key
+        self.value = value
+        self.revision = revision
+        self._obj: Obj | None = None
+        self._fields: dict[str, str] | None = None
+        self._converted: dict[str, Any] | None = None
+
+    @property
+    def obj(self) -> Obj:
+        """Decoded on first use, shared by all, never to be changed."""
+        if self._obj is None:
+            self._obj = orjson.loads(self.value)
+        return self._obj
+
+    def remembered(self, key: str, make: Callable[[Entry], Any]) -> Any:
+        """What `make` derives from this entry, made once (another version, a table row)."""
+        if self._converted is None:
+            self._converted = {}
+        if key not in self._converted:
+            self._converted[key] = make(self)
+        return self._converted[key]
+
+    def fields(self, fields_of: FieldsOf) -> dict[str, str]:
+        if self._fields is None:
+            self._fields = fields_of(self.obj)
+        return self._fields
+
+    def restamped(self, revision: int) -> Entry:
+        """The same object with another resourceVersion: what a DELETED event carries."""
+        start = self.value.index(_VERSION) + len(_VERSION)
+        end = self.value.index(b'"', start)
+        return Entry(self.key, b"%b%d%b" % (self.value[:start], revision, self.value[end:]), revision)
+
+
+class Change:
+    """One object's change, with the frames already made of it."""
+
+    __slots__ = ("_gone", "before", "frames", "key", "now", "revision")
+
+    def __init__(self, key: str, revision: int, now: Entry | None, before: Entry | None) -> None:
+        self.key = key
+        self.revision = revision
+        self.now = now
+        self.before = before
+        self._gone: Entry | None = None
+        self.frames: dict[tuple[str, str], bytes] = {}
+        """Encoded event by (type, form); filled by whoever encodes first."""
+
+    @property
+    def gone(self) -> Entry:
+        """The last state, stamped with the revision of its going."""
+        if self._gone is None:
+            assert self.before is not None
+            self._gone = self.before.restamped(self.revision)
+        return self._gone
+
+
+class Watch:
+    """One watcher's view: which objects, and where to tell it. `deliver(type, entry, change)` must not block."""
+
+    __slots__ = ("deliver", "fields", "fields_of", "finish", "labels", "name", "namespace")
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        labels: Selector,
+        fields: Selector,
+        fields_of: FieldsOf,
+        deliver: Callable[[str, Entry, Change], None],
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.labels = labels
+        self.fields = fields
+        self.fields_of = fields_of
+        self.deliver = deliver
+        self.finish = finish
+        """Called when the resource itself goes away: no more events will come."""
+
+    @property
+    def selective(self) -> bool:
+        return not (self.labels.empty and self.fields.empty)
+
+    def selects(self, entry: Entry | None) -> bool:
+        if entry is None:
+            return False
+        if not self.labels.empty and not self.labels.matches(entry.obj["metadata"].get("labels") or {}):
+            return False
+        return self.fields.empty or self.fields.matches(entry.fields(self.fields_of))
+
+    def accept(self, change: Change) -> None:
+        now, before = change.now, change.before
+        if self.selective:
+            if not self.selects(now):
+                now = None
+            if not self.selects(before):
+                before = None
+        if now is not None:
+            self.deliver("MODIFIED" if before is not None else "ADDED", now, change)
+        elif before is not None:
+            self.deliver("DELETED", change.gone, change)
+
+
+class ResourceCache:
+    """All objects under one prefix of the store. Keys below the prefix are `<namespace>/<name>` or `<name>`."""
+
+    def __init__(self, prefix: str, store: Store, namespaced: bool) -> None:
+        self.prefix = prefix
+        self.namespaced = namespaced
+        self.revision = 0
+        """Everything up to this revision of the store is in here."""
+        self.since = 0
+        """Watches cannot begin before this revision: the resource was not there."""
+        self._store = store
+        self._entries: dict[str, Entry] = {}
+        self._keys: list[str] = []
+        self._watches: dict[str, set[Watch]] = {}
+        self._subscription: Subscription | None = None
+
+    async def start(self, since: int = 0) -> None:
+        page = await self._store.list(self.prefix)
+        self._entries = {kv.key: _entry(kv) for kv in page.items}
+        self._keys = [kv.key for kv in page.items]
+        self.revision = page.revision
+        self.since = since
+        self._subscription = self._store.watch(self.prefix, page.revision, self._on_events)
+
+    def stop(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+        for watches in list(self._watches.values()):
+            for watch in list(watches):
+                watch.finish()
+
+    # -- reads ----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: str) -> Entry | None:
+        return self._entries.get(key)
+
+    @property
+    def fresh(self) -> int:
+        """The revision that reads from here are as new as. The subscription is synchronous: nothing visible in the
+        store is missing here."""
+        return max(self.revision, self._store.revision)
+
+    def scan(self, namespace: str = "", start: str = "") -> Iterator[Entry]:
+        """In key order, from the key `start` on."""
+        below = f"{self.prefix}{namespace}/" if namespace else self.prefix
+        entries = self._entries
+        if not start and not namespace:
+            return (entries[key] for key in self._keys)
+        first = bisect_left(self._keys, max(start, below))
+        # The smallest string above every key with this prefix.
+        last = bisect_left(self._keys, below[:-1] + chr(ord(below[-1]) + 1))
+        return (entries[key] for key in self._keys[first:last])
+
+    def values(self, namespace: str = "") -> Iterable[bytes]:
+        """The bytes of all objects, in key order: the hot path of LIST."""
+        if not namespace:
+            entries = self._entries
+            return [entries[key].value for key in self._keys]
+        return [entry.value for entry in self.scan(namespace)]
+
+    # -- watches --------------------------------------------------------------------------------------------------
+
+    def add(self, watch: Watch) -> None:
+        self._watches.setdefault(watch.namespace, set()).add(watch)
+
+    def remove(self, watch: Watch) -> None:
+        watches = self._watches.get(watch.namespace)
+        if watches is not None:
+            watches.discard(watch)
+            if not watches:
+                del self._watches[watch.namespace]
+
+    @property
+    def watch_count(self) -> int:
+        return sum(len(watches) for watches in self._watches.values())
+
+    def replay(self, after: int, watch: Watch) -> None:
+        """Tell `watch` what happened after revision `after`, up to now. Raises Compacted."""
+        changes: list[Change] = []
+
+        def collect(events: Sequence[Event], _: int) -> None:
+            changes.extend(_change(event) for event in events)
+
+        self._store.watch(self.prefix, after, collect).close()
+        for change in changes:
+            if self._concerns(watch, change.key):
+                watch.accept(change)
+
+    def _concerns(self, watch: Watch, key: str) -> bool:
+        rest = key[len(self.prefix) :]
+        if watch.namespace and not rest.startswith(watch.namespace + "/"):
+            return False
+        return not watch.name or rest.endswith("/" + watch.name) or rest == watch.name
+
+    def _on_events(self, events: Sequence[Event], revision: int) -> None:
+        for event in events:
+            before = self._entries.get(event.key)
+            now = None
+            if event.now is not None:
+                now = _entry(event.now)
+                if before is None:
+                    insort(self._keys, event.key)
+                self._entries[event.key] = now
+            elif before is not None:
+                del self._entries[event.key]
+                del self._keys[bisect_left(self._keys, event.key)]
+            self.revision = event.revision
+            if self._watches:
+                self._dispatch(Change(event.key, event.revision, now, before))
+        self.revision = max(self.revision, revision)
+
+    def _dispatch(self, change: Change) -> None:
+        rest = change.key[len(self.prefix) :]
+        namespace, _, name = rest.rpartition("/")
+        for watched in (("", namespace) if namespace else ("",)):
+            watches = self._watches.get(watched)
+            if watches:
+                for watch in tuple(watches):
+                    if not watch.name or watch.name == name:
+                        watch.accept(change)
+
+
+def _entry(kv: KeyValue) -> Entry:
+    return Entry(kv.key, kv.value, kv.mod_revision)
+
+
+def _change(event: Event) -> Change:
+    return Change(
+        event.key,
+        event.revision,
+        _entry(event.now) if event.now is not None else None,
+        _entry(event.before) if event.before is not None else None,
+    )
