@@ -1,0 +1,61 @@
+"""Table cells that many kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from setpoint.kinds.strategy import Column, Obj
+from setpoint.meta.times import human_duration, parse_time
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+UNSET = "<unset>"
+
+
+def since(timestamp: str | None, now: datetime) -> str:
+    """How long ago, as people read it: `5m`, `3d2h`."""
+    if not timestamp:
+        return UNKNOWN
+    return human_duration((now - parse_time(timestamp)).total_seconds())
+
+
+def _name(obj: Obj, now: datetime) -> Any:
+    return obj["metadata"].get("name", "")
+
+
+def _age(obj: Obj, now: datetime) -> Any:
+    return since(obj["metadata"].get("creationTimestamp"), now)
+
+
+NAME = Column("Name", _name, format="name", description="Name of the object, unique within its namespace.")
+AGE = Column("Age", _age, description="Time since the object was created.")
+
+
+def labels_text(labels: Mapping[str, str] | None) -> str:
+    """`a=1,b=2` in order of keys."""
+    if not labels:
+        return NONE
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def list_text(items: Sequence[str], more: bool, count: int, limit: int) -> str:
+    """The first items, and how many there are besides."""
+    text = ",".join(items)
+    if more:
+        return f"{text} + {count - limit} more..."
+    return text or UNSET
+
+
+def container_names(obj: Obj, now: datetime) -> str:
+    return ",".join(container.get("name", "") for container in _containers(obj))
+
+
+def container_images(obj: Obj, now: datetime) -> str:
+    return ",".join(container.get("image", "") for container in _containers(obj))
+
+
+def _containers(obj: Obj) -> list[dict[str, Any]]:
+    template = obj.get("spec", {}).get("template") or {}
+    return (template.get("spec") or {}).get("containers") or []

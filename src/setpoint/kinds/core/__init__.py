@@ -1,0 +1,1 @@
+"""Kinds of the core group: one module each."""

@@ -1,0 +1,148 @@
+"""IP addresses and CIDRs in the older API fields: strict since 1.36, with warnings for odd spellings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+from setpoint.meta.field import Errors, invalid
+from setpoint.meta.goformat import quote
+from setpoint.meta.names import CIDR_TEXT, IP_TEXT, parse_ip
+
+Address = IPv4Address | IPv6Address
+_OCTETS = re.compile(r"[0-9]+(\.[0-9]+){3}")
+_PREFIX = re.compile(r"[0-9]+")
+
+
+def parse_sloppy(value: str) -> Address | None:
+    """Any spelling that was ever accepted: IPv4 octets may have leading zeros. IPv4-mapped addresses become IPv4."""
+    parsed = parse_ip(value)
+    if parsed is None:
+        head, colon, tail = value.rpartition(":")
+        if not _OCTETS.fullmatch(tail) or "%" in value:
+            return None
+        parsed = parse_ip(head + colon + ".".join(octet.lstrip("0") or "0" for octet in tail.split(".")))
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        return parsed.ipv4_mapped
+    return parsed
+
+
+def _parse_cidr_sloppy(value: str) -> tuple[Address, IPv4Network | IPv6Network] | None:
+    address, slash, prefix = value.partition("/")
+    parsed = parse_sloppy(address)
+    if parsed is None or not slash or not _PREFIX.fullmatch(prefix):
+        return None
+    bits = int(prefix) if len(prefix) < 9 else 1000
+    if ":" in address and parsed.version == 4:
+        # An IPv4-mapped address has an IPv6 prefix.
+        if bits > 128:
+            return None
+        bits = max(bits - 96, 0)
+    if bits > parsed.max_prefixlen:
+        return None
+    return parsed, ip_network(f"{parsed}/{bits}", strict=False)
+
+
+def is_ipv6(value: str) -> bool:
+    parsed = parse_sloppy(value)
+    return parsed is not None and parsed.version == 6
+
+
+def is_dual_stack_cidrs(values: list[str]) -> bool | None:
+    """Whether both families are there; None when one of them is no CIDR."""
+    parsed = [_parse_cidr_sloppy(value) for value in values]
+    if None in parsed:
+        return None
+    return len({pair[0].version for pair in parsed if pair is not None}) == 2
+
+
+def validate_ip(value: str, path: str, errs: Errors, old: Container[str] = ()) -> None:
+    """`old`: values that were stored before and may stay."""
+    if value in old:
+        return
+    if parse_sloppy(value) is None:
+        errs.append(invalid(path, value, IP_TEXT))
+        return
+    parsed = parse_ip(value)
+    if parsed is None:
+        errs.append(invalid(path, value, "must not have leading 0s"))
+    elif isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        errs.append(invalid(path, value, "must not be an IPv4-mapped IPv6 address"))
+
+
+def validate_cidr(value: str, path: str, errs: Errors, old: Container[str] = ()) -> None:
+    if value in old:
+        return
+    sloppy = _parse_cidr_sloppy(value)
+    if sloppy is None:
+        errs.append(invalid(path, value, CIDR_TEXT))
+        return
+    address, _, prefix = value.partition("/")
+    parsed = parse_ip(address)
+    if parsed is None or (len(prefix) > 1 and prefix[0] == "0"):
+        errs.append(invalid(path, value, "must not have leading 0s in IP or prefix length"))
+    elif isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        errs.append(invalid(path, value, "must not have an IPv4-mapped IPv6 address"))
+    elif sloppy[0] != sloppy[1].network_address:
+        errs.append(invalid(path, value, "must not have bits set beyond the prefix length"))
+
+
+def validate_endpoint_ip(value: str, path: str, errs: Errors) -> None:
+    """An address that traffic can be sent to."""
+    parsed = parse_sloppy(value)
+    if parsed is None:
+        errs.append(invalid(path, value, "must be a valid IP address"))
+        return
+    if parsed.is_unspecified:
+        errs.append(invalid(path, value, f"may not be unspecified ({value})"))
+    if parsed.is_loopback:
+        errs.append(invalid(path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+    if parsed in _LINK_LOCAL[parsed.version]:
+        errs.append(invalid(path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+    if _is_link_local_multicast(parsed):
+        errs.append(invalid(path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
+
+
+_LINK_LOCAL = {4: ip_network("169.254.0.0/16"), 6: ip_network("fe80::/10")}
+
+
+def _is_link_local_multicast(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return address.packed[:3] == b"\xe0\x00\x00"
+    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
+
+
+def ip_warnings(value: str, path: str) -> list[str]:
+    sloppy = parse_sloppy(value)
+    if sloppy is None:
+        return []
+    parsed = parse_ip(value)
+    if parsed is None or parsed.version != sloppy.version:
+        return [f"{path}: non-standard IP address {quote(value)} is invalid: use {quote(str(sloppy))}"]
+    if parsed.version == 6 and str(parsed) != value:
+        shown = quote(str(parsed))
+        return [f"{path}: IPv6 address {quote(value)} should be in RFC 5952 canonical format ({shown})"]
+    return []
+
+
+def cidr_warnings(value: str, path: str) -> list[str]:
+    sloppy = _parse_cidr_sloppy(value)
+    if sloppy is None:
+        return []
+    address, network = sloppy
+    warnings = []
+    if address != network.network_address:
+        single = quote(f"{address}/{address.max_prefixlen}")
+        warnings.append(
+            f"{path}: CIDR value {quote(value)} is ambiguous in this context "
+            f"(should be {quote(str(network))} or {single}?)"
+        )
+    text, _, prefix = value.partition("/")
+    parsed = parse_ip(text)
+    if parsed is None or parsed.version != address.version or (len(prefix) > 1 and prefix[0] == "0"):
+        warnings.append(f"{path}: non-standard CIDR value {quote(value)} is invalid: use {quote(str(network))}")
+    if not warnings and address.version == 6 and str(network) != value:
+        shown = quote(str(network))
+        warnings.append(f"{path}: IPv6 CIDR value {quote(value)} should be in RFC 5952 canonical format ({shown})")
+    return warnings

@@ -1,0 +1,62 @@
+"""Annotations of nodes from the time before there were fields: taints and Pods to keep away, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from setpoint.kinds.core.taints import validate_taints
+from setpoint.meta.field import Errors, invalid, required
+
+_TAINTS = "scheduler.alpha.kubernetes.io/taints"
+_AVOID_PODS = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+
+
+def validate_node_annotations(annotations: Mapping[str, str], path: str, errs: Errors) -> None:
+    if annotations.get(_TAINTS):
+        _validate_taints(annotations[_TAINTS], path, errs)
+    if annotations.get(_AVOID_PODS):
+        _validate_avoid_pods(annotations[_AVOID_PODS], path, errs)
+
+
+def _folded(item: Mapping[str, Any], name: str) -> Any:
+    """Go matches the keys of JSON objects without regard to case."""
+    return next((value for key, value in item.items() if key.lower() == name.lower()), None)
+
+
+def _load(text: str) -> Any:
+    return orjson.loads(text)
+
+
+def _validate_taints(text: str, path: str, errs: Errors) -> None:
+    try:
+        items = _load(text)
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise ValueError("json: cannot unmarshal value into Go value of type []core.Taint")
+    except ValueError as error:
+        errs.append(invalid(path, _TAINTS, str(error)))
+        return
+    taints = []
+    for item in items:
+        taint = {name: _folded(item, name) for name in ("key", "value", "effect", "timeAdded")}
+        taints.append({name: value for name, value in taint.items() if value is not None})
+    validate_taints(taints, f"{path}.{_TAINTS}", errs)
+
+
+def _validate_avoid_pods(text: str, path: str, errs: Errors) -> None:
+    try:
+        avoid = _load(text)
+        if not isinstance(avoid, dict):
+            raise ValueError("json: cannot unmarshal value into Go value of type v1.AvoidPods")
+    except ValueError as error:
+        errs.append(invalid(f"{path}.AvoidPods", _AVOID_PODS, str(error)))
+        return
+    for i, entry in enumerate(avoid.get("preferAvoidPods") or ()):
+        at = f"{path}.{_AVOID_PODS}[{i}].PodSignature"
+        owner = (entry.get("podSignature") or {}).get("podController")
+        if owner is None:
+            errs.append(required(at))
+        elif not owner.get("controller"):
+            errs.append(invalid(f"{at}.PodController.Controller", False, "must point to a controller"))

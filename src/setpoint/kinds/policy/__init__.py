@@ -1,0 +1,1 @@
+"""Kinds of policy: one module each."""
