@@ -1,0 +1,105 @@
+"""The seam between the registry and admission: plugins see a write before it is stored, change it or refuse it.
+
+A plugin states which requests it handles (asked once per kind of request, then remembered), may change `attrs.obj` in
+`mutate`, and may refuse by raising an ApiError in either hook. It reads other objects through a Reader, never writes:
+a plugin that must account for something (quota) gets what it needs from its constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from setpoint.kinds.catalog import Resource
+from setpoint.kinds.strategy import UserInfo
+
+Obj = dict[str, Any]
+
+
+class Reader(Protocol):
+    """Reads of current objects, straight from the watch cache. What is returned is shared: not to be changed."""
+
+    def get(self, group: str, plural: str, namespace: str, name: str) -> Obj | None: ...
+
+    def list(self, group: str, plural: str, namespace: str = "") -> Iterable[Obj]: ...
+
+
+@dataclass(slots=True)
+class Attributes:
+    """One write, as admission sees it."""
+
+    operation: str
+    """CREATE, UPDATE, DELETE or CONNECT"""
+    resource: Resource
+    subresource: str
+    namespace: str
+    name: str
+    obj: Obj | None
+    """In the stored version, without kind and apiVersion; None for a deletion. `mutate` may change it in place."""
+    old: Obj | None
+    """The stored object; shared, not to be changed. None for a creation."""
+    user: UserInfo
+    now: datetime
+    dry_run: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        return self.resource.kind
+
+    def is_(self, group: str, plural: str, subresource: str = "") -> bool:
+        return (
+            self.resource.plural == plural and self.resource.group == group and self.subresource == subresource
+        )
+
+
+class Plugin:
+    name: str
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        raise NotImplementedError
+
+    async def mutate(self, attrs: Attributes) -> None:
+        """Change or refuse."""
+
+    async def validate(self, attrs: Attributes) -> None:
+        """Refuse, or let pass."""
+
+
+class Chain:
+    """The plugins in force, in order; for each kind of request only those that handle it."""
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self._plugins = tuple(plugins)
+        self._mutating: dict[tuple[str, str, str, str], tuple[Plugin, ...]] = {}
+        self._validating: dict[tuple[str, str, str, str], tuple[Plugin, ...]] = {}
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        return self._plugins
+
+    async def mutate(self, attrs: Attributes) -> None:
+        for plugin in self._handling(self._mutating, attrs, "mutate"):
+            await plugin.mutate(attrs)
+
+    async def validate(self, attrs: Attributes) -> None:
+        for plugin in self._handling(self._validating, attrs, "validate"):
+            await plugin.validate(attrs)
+
+    def _handling(
+        self, known: dict[tuple[str, str, str, str], tuple[Plugin, ...]], attrs: Attributes, hook: str
+    ) -> tuple[Plugin, ...]:
+        key = (attrs.operation, attrs.resource.group, attrs.resource.plural, attrs.subresource)
+        found = known.get(key)
+        if found is None:
+            found = tuple(
+                plugin
+                for plugin in self._plugins
+                if getattr(type(plugin), hook) is not getattr(Plugin, hook)
+                and plugin.handles(attrs.operation, attrs.resource, attrs.subresource)
+            )
+            known[key] = found
+        return found

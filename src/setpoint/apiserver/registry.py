@@ -1,0 +1,437 @@
+"""The life of an object, the same for every kind: create, update, delete over a Store, with the kind's own Strategy.
+
+A write reads the current object from the cache, works out the new one, and swaps it in if nobody was faster; if somebody
+was, it starts again from what is there now, unless the client insisted on a revision. Nothing is written when nothing
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import orjson
+
+from setpoint.apiserver.admission.plugin import Attributes, Chain
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.encoding import Encoding, stamp_offset
+from setpoint.apiserver.watch_cache import Entry, Obj, ResourceCache
+from setpoint.kinds.catalog import Resource
+from setpoint.kinds.strategy import Strategy
+from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound, PlainServerError
+from setpoint.meta.field import Errors, invalid
+from setpoint.meta.objectmeta import validate_object_meta, validate_object_meta_update
+from setpoint.meta.names import path_segment, path_segment_prefix
+from setpoint.meta.times import format_time
+from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
+
+_GENERATE_ATTEMPTS = 8
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_META_ORDER = (
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+    "managedFields",
+)  # fmt: skip
+
+
+class Hooks:
+    """What a few resources need around a write that reaches beyond the object (addresses, ports, events' lifetime).
+
+    `before_*` may change the object and may reserve; it returns further operations for the same transaction. `release`
+    is called if the write did not happen after all."""
+
+    async def before_create(self, call: Call, obj: Obj) -> list[Op]:
+        return []
+
+    async def before_update(self, call: Call, obj: Obj, old: Obj) -> list[Op]:
+        return []
+
+    async def before_delete(self, call: Call, old: Obj) -> list[Op]:
+        return []
+
+    def release(self, call: Call, obj: Obj) -> None:
+        """The write that `before_*` prepared was not made."""
+
+
+@dataclass(slots=True)
+class Environment:
+    """What all registries of one server share."""
+
+    store: Store
+    clock: Clock
+    ids: Ids
+    admission: Chain
+    hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
+
+
+class Own(Protocol):
+    """Field ownership of a plain write: returns `metadata.managedFields` for `new`."""
+
+    def __call__(self, live: Obj | None, new: Obj) -> list[Any] | None: ...
+
+
+Change = Callable[[Obj | None], Awaitable[Obj]]
+"""From the stored object (None: there is none) to the wanted one, a fresh dict in the stored version."""
+
+Admit = Callable[[Attributes], Awaitable[None]]
+_NO_HOOKS = Hooks()
+
+
+class Registry:
+    def __init__(self, resource: Resource, encoding: Encoding, cache: ResourceCache, env: Environment) -> None:
+        self.resource = resource
+        self.encoding = encoding
+        self.cache = cache
+        self.env = env
+        self.hooks = env.hooks.get((resource.group, resource.plural), _NO_HOOKS)
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.resource.strategy
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.cache.prefix}{namespace}/{name}" if self.resource.namespaced else self.cache.prefix + name
+
+    def not_found(self, name: str) -> NotFound:
+        return NotFound.of(self.resource.group, self.resource.plural, name)
+
+    def get(self, namespace: str, name: str) -> Entry:
+        entry = self.cache.get(self.key(namespace, name))
+        if entry is None:
+            raise self.not_found(name)
+        return entry
+
+    def fields_of(self, obj: Obj) -> dict[str, str]:
+        """What field selectors see."""
+        meta = obj["metadata"]
+        fields = {"metadata.name": meta.get("name", "")}
+        if self.resource.namespaced:
+            fields["metadata.namespace"] = meta.get("namespace", "")
+        fields.update(self.strategy.selectable_fields(obj))
+        return fields
+
+    def attributes(self, call: Call, operation: str, obj: Obj | None, old: Obj | None, name: str) -> Attributes:
+        return Attributes(
+            operation=operation,
+            resource=self.resource,
+            subresource=call.target.subresource,
+            namespace=call.target.namespace,
+            name=name,
+            obj=obj,
+            old=old,
+            user=call.user,
+            now=call.now,
+            dry_run=call.dry_run,
+            warnings=call.warnings,
+        )
+
+    # -- create ---------------------------------------------------------------------------------------------------
+
+    async def create(self, call: Call, obj: Obj) -> Entry:
+        """`obj`: decoded, defaulted, its own (nobody else's) dict, in the stored version; managedFields are set."""
+        attrs = self.attributes(call, "CREATE", obj, None, obj["metadata"].get("name", ""))
+        await self.env.admission.mutate(attrs)
+        meta = obj["metadata"]
+        if meta.get("name") or not meta.get("generateName"):
+            return await self._create(call, obj, attrs)
+        for attempt in range(_GENERATE_ATTEMPTS):
+            candidate = orjson.loads(orjson.dumps(obj)) if attempt < _GENERATE_ATTEMPTS - 1 else obj
+            # The base is cut so that the whole name stays a valid label.
+            candidate["metadata"]["name"] = meta["generateName"][:58] + self.env.ids.suffix()
+            attrs.obj = candidate
+            try:
+                return await self._create(call, candidate, attrs)
+            except AlreadyExists:
+                continue
+        raise self._name_exhausted(attrs.obj)
+
+    def _name_exhausted(self, obj: Obj | None) -> AlreadyExists:
+        assert obj is not None
+        error = AlreadyExists.of(self.resource.group, self.resource.plural, obj["metadata"]["name"])
+        error.message += ", the server was not able to generate a unique name for the object"
+        assert error.details is not None
+        error.details["retryAfterSeconds"] = 1
+        return error
+
+    def fill_metadata(self, obj: Obj, now: str) -> None:
+        meta = obj["metadata"]
+        for name in _SYSTEM_FIELDS:
+            meta.pop(name, None)
+        meta["uid"] = self.env.ids.uid()
+        meta["creationTimestamp"] = now
+        meta.pop("generation", None)
+
+    async def _create(self, call: Call, obj: Obj, attrs: Attributes) -> Entry:
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            raise PlainServerError("resourceVersion should not be set on objects to be created")
+        self.fill_metadata(obj, format_time(call.now))
+        operations = await self.prepare_create(call, obj, attrs)
+        name = meta["name"]
+        key = self.key(call.target.namespace, name)
+        if call.dry_run:
+            if self.cache.get(key) is not None:
+                raise self._exists(name)
+            return self._imagined(key, obj)
+        value, stamp = stamp_offset(self.encode(obj))
+        try:
+            revision, results = await self.env.store.txn([Put(key, value, 0, stamp), *operations], self._cause(call))
+        except CompareFailed as failure:
+            self.hooks.release(call, obj)
+            if failure.key != key:
+                raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
+            raise self._exists(name) from None
+        stored = results[0]
+        assert stored is not None
+        return self.cache.get(key) or Entry(key, stored.value, revision)
+
+    async def prepare_create(self, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
+        """Everything between admission and the store."""
+        resource, strategy, meta = self.resource, self.strategy, obj["metadata"]
+        self._match_namespace(call, meta)
+        ctx = call.context()
+        if strategy.has_generation:
+            meta["generation"] = 1
+        operations = await self.hooks.before_create(call, obj)
+        try:
+            strategy.prepare_for_create(obj, ctx)
+            errs: Errors = []
+            validate_object_meta(meta, resource.namespaced, strategy.validate_name, "metadata", errs)
+            strategy.validate(obj, errs, ctx)
+            if not errs:
+                # The loosest rule of all, in case the kind's own is looser still.
+                validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
+            if errs:
+                raise Invalid.of(resource.group, resource.kind, meta.get("name", ""), errs)
+            for text in strategy.warnings_on_create(obj, ctx):
+                call.warn(text)
+            attrs.name = meta["name"]
+            await self.env.admission.validate(attrs)
+        except BaseException:
+            self.hooks.release(call, obj)
+            raise
+        return operations
+
+    def _match_namespace(self, call: Call, meta: Obj) -> None:
+        wanted = call.target.namespace if self.resource.namespaced else ""
+        given = meta.get("namespace", "")
+        if not given and wanted:
+            meta["namespace"] = wanted
+        elif given != wanted:
+            if not self.resource.namespaced:
+                meta.pop("namespace", None)
+                return
+            raise BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+
+    def _exists(self, name: str) -> AlreadyExists:
+        return AlreadyExists.of(self.resource.group, self.resource.plural, name)
+
+    # -- update ---------------------------------------------------------------------------------------------------
+
+    async def update(
+        self,
+        call: Call,
+        name: str,
+        change: Change,
+        *,
+        strategy: Strategy | None = None,
+        create: bool = False,
+        retry: bool = True,
+    ) -> tuple[Entry, bool]:
+        """Returns the object as it now is and whether it was created. `change` may be called several times.
+
+        `create`: an absent object is created (apply). `retry`: whether a lost race starts over, or is a conflict."""
+        main = self.strategy
+        strategy = strategy or main
+        key = self.key(call.target.namespace, name)
+        while True:
+            entry = self.cache.get(key)
+            if entry is None and not (create or strategy.allow_create_on_update):
+                raise self.not_found(name)
+            obj = await change(entry.obj if entry is not None else None)
+            if entry is None:
+                return await self._create_by_update(call, name, obj), True
+            # A change may wait (webhooks): what counts is what it was computed from.
+            self._check_versions(call, name, obj, entry, strategy)
+            attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
+            operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs)
+            if _should_remove(obj, entry.obj) and main.removable(obj):
+                return await self._remove_emptied(call, key, entry, obj), False
+            if call.dry_run:
+                return self._imagined(key, obj, entry.revision), False
+            if obj == entry.obj:
+                self.hooks.release(call, obj)
+                return entry, False
+            value, stamp = stamp_offset(self.encode(obj))
+            try:
+                revision, results = await self.env.store.txn(
+                    [Put(key, value, entry.revision, stamp), *operations], self._cause(call)
+                )
+            except CompareFailed:
+                self.hooks.release(call, obj)
+                if not retry:
+                    raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
+                continue
+            stored = results[0]
+            assert stored is not None
+            return self.cache.get(key) or Entry(key, stored.value, revision), False
+
+    def _check_versions(self, call: Call, name: str, obj: Obj, entry: Entry, strategy: Strategy) -> None:
+        meta = obj["metadata"]
+        given = meta.get("resourceVersion", "")
+        current = str(entry.revision)
+        uid = meta.get("uid")
+        if uid and uid != entry.obj["metadata"]["uid"]:
+            raise Conflict.of(
+                self.resource.group, self.resource.plural, name,
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.obj['metadata']['uid']}",
+            )  # fmt: skip
+        if given in ("", "0"):
+            if not strategy.allow_unconditional_update:
+                error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise Invalid.of(self.resource.group, self.resource.plural, name, [error])
+            meta["resourceVersion"] = current
+        elif not given.isdigit():
+            error = invalid(
+                "resourceVersion", given, f'strconv.ParseUint: parsing "{given}": invalid syntax'
+            )
+            raise PlainServerError(error.message())
+        elif given != current:
+            raise Conflict.modified(self.resource.group, self.resource.plural, name)
+
+    async def prepare_update(
+        self, call: Call, obj: Obj, old: Obj, strategy: Strategy, attrs: Attributes
+    ) -> list[Op]:
+        resource, meta, old_meta = self.resource, obj["metadata"], old["metadata"]
+        self._match_namespace(call, meta)
+        ctx = call.context()
+        _keep(meta, old_meta, "generation")
+        operations = await self.hooks.before_update(call, obj, old)
+        try:
+            strategy.prepare_for_update(obj, old, ctx)
+            if self.strategy.has_generation and any(
+                obj.get(name) != old.get(name) for name in self.strategy.spec_fields
+            ):
+                meta["generation"] = old_meta.get("generation", 0) + 1
+            if not meta.get("uid"):
+                meta["uid"] = old_meta["uid"]
+            _keep(meta, old_meta, "creationTimestamp")
+            if old_meta.get("deletionTimestamp"):
+                meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
+            if "deletionGracePeriodSeconds" in old_meta:
+                meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
+            errs: Errors = []
+            validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
+            validate_object_meta_update(meta, old_meta, "metadata", errs)
+            if errs:
+                # Upstream's kinds check the metadata once more; clients see the causes twice.
+                validate_object_meta_update(meta, old_meta, "metadata", errs)
+            strategy.validate_update(obj, old, errs, ctx)
+            if errs:
+                raise Invalid.of(resource.group, resource.kind, meta.get("name", ""), errs)
+            for text in strategy.warnings_on_update(obj, old, ctx):
+                call.warn(text)
+            _keep_ownership_times(meta, old_meta)
+            _order(obj)
+            await self.env.admission.validate(attrs)
+        except BaseException:
+            self.hooks.release(call, obj)
+            raise
+        return operations
+
+    async def _create_by_update(self, call: Call, name: str, obj: Obj) -> Entry:
+        meta = obj["metadata"]
+        given = meta.pop("resourceVersion", "")
+        if given and given != "0":
+            raise Conflict.modified(self.resource.group, self.resource.plural, name)
+        if meta.get("uid"):
+            raise Conflict.of(
+                self.resource.group, self.resource.plural, name,
+                f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
+            )  # fmt: skip
+        attrs = self.attributes(call, "CREATE", obj, None, name)
+        return await self._create(call, obj, attrs)
+
+    async def _remove_emptied(self, call: Call, key: str, entry: Entry, obj: Obj) -> Entry:
+        """The last finalizer of a deleted object is gone: so is the object."""
+        if not call.dry_run:
+            operations = await self.hooks.before_delete(call, entry.obj)
+            try:
+                await self.env.store.txn([Delete(key, entry.revision), *operations], self._cause(call))
+            except CompareFailed:
+                current = self.cache.get(key)
+                if current is not None:
+                    raise Conflict.modified(
+                        self.resource.group, self.resource.plural, entry.obj["metadata"]["name"]
+                    ) from None
+        return self._imagined(key, obj, entry.revision)
+
+    # -- shared ---------------------------------------------------------------------------------------------------
+
+    def encode(self, obj: Obj) -> bytes:
+        """As it is stored: metadata in order, without resourceVersion."""
+        _order(obj)
+        meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+        return self.encoding.dump({**obj, "metadata": meta})
+
+    def _imagined(self, key: str, obj: Obj, revision: int = 0) -> Entry:
+        """The answer of a write that is not (or no longer) stored."""
+        _order(obj)
+        if revision:
+            obj["metadata"]["resourceVersion"] = str(revision)
+        else:
+            obj["metadata"].pop("resourceVersion", None)
+        return Entry(key, orjson.dumps(obj), revision)
+
+    def _cause(self, call: Call) -> bytes:
+        """Who did this; kept beside the revision."""
+        headers = call.request.headers
+        return orjson.dumps(
+            {"user": call.user.name, "agent": headers.get("user-agent", ""), "verb": call.verb}
+        )
+
+
+def _path_segment(name: str, prefix: bool) -> list[str]:
+    return path_segment_prefix(name) if prefix else path_segment(name)
+
+
+def _keep(meta: Obj, old: Obj, name: str) -> None:
+    if name in old:
+        meta[name] = old[name]
+    else:
+        meta.pop(name, None)
+
+
+def _should_remove(obj: Obj, old: Obj) -> bool:
+    old_meta = old["metadata"]
+    return bool(
+        not obj["metadata"].get("finalizers")
+        and old_meta.get("deletionTimestamp")
+        and not old_meta.get("deletionGracePeriodSeconds")
+    )
+
+
+def _keep_ownership_times(meta: Obj, old: Obj) -> None:
+    """Fresh times in managedFields alone are no change: an update that changes nothing else keeps the old ones."""
+    new_entries, old_entries = meta.get("managedFields"), old.get("managedFields")
+    if not new_entries or not old_entries or len(new_entries) != len(old_entries):
+        return
+    for new, stored in zip(new_entries, old_entries):
+        if {**new, "time": ""} != {**stored, "time": ""}:
+            return
+    meta["managedFields"] = old_entries
+
+
+def _order(obj: Obj) -> None:
+    """Metadata first, in upstream's order: the uid must come before anything a user can fill freely."""
+    meta = obj["metadata"]
+    ordered = {name: meta[name] for name in _META_ORDER if name in meta}
+    obj["metadata"] = ordered
+
+
+def is_conflict(error: ApiError) -> bool:
+    return isinstance(error, Conflict)
