@@ -1,0 +1,1 @@
+"""Kinds that keep sets of Pods running: apps/v1."""
