@@ -8,7 +8,8 @@ What every backend promises (`tests/contracts/test_store.py` holds each to it):
   backend: a crash loses everything, as said on the tin). Nobody sees a write (get, list, watch) before it is durable.
 - **Compare and swap.** `expect` names the key's mod_revision: a number must match, 0 means "must not exist", None means
   "whatever is there". One failed comparison and nothing of the transaction happened.
-- **Cancellation.** A cancelled `txn` has either fully happened or not at all; the caller cannot know which and reads again.
+- **Cancellation.** A cancelled `txn` has either fully happened or not at all; the caller cannot know which and reads
+  again.
 - **Watch** is ordered by revision, complete, without duplicates, resumable after any revision not yet compacted, and
   delivers all events of one transaction together.
 - **History.** get and list at a revision answer as of that revision until it is compacted; then `Compacted`.

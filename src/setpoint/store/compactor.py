@@ -1,0 +1,18 @@
+"""Keeps history bounded: every interval, what is older than one interval is forgotten."""
+
+from __future__ import annotations
+
+from setpoint.meta.clock import Clock
+from setpoint.store.interface import Store
+
+
+async def compact_forever(store: Store, clock: Clock, interval: float = 300.0) -> None:
+    """Whoever read at some revision can read and resume from there for at least `interval` seconds, at most two. Ends
+    with the StoreError of a store that was closed or failed."""
+    seen = store.revision
+    while True:
+        await clock.sleep(interval)
+        # The revision seen back then was the present, and somebody may be paging through it: it stays readable.
+        oldest_kept, seen = seen, store.revision
+        if oldest_kept - 1 > store.compacted:
+            await store.compact(oldest_kept - 1)

@@ -1,0 +1,123 @@
+"""The state now and every change since the last compaction, in memory.
+
+The past is not kept as states but as the log of events: what a key was at revision R is the `before` of its first
+event after R, and what it is now if there is no such event. A read of the past costs as much as has happened since.
+The same KeyValue (and the same bytes) serves the state, the log and every subscriber.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import attrgetter, itemgetter
+
+from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page
+from setpoint.store.key_order import KeyOrder, prefix_end
+
+_revision_of_event = attrgetter("revision")
+_revision_of_cause = itemgetter(0)
+
+
+class History:
+    __slots__ = ("_causes", "_keys", "_log", "compacted", "revision", "state")
+
+    def __init__(self, base: Iterable[KeyValue] = (), compacted: int = 0) -> None:
+        """`base` is the state as of the revision `compacted`."""
+        self.state: dict[str, KeyValue] = {each.key: each for each in base}
+        self.revision = compacted
+        # Revisions up to this one are unknown, also while their events are still being dropped from the log.
+        self.compacted = compacted
+        self._keys = KeyOrder(self.state)  # the keys of `state`, always
+        self._log: list[Event] = []  # complete after `compacted`, ordered by revision
+        self._causes: list[tuple[int, bytes]] = []  # same span as the log
+
+    def apply(self, events: Sequence[Event], cause: bytes) -> None:
+        """One transaction becomes visible. Its revision is greater than any before."""
+        state = self.state
+        for event in events:
+            if event.now is None:
+                del state[event.key]
+                self._keys.remove(event.key)
+            else:
+                if event.before is None:
+                    self._keys.add(event.key)
+                state[event.key] = event.now
+        self._log += events
+        self.revision = events[-1].revision
+        if cause:
+            self._causes.append((self.revision, cause))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, revision: int = 0) -> KeyValue | None:
+        if not self._is_past(revision):
+            return self.state.get(key)
+        for event in self._log[self._place_after(revision) :]:
+            if event.key == key:
+                return event.before
+        return self.state.get(key)
+
+    def page(self, prefix: str, start: str, limit: int, revision: int) -> Page:
+        first, end = max(prefix, start), prefix_end(prefix)
+        if not self._is_past(revision):
+            keys, total = self._keys.between(first, end, limit)
+            return Page([*map(self.state.__getitem__, keys)], self.revision, len(keys) < total, total)
+
+        was: dict[str, KeyValue | None] = {}  # the keys of the range that have changed since, as they were
+        for event in self._log[self._place_after(revision) :]:
+            if event.key.startswith(prefix) and event.key >= first:
+                was.setdefault(event.key, event.before)
+        not_yet = sum(1 for key, before in was.items() if before is None and key in self.state)
+        no_more = [key for key, before in was.items() if before is not None and key not in self.state]
+        keys, total = self._keys.between(first, end, limit + not_yet if limit else 0)
+        if no_more:
+            keys = sorted(keys + no_more)
+        items = [each for each in (was[key] if key in was else self.state[key] for key in keys) if each is not None]
+        total += len(no_more) - not_yet
+        if limit:
+            del items[limit:]
+        return Page(items, revision, len(items) < total, total)
+
+    def events(self, prefix: str, after: int) -> list[Event]:
+        if after < self.compacted:
+            raise Compacted(after, self.compacted + 1)
+        if after >= self.revision:
+            return []
+        return [event for event in self._log[self._place_after(after) :] if event.key.startswith(prefix)]
+
+    def causes(self, after: int, limit: int) -> list[Cause]:
+        if after < self.compacted:
+            raise Compacted(after, self.compacted + 1)
+        place = bisect_right(self._causes, after, key=_revision_of_cause)
+        return [Cause(*each) for each in self._causes[place : place + limit if limit else None]]
+
+    def _is_past(self, revision: int) -> bool:
+        """The present can always be read, whatever was compacted."""
+        if revision == 0 or revision == self.revision:
+            return False
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        if revision <= self.compacted:
+            raise Compacted(revision, self.compacted + 1)
+        return True
+
+    def _place_after(self, revision: int) -> int:
+        return bisect_right(self._log, revision, key=_revision_of_event)
+
+    # -- forgetting ---------------------------------------------------------------------------------------------------
+
+    def compactable(self, revision: int) -> bool:
+        """Whether compaction to `revision` has anything to do. Raises FutureRevision."""
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        return revision > self.compacted
+
+    def oldest(self, most: int) -> Sequence[Event]:
+        """The next events to drop, at most `most`; empty when everything compacted has been dropped."""
+        return self._log[: min(most, self._place_after(self.compacted))]
+
+    def drop(self, count: int) -> None:
+        """Drops the oldest events, which must be compacted, and the causes that go with them."""
+        reached = self._log[count - 1].revision
+        del self._log[:count]
+        del self._causes[: bisect_right(self._causes, reached, key=_revision_of_cause)]

@@ -1,0 +1,98 @@
+"""Keys in byte order, cheap to change and to slice: a sorted list cut into chunks, so that one insertion moves a few
+hundred pointers and not two hundred thousand. (Python compares str by code point, which is the byte order of UTF-8.)"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+_CHUNK = 512
+
+
+class KeyOrder:
+    __slots__ = ("_chunks", "_lasts")
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        ordered = sorted(keys)
+        self._chunks = [ordered[at : at + _CHUNK] for at in range(0, len(ordered), _CHUNK)]
+        # _lasts[i] is always _chunks[i][-1]; no chunk is ever empty.
+        self._lasts = [chunk[-1] for chunk in self._chunks]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
+    def add(self, key: str) -> None:
+        """The key must not be there yet."""
+        if not self._chunks:
+            self._chunks.append([key])
+            self._lasts.append(key)
+            return
+        at = bisect_left(self._lasts, key)
+        if at == len(self._chunks):
+            at -= 1
+            self._chunks[at].append(key)
+            self._lasts[at] = key
+        else:
+            insort(self._chunks[at], key)
+        if len(self._chunks[at]) > 2 * _CHUNK:
+            self._split(at)
+
+    def remove(self, key: str) -> None:
+        """The key must be there."""
+        at = bisect_left(self._lasts, key)
+        chunk = self._chunks[at]
+        del chunk[bisect_left(chunk, key)]
+        if not chunk:
+            del self._chunks[at], self._lasts[at]
+            return
+        self._lasts[at] = chunk[-1]
+        if len(chunk) < _CHUNK // 4 and at + 1 < len(self._chunks):
+            chunk.extend(self._chunks[at + 1])
+            self._lasts[at] = chunk[-1]
+            del self._chunks[at + 1], self._lasts[at + 1]
+            if len(chunk) > 2 * _CHUNK:
+                self._split(at)
+
+    def _split(self, at: int) -> None:
+        chunk = self._chunks[at]
+        self._chunks.insert(at + 1, chunk[_CHUNK:])
+        del chunk[_CHUNK:]
+        self._lasts.insert(at, chunk[-1])
+
+    def between(self, first: str, end: str | None, limit: int = 0) -> tuple[list[str], int]:
+        """The keys k with first <= k < end (None: no end), at most `limit` of them (0: all), and how many there are."""
+        chunks = self._chunks
+        from_chunk, from_place = self._find(first)
+        to_chunk, to_place = (len(chunks), 0) if end is None else self._find(end)
+        if (from_chunk, from_place) >= (to_chunk, to_place):
+            return [], 0
+        if from_chunk == to_chunk:
+            total = to_place - from_place
+            keys = chunks[from_chunk][from_place : min(to_place, from_place + limit) if limit else to_place]
+            return keys, total
+        total = sum(map(len, chunks[from_chunk:to_chunk])) - from_place + to_place
+        keys = chunks[from_chunk][from_place:]
+        for chunk in chunks[from_chunk + 1 : to_chunk]:
+            if limit and len(keys) >= limit:
+                break
+            keys += chunk
+        if to_place and not (limit and len(keys) >= limit):
+            keys += chunks[to_chunk][:to_place]
+        if limit:
+            del keys[limit:]
+        return keys, total
+
+    def _find(self, key: str) -> tuple[int, int]:
+        """Where the first key >= `key` is: (chunk, place in it); (number of chunks, 0) if there is none."""
+        at = bisect_left(self._lasts, key)
+        return at, bisect_left(self._chunks[at], key) if at < len(self._chunks) else 0
+
+
+def prefix_end(prefix: str) -> str | None:
+    """The first string after all that begin with `prefix`; None: there is none."""
+    for last in range(len(prefix) - 1, -1, -1):
+        point = ord(prefix[last])
+        if point < 0x10FFFF:
+            # The code points in between are surrogates, which no valid key holds.
+            return prefix[:last] + chr(0xE000 if point == 0xD7FF else point + 1)
+    return None

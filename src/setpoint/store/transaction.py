@@ -1,0 +1,56 @@
+"""What a transaction would do to a state: pure, so that every backend compares and stamps alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, Put
+
+MOST_OPS = 65_536
+
+
+def plan(
+    ops: Sequence[Op], head: Callable[[str], KeyValue | None], revision: int
+) -> tuple[list[Event], list[KeyValue | None]]:
+    """The events that `ops` cause if they get `revision`, and the answer to each op. No events: nothing changes, and
+    no revision is needed. `head` gives the state to compare with. Raises CompareFailed, and ValueError for what no
+    state could make right."""
+    if len(ops) > 1:
+        if len({op.key for op in ops}) != len(ops):
+            raise ValueError("a transaction names one key twice")
+        if len(ops) > MOST_OPS:
+            raise ValueError(f"a transaction has {len(ops)} operations; the most is {MOST_OPS}")
+    events: list[Event] = []
+    answers: list[KeyValue | None] = []
+    for op in ops:
+        key = op.key
+        check_key(key)
+        before = head(key)
+        if op.expect is not None and op.expect != (before.mod_revision if before is not None else 0):
+            raise CompareFailed(key, before)
+        if before is not None:
+            key = before.key  # one str for all versions of a key
+        if isinstance(op, Put):
+            value = op.value if op.stamp is None else stamped(op.value, op.stamp, revision)
+            now = KeyValue(key, value, revision if before is None else before.create_revision, revision)
+            events.append(Event(revision, key, now, before))
+            answers.append(now)
+        else:
+            if before is not None:
+                events.append(Event(revision, key, None, before))
+            answers.append(None)
+    return events, answers
+
+
+def check_key(key: str) -> None:
+    """Raises ValueError unless the key is one that every backend can hold."""
+    if not key or "\0" in key:
+        raise ValueError(f"{key!r} cannot be a key: it is empty or holds a zero byte")
+    if not key.isascii():
+        key.encode()  # UnicodeEncodeError, a ValueError, for a lone surrogate
+
+
+def stamped(value: bytes, offset: int, revision: int) -> bytes:
+    if not 0 <= offset <= len(value):
+        raise ValueError(f"the stamp at {offset} is outside of a value of {len(value)} bytes")
+    return b"%b%d%b" % (value[:offset], revision, value[offset:])
