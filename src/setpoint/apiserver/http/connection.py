@@ -1,0 +1,467 @@
+"""One connection: bytes in, requests to the handler one after the other, answers out in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from setpoint.apiserver.http import encoding
+from setpoint.apiserver.http.limits import Limits
+from setpoint.apiserver.http.message import (
+    Answer,
+    Handler,
+    Peer,
+    Request,
+    Response,
+    StreamResponse,
+    UpgradeResponse,
+)
+from setpoint.apiserver.http.parsing import Exchange, RequestParser
+from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream
+
+if TYPE_CHECKING:
+    from setpoint.meta.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+OnError = Callable[[Request | None, int, str], Answer]
+NEVER: Final = float("inf")
+# Longer pieces are parsed bit by bit: how many requests one piece holds decides how much memory they take once parsed.
+SLICE: Final = 16 * 1024
+# Up to here head and body are copied into one write.
+SMALL: Final = 64 * 1024
+
+
+class Owner(Protocol):
+    """What a connection needs of its server."""
+
+    handler: Handler
+    limits: Limits
+    clock: Clock
+    date: encoding.DateHeader
+    stopping: bool
+
+    def answer_for(self, request: Request | None, status: int, text: str) -> Response: ...
+
+    def opened(self, connection: Connection, run: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_closing", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_owner", "_paused", "_pending",
+        "_reading_paused", "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write", "deadline",
+        "loop", "lost", "parser",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.deadline = NEVER
+        """When `expire` is due, by the owner's monotonic clock."""
+        self.lost = False
+        self._owner = owner
+        self._pending = bytearray()  # received, not parsed yet
+        self._waiter: asyncio.Future[None] | None = None  # set while the task waits for a request: else it is busy
+        self._drain: asyncio.Future[None] | None = None
+        self._end: asyncio.Future[None] | None = None
+        self._expired: Callable[[], None] = self.abort
+        self._eof = False  # the peer sends no more
+        self._closing = False
+        self._streaming = False
+        self._hijacked: Hijacked | None = None
+        self._paused = False
+        self._reading_paused = False
+        self._sent = 0
+        self._mark = 0
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._write = self._transport.write
+        name = transport.get_extra_info("peername")
+        peer = Peer(name[0], name[1]) if isinstance(name, tuple) and len(name) >= 2 else Peer()
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self._tls = tls is not None
+        # Without verification `getpeercert` would hand out whatever the peer claims.
+        if tls is not None and tls.context.verify_mode is not ssl.CERT_NONE:
+            peer.certificate = tls.getpeercert(binary_form=True)
+        self.parser = RequestParser(self._owner.limits, peer)
+        self._transport.set_write_buffer_limits(self._owner.limits.write_buffer)
+        self._task = self._owner.opened(self, self._run())
+
+    def data_received(self, data: bytes) -> None:
+        if self._hijacked is not None:
+            self._hijacked.received(data)
+            return
+        if self._closing:
+            return
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            self._pending += data
+            if len(self._pending) > self._owner.limits.pipelined:
+                self.pause_reading()
+            return
+        if len(data) <= SLICE and not self._pending:
+            self.parser.feed(data)
+        else:
+            self._pending += data
+            self._parse_pending()
+        if not self.parser.ready:
+            self._await_more()
+        else:
+            waiter.set_result(None)
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        if self._hijacked is not None:
+            self._hijacked.ended()
+        elif self._streaming:
+            self._task.cancel()
+        else:
+            self._wake()
+        # A client that has sent all it wants may still wait for the answer. TLS has no such state.
+        return not self._tls
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        self.deadline = NEVER
+        self._paused = False
+        _resolve(self._drain)
+        _resolve(self._end)
+        self._owner.closed(self)
+        if self._hijacked is not None:
+            self._hijacked.ended()
+        elif self._streaming:
+            self._task.cancel()
+        else:
+            self._wake()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self._watch_the_writing()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if not self._closing:
+            self.deadline = NEVER
+        _resolve(self._drain)
+
+    # What the server calls.
+
+    def shut_down(self) -> None:
+        """The server stops: end what can end at once, let the rest see that it is time."""
+        _resolve(self._end)
+        if self._hijacked is not None:
+            self._hijacked.ended()
+        self._wake()
+
+    def expire(self) -> None:
+        self.deadline = NEVER
+        self._expired()
+
+    def cancel(self) -> None:
+        self._task.cancel()
+        self.abort()
+
+    # What the streams call.
+
+    def send(self, data: bytes) -> None:
+        if not self.lost and not self._closing:
+            self._sent += len(data)
+            self._write(data)
+
+    @property
+    def buffered(self) -> int:
+        return 0 if self.lost else self._transport.get_write_buffer_size()
+
+    async def drained(self) -> None:
+        while self._paused:
+            if self._drain is None or self._drain.done():
+                self._drain = self.loop.create_future()
+            # Several may wait for it: one that is cancelled must not cancel it for the others.
+            await asyncio.shield(self._drain)
+
+    async def ending(self) -> None:
+        if not (self.lost or self._owner.stopping):
+            if self._end is None:
+                self._end = self.loop.create_future()
+            await asyncio.shield(self._end)
+
+    def pause_reading(self) -> None:
+        if not self._reading_paused and not self.lost:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._reading_paused and not self.lost and not self._transport.is_closing():
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """What was written still goes out, within the time a write may take."""
+        if not self._closing and not self.lost:
+            self._closing = True
+            self._transport.close()
+            self._watch_the_writing()
+
+    def abort(self) -> None:
+        self._closing = True
+        if not self.lost:
+            self._transport.abort()
+
+    # The reading side.
+
+    def _wake(self) -> None:
+        _resolve(self._waiter)
+
+    def _parse_pending(self) -> None:
+        pending, parser = self._pending, self.parser
+        while pending and not parser.ready and not parser.finished:
+            piece = bytes(pending[:SLICE])
+            del pending[:SLICE]
+            parser.feed(piece)
+        if parser.finished and not parser.ready:
+            pending.clear()
+
+    async def _next(self) -> Exchange | None:
+        parser = self.parser
+        while True:
+            if parser.ready:
+                self.deadline = NEVER
+                return parser.ready.popleft()
+            if self._pending:
+                self._parse_pending()
+                if parser.ready:
+                    continue
+            if self.lost or self._eof or self._closing or (self._owner.stopping and parser.idle):
+                return None
+            self._expired = self.close
+            self.deadline = self._owner.clock.monotonic() + self._owner.limits.idle_timeout
+            self._await_more()
+            if self._reading_paused:
+                self.resume_reading()
+            await self._woken()
+
+    async def _woken(self) -> None:
+        self._waiter = self.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _await_more(self) -> None:
+        """A request has begun and is not complete: it gets so long for its head, and so long for its body."""
+        parser = self.parser
+        if parser.idle:
+            return
+        limits = self._owner.limits
+        expired, timeout = self._expired, 0.0
+        if not parser.in_body:
+            expired, timeout = self._head_too_slow, limits.head_timeout
+        else:
+            expired, timeout = self._body_too_slow, limits.body_timeout
+            if parser.wants_continue:
+                parser.wants_continue = False
+                self.send(encoding.CONTINUE)
+        if self._expired != expired:
+            self._expired = expired
+            self.deadline = self._owner.clock.monotonic() + timeout
+
+    def _head_too_slow(self) -> None:
+        self._too_slow("reading the head took too long")
+
+    def _body_too_slow(self) -> None:
+        self._too_slow("reading the body took too long")
+
+    def _too_slow(self, text: str) -> None:
+        self.parser.finished = True
+        self.parser.ready.append(Exchange(None, False, True, False, (408, text)))
+        self._wake()
+
+    # The writing side.
+
+    def _watch_the_writing(self) -> None:
+        self._mark = self._sent - self._transport.get_write_buffer_size()
+        self._expired = self._writing_stalled
+        self.deadline = self._owner.clock.monotonic() + self._owner.limits.write_timeout
+
+    def _writing_stalled(self) -> None:
+        if self._sent - self._transport.get_write_buffer_size() > self._mark:
+            self._watch_the_writing()  # slow, but it reads
+        else:
+            self.abort()
+
+    async def _run(self) -> None:
+        try:
+            while (exchange := await self._next()) is not None:
+                if not await self._serve(exchange):
+                    break
+                if self._paused:
+                    await self.drained()
+        except asyncio.CancelledError:
+            # Either the peer of a stream is gone or the server gives up on us: both end the connection, and nobody
+            # else waits for this task to be cancelled.
+            self.abort()
+        except Exception:
+            logger.exception("connection failed")
+            self.abort()
+        self.close()
+        # Whoever waits for this task may rely on it: the connection is gone.
+        while not self.lost:
+            await self._woken()
+
+    async def _serve(self, exchange: Exchange) -> bool:
+        """Answer one request; False when the connection must end with it."""
+        request = exchange.request
+        if exchange.failure is not None:
+            await self._refuse(request, *exchange.failure)
+            return False
+        assert request is not None
+        answer = await self._handle(request, exchange)
+        if self.lost:
+            return False
+        if type(answer) is Response:
+            keep = not (exchange.last or self._owner.stopping)
+            keep = await self._respond(answer, request, exchange.http10, keep)
+        elif type(answer) is StreamResponse:
+            keep = await self._stream(answer, request, exchange)
+        else:
+            await self._upgrade(cast(UpgradeResponse, answer))
+            return False
+        if keep and exchange.upgrade:
+            self._pending[:0] = self.parser.resume()
+        return keep and not self._closing
+
+    async def _handle(self, request: Request, exchange: Exchange) -> Answer:
+        try:
+            answer = await self._owner.handler(request)
+            if isinstance(answer, UpgradeResponse) and not exchange.upgrade:
+                raise TypeError("an upgrade was answered to a request that offers none")
+            return answer
+        except asyncio.CancelledError:
+            # Only a cancellation of this very task is one; anything else is the handler's own failure.
+            if self._task.cancelling():
+                raise
+            logger.exception("handler of %s %s was cancelled from within", request.method, request.path)
+        except Exception:
+            logger.exception("handler of %s %s failed", request.method, request.path)
+        return self._owner.answer_for(request, 500, "")
+
+    async def _respond(self, response: Response, request: Request, http10: bool, keep: bool) -> bool:
+        """Write it all; False when the connection must end with it."""
+        status, body = response.status, response.body
+        pieces = (body,) if isinstance(body, bytes) else body
+        size = len(body) if isinstance(body, bytes) else sum(map(len, pieces))
+        own = encoding.header_lines(response.headers)
+        lowered = own.lower()
+        # The looking is cheap and nearly never finds anything.
+        if "content-length:" in lowered or "transfer-encoding:" in lowered:
+            own = encoding.header_lines(encoding.without_framing(response.headers))
+        connection = ""
+        if "connection: close" in lowered and encoding.says_close(lowered):
+            keep = False
+        elif not keep:
+            connection = "Connection: close\r\n"
+        elif http10:
+            connection = "Connection: keep-alive\r\n"
+        date = self._owner.date.line(self._owner.clock.monotonic())
+        if size > encoding.GZIP_THRESHOLD and not http10 and encoding.wants_gzip(request, response, size):
+            lines = "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\nTransfer-Encoding: chunked\r\n"
+            self.send(encoding.head(status, own, date, lines, connection))
+            if request.method != "HEAD":
+                await self._send_gzipped(pieces)
+            return keep
+        length = "" if encoding.bodyless(status) else f"Content-Length: {size}\r\n"
+        head = encoding.head(status, own, date, length, connection)
+        if not length or request.method == "HEAD":
+            self.send(head)
+        elif size <= SMALL:
+            self.send(b"".join((head, *pieces)))
+        else:
+            self.send(head)
+            for block in encoding.blocks(pieces):
+                if self._paused:
+                    await self.drained()
+                self.send(block)
+        return keep
+
+    async def _send_gzipped(self, pieces: Iterable[bytes]) -> None:
+        for piece in encoding.gzipped(pieces):
+            if piece:
+                self.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if self._paused:
+                await self.drained()
+            else:
+                await asyncio.sleep(0)  # compressing takes a while: others have their turn between two pieces
+            if self.lost:
+                return
+        self.send(encoding.LAST_CHUNK)
+
+    async def _stream(self, answer: StreamResponse, request: Request, exchange: Exchange) -> bool:
+        http10 = exchange.http10
+        keep = not (exchange.last or http10 or self._owner.stopping)
+        framing = "" if http10 else "Transfer-Encoding: chunked\r\n"
+        date = self._owner.date.line(self._owner.clock.monotonic())
+        connection = "" if keep else "Connection: close\r\n"
+        own = encoding.header_lines(encoding.without_framing(answer.headers))
+        self.send(encoding.head(answer.status, own, date, framing, connection))
+        if request.method == "HEAD" or encoding.bodyless(answer.status):
+            return keep
+        self._streaming = True
+        try:
+            if self._eof:
+                self._task.cancel()  # takes effect at the first wait
+            await answer.run(PlainStream(self) if http10 else ChunkedStream(self))
+        except Exception:
+            logger.exception("stream of %s %s failed", request.method, request.path)
+            self.abort()  # without the last chunk, so that the client knows that something is missing
+            return False
+        finally:
+            self._streaming = False
+        if not http10:
+            self.send(encoding.LAST_CHUNK)
+        return keep and not self._owner.stopping
+
+    async def _upgrade(self, answer: UpgradeResponse) -> None:
+        headers = answer.headers
+        if not any(name.lower() == "connection" for name, _ in headers):
+            headers = [*headers, ("Connection", "Upgrade")]
+        self.send(encoding.head(101, encoding.header_lines(headers)))
+        raw = self._hijacked = Hijacked(self, self.parser.rest + bytes(self._pending))
+        self._pending.clear()
+        if self._eof or self._owner.stopping:
+            raw.ended()
+        self.resume_reading()
+        try:
+            await answer.run(raw)
+        except Exception:
+            logger.exception("upgraded connection failed")
+
+    async def _refuse(self, request: Request | None, status: int, text: str) -> None:
+        answer = self._owner.answer_for(request, status, text)
+        await self._respond(answer, request or _NO_REQUEST, False, False)
+        if self.lost or self._eof:
+            return
+        # The client may still be sending. Closing with its bytes unread would reset the connection, and the reset could
+        # overtake the answer: so read them into nothing for a moment.
+        self._pending.clear()
+        self.resume_reading()
+        await self.drained()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._expired = self._wake
+        self.deadline = self._owner.clock.monotonic() + self._owner.limits.linger
+        await self._woken()
+
+
+_NO_REQUEST: Final = Request("", "", "", {}, b"", Peer())
+
+
+def _resolve(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

@@ -1,0 +1,103 @@
+"""The two open ends of a connection that a handler may hold: a streamed answer, and a connection that left HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from setpoint.apiserver.http.encoding import unframed
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.http.connection import Connection
+
+
+class ChunkedStream:
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def write(self, data: bytes) -> None:
+        if data:  # an empty chunk would end the stream
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def write_frames(self, frames: bytes) -> None:
+        self._connection.send(frames)
+
+    @property
+    def buffered(self) -> int:
+        return self._connection.buffered
+
+    async def drained(self) -> None:
+        await self._connection.drained()
+
+    async def closed(self) -> None:
+        await self._connection.ending()
+
+
+class PlainStream(ChunkedStream):
+    """For HTTP/1.0: the end of the connection is the end of the answer."""
+
+    __slots__ = ()
+
+    def write(self, data: bytes) -> None:
+        self._connection.send(data)
+
+    def write_frames(self, frames: bytes) -> None:
+        self._connection.send(unframed(frames))
+
+
+class Hijacked:
+    """A RawConnection. Reading pauses while the reader is behind; at a graceful stop the reader sees the end."""
+
+    READ_AHEAD = 256 * 1024
+
+    __slots__ = ("_buffer", "_connection", "_ended", "_waiter")
+
+    def __init__(self, connection: Connection, first: bytes) -> None:
+        self._connection = connection
+        self._buffer = bytearray(first)
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self._connection.send(data)
+
+    async def read(self) -> bytes:
+        while not self._buffer:
+            if self._ended:
+                return b""
+            self._connection.resume_reading()
+            self._waiter = self._connection.loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    async def drained(self) -> None:
+        await self._connection.drained()
+        if self._connection.lost:
+            raise ConnectionResetError("the peer is gone")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # Called by the connection.
+
+    def received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > self.READ_AHEAD:
+            self._connection.pause_reading()
+        self._wake()
+
+    def ended(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
