@@ -1,0 +1,33 @@
+"""Short forms for writing RBAC policy as data."""
+
+from __future__ import annotations
+
+from setpoint.kinds.strategy import Obj
+
+READ = "get list watch"
+WRITE = "create delete deletecollection patch update"
+READ_WRITE = "create delete deletecollection get list patch update watch"
+READ_UPDATE = "get list patch update watch"
+MODIFY = "patch update"
+FOLLOW = "list watch"
+
+
+def rule(verbs: str, groups: str, resources: str, names: str = "") -> Obj:
+    """All arguments are words between spaces; `core` is the group without a name. The result is sorted."""
+    policy: Obj = {
+        "verbs": sorted(verbs.split()),
+        "apiGroups": sorted("" if group == "core" else group for group in groups.split()),
+        "resources": sorted(resources.split()),
+    }
+    if names:
+        policy["resourceNames"] = sorted(names.split())
+    return policy
+
+
+def urls(verbs: str, paths: str) -> Obj:
+    return {"verbs": sorted(verbs.split()), "nonResourceURLs": sorted(paths.split())}
+
+
+def events() -> Obj:
+    """Leave to report what happened."""
+    return rule("create patch update", "core events.k8s.io", "events")
