@@ -1,0 +1,340 @@
+"""Rules for a Service's spec and status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from setpoint.kinds.core.addresses import is_ipv6, parse_sloppy, validate_cidr, validate_endpoint_ip, validate_ip
+from setpoint.kinds.core.service_types import (
+    NONE_IP,
+    Spec,
+    externally_accessible,
+    is_headless,
+    needs_cluster_ip,
+    needs_health_check_port,
+)  # fmt: skip
+from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
+from setpoint.meta.names import dns1123_label, dns1123_subdomain, port_name, port_number, qualified_name
+from setpoint.meta.objectmeta import validate_labels
+
+TOPOLOGY_HINTS = "service.kubernetes.io/topology-aware-hints"
+TOPOLOGY_MODE = "service.kubernetes.io/topology-mode"
+_SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_TRAFFIC_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_SCOPES = ("Cluster", "Local")
+_ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
+_FIXED = "may not change once set"
+
+
+def validate_service(spec: Spec, old: Spec | None, annotations: Mapping[str, str],
+                     old_annotations: Mapping[str, str], errs: Errors) -> None:  # fmt: skip
+    """`old`: the spec that is updated; what it holds may stay even where rules have become stricter."""
+    hints, mode = annotations.get(TOPOLOGY_HINTS), annotations.get(TOPOLOGY_MODE)
+    if hints is not None and mode is not None and hints != mode:
+        text = f"must match annotations[{TOPOLOGY_HINTS}] when both are specified"
+        errs.append(invalid(f"metadata.annotations[{TOPOLOGY_MODE}]", mode, text))
+    kind = spec.get("type", "")
+    ports = spec.get("ports") or []
+    if not ports and not is_headless(spec) and kind != "ExternalName":
+        errs.append(required("spec.ports"))
+    if kind in ("LoadBalancer", "NodePort"):
+        if is_headless(spec):
+            errs.append(invalid("spec.clusterIPs[0]", NONE_IP, f"may not be set to 'None' for {kind} services"))
+    elif kind == "ExternalName":
+        _validate_external_name(spec, errs)
+    names: set[str] = set()
+    for i, port in enumerate(ports):
+        _validate_port(port, f"spec.ports[{i}]", len(ports) > 1, names, errs)
+    validate_labels(spec.get("selector"), "spec.selector", errs)
+    _validate_affinity(spec, errs)
+    validate_cluster_ip_fields(spec, old, errs)
+    existing = (old or {}).get("externalIPs", ())
+    for i, ip in enumerate(spec.get("externalIPs", ())):
+        before = len(errs)
+        validate_ip(ip, f"spec.externalIPs[{i}]", errs, existing)
+        if len(errs) == before:
+            validate_endpoint_ip(ip, f"spec.externalIPs[{i}]", errs)
+    if not kind:
+        errs.append(required("spec.type"))
+    elif kind not in _TYPES:
+        errs.append(not_supported("spec.type", kind, _TYPES))
+    _validate_port_uniqueness(kind, ports, errs)
+    _validate_source_ranges(spec, old, annotations, old_annotations, errs)
+    _validate_load_balancer_fields(spec, errs)
+    _validate_traffic_policies(spec, errs)
+
+
+def _validate_external_name(spec: Spec, errs: Errors) -> None:
+    for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(name):
+            errs.append(forbidden(f"spec.{name}", "may not be set for ExternalName services"))
+    name = spec.get("externalName", "").removesuffix(".")  # a trailing dot means fully qualified
+    if not name:
+        errs.append(required("spec.externalName"))
+    for text in dns1123_subdomain(name) if name else ():
+        errs.append(invalid("spec.externalName", name, text))
+
+
+def _validate_port(port: dict[str, Any], path: str, require_name: bool, names: set[str], errs: Errors) -> None:
+    name = port.get("name", "")
+    if name:
+        for text in dns1123_label(name):
+            errs.append(invalid(f"{path}.name", name, text))
+        if name in names:
+            errs.append(duplicate(f"{path}.name", name))
+        names.add(name)
+    elif require_name:
+        errs.append(required(f"{path}.name"))
+    for text in port_number(port.get("port", 0)):
+        errs.append(invalid(f"{path}.port", port.get("port", 0), text))
+    validate_protocol(port, path, errs)
+    target = port.get("targetPort", 0)
+    for text in port_number(target) if isinstance(target, int) else port_name(target):
+        errs.append(invalid(f"{path}.targetPort", target, text))
+    validate_app_protocol(port, path, errs)
+
+
+def validate_protocol(port: Mapping[str, Any], path: str, errs: Errors) -> None:
+    protocol = port.get("protocol", "")
+    if not protocol:
+        errs.append(required(f"{path}.protocol"))
+    elif protocol not in _PROTOCOLS:
+        errs.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+
+
+def validate_app_protocol(port: Mapping[str, Any], path: str, errs: Errors) -> None:
+    protocol = port.get("appProtocol")
+    for text in qualified_name(protocol) if protocol is not None else ():
+        errs.append(invalid(f"{path}.appProtocol", protocol, text))
+
+
+def _validate_affinity(spec: Spec, errs: Errors) -> None:
+    affinity = spec.get("sessionAffinity", "")
+    config = spec.get("sessionAffinityConfig")
+    path = "spec.sessionAffinityConfig"
+    if not affinity:
+        errs.append(required("spec.sessionAffinity"))
+    elif affinity not in ("ClientIP", "None"):
+        errs.append(not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None")))
+    if affinity == "None" and config is not None:
+        errs.append(forbidden(path, "must not be set when session affinity is None"))
+    if affinity != "ClientIP":
+        return
+    why = "when session affinity type is ClientIP"
+    if config is None:
+        errs.append(required(path, why))
+    elif "clientIP" not in config:
+        errs.append(required(f"{path}.clientIP", why))
+    elif "timeoutSeconds" not in config["clientIP"]:
+        errs.append(required(f"{path}.clientIP.timeoutSeconds", why))
+    elif not 0 < config["clientIP"]["timeoutSeconds"] <= 86400:
+        text = "must be greater than 0 and less than 86400"
+        errs.append(invalid(f"{path}.clientIP.timeoutSeconds", config["clientIP"]["timeoutSeconds"], text))
+
+
+def validate_cluster_ip_fields(spec: Spec, old: Spec | None, errs: Errors) -> None:
+    """`clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` fit together."""
+    if not needs_cluster_ip(spec):
+        return
+    single, ips, families = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+    path = "spec.clusterIPs"
+    if single:
+        if not ips:
+            errs.append(required(path))
+        elif ips[0] != single:
+            errs.append(invalid(path, ips, "first value must match `clusterIP`"))
+    elif ips:
+        errs.append(invalid(path, ips, "must be empty when `clusterIP` is not specified"))
+    for i, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            errs.append(not_supported(f"spec.ipFamilies[{i}]", family, ("IPv4", "IPv6")))
+        if family in families[:i]:
+            errs.append(duplicate(f"spec.ipFamilies[{i}]", family))
+    policy = spec.get("ipFamilyPolicy")
+    if policy is not None and policy not in _FAMILY_POLICIES:
+        errs.append(not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
+    before = len(errs)
+    for i, ip in enumerate(ips):
+        if i == 0 and ip == NONE_IP:
+            if len(ips) > 1:
+                errs.append(invalid(path, ips, "'None' must be the first and only value"))
+        else:
+            validate_ip(ip, f"{path}[{i}]", errs, (old or {}).get("clusterIPs", ()))
+    bad = len(errs) > before
+    if len(ips) > 2:
+        errs.append(invalid(path, ips, "may only hold up to 2 values"))
+    if bad:
+        return
+    if len(ips) > 1 and len({is_ipv6(ip) for ip in ips}) != 2:
+        errs.append(invalid(path, ips, "may specify no more than one IP for each IP family"))
+    if is_headless(spec):
+        return
+    for i, (ip, family) in enumerate(zip(ips, families)):
+        if family in ("IPv4", "IPv6") and is_ipv6(ip) != (family == "IPv6"):
+            text = f"expected an {family} value as indicated by `ipFamilies[{i}]`"
+            errs.append(invalid(f"{path}[{i}]", ip, text))
+
+
+def _validate_port_uniqueness(kind: str, ports: list[dict[str, Any]], errs: Errors) -> None:
+    if kind == "ClusterIP":
+        for i, port in enumerate(ports):
+            if port.get("nodePort"):
+                text = "may not be used when `type` is 'ClusterIP'"
+                errs.append(forbidden(f"spec.ports[{i}].nodePort", text))
+    seen: set[tuple[str, int]] = set()
+    for i, port in enumerate(ports):
+        if not port.get("nodePort"):
+            continue
+        key = port.get("protocol", ""), port["nodePort"]
+        if key in seen:
+            errs.append(duplicate(f"spec.ports[{i}].nodePort", port["nodePort"]))
+        seen.add(key)
+    seen = set()
+    for i, port in enumerate(ports):
+        key = port.get("protocol", ""), port.get("port", 0)
+        if key in seen:
+            shown = {
+                "Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1], "TargetPort": 0, "NodePort": 0,
+            }  # fmt: skip
+            errs.append(duplicate(f"spec.ports[{i}]", shown))
+        seen.add(key)
+
+
+def _validate_source_ranges(spec: Spec, old: Spec | None, annotations: Mapping[str, str],
+                            old_annotations: Mapping[str, str], errs: Errors) -> None:  # fmt: skip
+    ranges = spec.get("loadBalancerSourceRanges")
+    if ranges:
+        path = "spec.LoadBalancerSourceRanges"
+        if spec.get("type") != "LoadBalancer":
+            errs.append(forbidden(path, _ONLY_LOAD_BALANCER))
+        existing = {value.strip() for value in (old or {}).get("loadBalancerSourceRanges", ())}
+        for i, value in enumerate(ranges):
+            validate_cidr(value.strip(), f"{path}[{i}]", errs, existing)
+    elif _SOURCE_RANGES in annotations:
+        path = f"metadata.annotations[{_SOURCE_RANGES}]"
+        text = annotations[_SOURCE_RANGES]
+        if spec.get("type") != "LoadBalancer":
+            errs.append(forbidden(path, _ONLY_LOAD_BALANCER))
+        if text.strip() and (old is None or old_annotations.get(_SOURCE_RANGES, "") != text):
+            for value in text.strip().split(","):
+                validate_cidr(value.strip(), path, errs)
+
+
+def _validate_load_balancer_fields(spec: Spec, errs: Errors) -> None:
+    balanced = spec.get("type") == "LoadBalancer"
+    if "allocateLoadBalancerNodePorts" in spec and not balanced:
+        errs.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_LOAD_BALANCER))
+    if balanced and "allocateLoadBalancerNodePorts" not in spec:
+        errs.append(required("allocateLoadBalancerNodePorts"))
+    validate_load_balancer_class(spec, errs)
+
+
+def validate_load_balancer_class(spec: Spec, errs: Errors) -> None:
+    name = spec.get("loadBalancerClass")
+    if name is None:
+        return
+    if spec.get("type") != "LoadBalancer":
+        errs.append(forbidden("spec.loadBalancerClass", _ONLY_LOAD_BALANCER))
+        return
+    for text in qualified_name(name):
+        errs.append(invalid("spec.loadBalancerClass", name, text))
+
+
+def _validate_traffic_policies(spec: Spec, errs: Errors) -> None:
+    external = spec.get("externalTrafficPolicy", "")
+    if not externally_accessible(spec):
+        if external:
+            text = "may only be set for externally-accessible services"
+            errs.append(invalid("spec.externalTrafficPolicy", external, text))
+    elif not external:
+        errs.append(required("spec.externalTrafficPolicy"))
+    elif external not in _SCOPES:
+        errs.append(not_supported("spec.externalTrafficPolicy", external, _SCOPES))
+    port = spec.get("healthCheckNodePort", 0)
+    if not needs_health_check_port(spec):
+        if port:
+            text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+            errs.append(invalid("spec.healthCheckNodePort", port, text))
+    elif not port:
+        errs.append(required("spec.healthCheckNodePort"))
+    else:
+        for text in port_number(port):
+            errs.append(invalid("spec.healthCheckNodePort", port, text))
+    internal = spec.get("internalTrafficPolicy")
+    if internal is None:
+        if spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
+            errs.append(required("spec.internalTrafficPolicy"))
+    elif internal not in _SCOPES:
+        errs.append(not_supported("spec.internalTrafficPolicy", internal, _SCOPES))
+    distribution = spec.get("trafficDistribution")
+    if distribution is not None and distribution not in _TRAFFIC_DISTRIBUTIONS:
+        errs.append(not_supported("spec.trafficDistribution", distribution, _TRAFFIC_DISTRIBUTIONS))
+
+
+def validate_service_change(spec: Spec, old: Spec, errs: Errors) -> None:
+    """A second family may come and go; the first stays."""
+    if needs_cluster_ip(spec) and needs_cluster_ip(old):
+        headless, was_headless = is_headless(spec), is_headless(old)
+        if not (headless and was_headless):
+            _validate_list_change(spec, old, "clusterIPs", errs)
+        if not headless and not was_headless:
+            _validate_list_change(spec, old, "ipFamilies", errs)
+    if spec.get("type") == "LoadBalancer" == old.get("type"):
+        name = spec.get("loadBalancerClass")
+        if name != old.get("loadBalancerClass"):
+            errs.append(invalid("spec.loadBalancerClass", name, _FIXED))
+    validate_load_balancer_class(spec, errs)
+    if needs_health_check_port(spec) and needs_health_check_port(old):
+        if spec.get("healthCheckNodePort", 0) != old.get("healthCheckNodePort", 0):
+            errs.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
+
+
+def _validate_list_change(spec: Spec, old: Spec, name: str, errs: Errors) -> None:
+    values, before = spec.get(name) or [], old.get(name) or []
+    ips = spec.get("clusterIPs")
+    what = "clusterIP" if name == "clusterIPs" else "ipFamily"
+    if len(values) == len(before):
+        for i, value in enumerate(before):
+            if value != values[i]:
+                # Upstream always names the first family, and the very address that changed.
+                errs.append(invalid(f"spec.{name}[{i if name == 'clusterIPs' else 0}]", values, _FIXED))
+        return
+    if len(before) > len(values) and not ips:
+        errs.append(invalid(f"spec.{name}[0]", values or None, f"primary {what} can not be unset"))
+    if before and values and values[0] != before[0]:
+        errs.append(invalid(f"spec.{name}[0]", ips, _FIXED))
+    if len(before) > len(values) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
+        text = f"must be set to 'SingleStack' when releasing the secondary {what}"
+        errs.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), text))
+
+
+def validate_load_balancer_status(status: Mapping[str, Any], old: Mapping[str, Any], kind: str, path: str,
+                                  errs: Errors) -> None:  # fmt: skip
+    """`kind`: the type of the Service; an Ingress has its own rules."""
+    ingress = status.get("ingress") or []
+    if kind != "LoadBalancer":
+        if ingress:
+            errs.append(forbidden(f"{path}.ingress", "may only be used when `spec.type` is 'LoadBalancer'"))
+        return
+    existing = {point["ip"] for point in old.get("ingress", ()) if point.get("ip")}
+    for i, point in enumerate(ingress):
+        at = f"{path}.ingress[{i}]"
+        ip, mode, hostname = point.get("ip", ""), point.get("ipMode"), point.get("hostname", "")
+        if ip:
+            validate_ip(ip, f"{at}.ip", errs, existing)
+        if mode is None:
+            if ip:
+                errs.append(required(f"{at}.ipMode", "must be specified when `ip` is set"))
+        elif not ip:
+            errs.append(forbidden(f"{at}.ipMode", "may not be specified when `ip` is not set"))
+        elif mode not in ("Proxy", "VIP"):
+            errs.append(not_supported(f"{at}.ipMode", mode, ("Proxy", "VIP")))
+        if hostname:
+            for text in dns1123_subdomain(hostname):
+                errs.append(invalid(f"{at}.hostname", hostname, text))
+            if parse_sloppy(hostname) is not None:
+                errs.append(invalid(f"{at}.hostname", hostname, "must be a DNS name, not an IP address"))
