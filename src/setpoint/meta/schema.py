@@ -78,3 +78,5 @@ class Field:
     merge_key: str = ""
     default: Any = None
     """A default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""
+    embedded: str = ""
+    """The embedded struct that holds it in the reference, which its decoding errors name: `VolumeSource`."""

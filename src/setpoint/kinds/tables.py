@@ -1,0 +1,122 @@
+"""The shapes of the built-in kinds, from the field tables in `data/fields.jsonl` (made by `tools/make_field_tables.py`).
+
+The file is read on first use and a definition is parsed when a Type needs it. The same question always gets the same
+Type object, so what is compiled from it is compiled once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from setpoint.meta.schema import Field, ListType, Presence, Shape, Type
+
+_SCALARS = {
+    "string": (Shape.STRING, "string"),
+    "bytes": (Shape.BYTES, "[]uint8"),
+    "bool": (Shape.BOOL, "bool"),
+    "int32": (Shape.INT32, "int32"),
+    "int64": (Shape.INT64, "int64"),
+    "float": (Shape.FLOAT, "float64"),
+    "quantity": (Shape.QUANTITY, "resource.Quantity"),
+    "time": (Shape.TIME, "v1.Time"),
+    "microtime": (Shape.MICROTIME, "v1.MicroTime"),
+    "duration": (Shape.DURATION, "v1.Duration"),
+    "int-or-string": (Shape.INT_OR_STRING, "intstr.IntOrString"),
+    "any": (Shape.ANY, "any"),
+}
+_PRESENCE = {presence.value: presence for presence in Presence}
+_LIST_TYPES = {"": ListType.ATOMIC, "set": ListType.SET, "map": ListType.MAP}
+
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_SCHEMA_UNIONS = {f"{_SCHEMA}OrBool", f"{_SCHEMA}OrArray", f"{_SCHEMA}OrStringArray"}
+
+_types: dict[tuple[Any, ...], Type] = {}
+"""By everything that tells one Type from another: two fields of the same make share one."""
+
+
+@lru_cache(maxsize=1)
+def _data() -> tuple[dict[str, str], dict[str, bytes]]:
+    """Definition by kind, and the unparsed line of each definition."""
+    kinds, *lines = Path(__file__).with_name("data").joinpath("fields.jsonl").read_bytes().splitlines()
+    return orjson.loads(kinds), {line[2 : line.index(b'"', 2)].decode(): line for line in lines}
+
+
+def definition_for(group: str, version: str, kind: str) -> str:
+    """`io.k8s.api.apps.v1.Deployment`; KeyError if there is no such built-in kind."""
+    return _data()[0][f"{group}/{version}/{kind}" if group else f"{version}/{kind}"]
+
+
+def type_of(definition: str) -> Type:
+    """The STRUCT of a definition; KeyError if there is none."""
+    return _struct(definition, atomic=False, nullable=False)
+
+
+def _struct(definition: str, atomic: bool, nullable: bool) -> Type:
+    """`atomic` and `nullable` add to what the definition itself says: a field may use it in its own way."""
+    key = (definition, atomic, nullable)
+    known = _types.get(key)
+    if known is not None:
+        return known
+    if atomic or nullable:
+        plain = type_of(definition)
+        made = Type(
+            Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=atomic or plain.atomic, nullable=nullable
+        )
+        return _types.setdefault(key, made)
+    _, rows, *flags = orjson.loads(_data()[1][definition])
+    made = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))
+    _types[key] = made  # before the fields: they may come back here
+    for name, text, presence, *rest in rows:
+        made.fields[name] = _field(name, text, presence, rest[0] if rest else {})
+    return made
+
+
+def _go_name(definition: str) -> str:
+    """`v1.PodSpec`: the last package and the name."""
+    return ".".join(definition.rsplit(".", 2)[1:])
+
+
+def _field(name: str, text: str, presence: str, more: dict[str, Any]) -> Field:
+    strategy = more.get("strategy", "")
+    return Field(
+        name,
+        _type(text, more.get("go", ""), more),
+        _PRESENCE[presence],
+        more.get("required", False),
+        frozenset(strategy.split(",")) if strategy else frozenset(),
+        more.get("merge_key", ""),
+        more.get("default"),
+        more.get("embedded", ""),
+    )
+
+
+def _type(text: str, go: str, more: dict[str, Any]) -> Type:
+    """The Type of a field; `more` holds what concerns the outermost layer only."""
+    atomic, nullable = more.get("atomic", False), more.get("null", False)
+    list_type, keys = more.get("list", ""), tuple(more.get("keys", ()))
+    if text[0] not in "[{" and text not in _SCALARS and text not in _SCHEMA_UNIONS:
+        return _struct(text, atomic, nullable)
+    key = (text, go, atomic, nullable, list_type, keys)
+    known = _types.get(key)
+    if known is None:
+        known = _make(text, go, atomic, nullable)
+        known.list_type, known.list_keys = _LIST_TYPES[list_type], keys
+        _types[key] = known
+    return known
+
+
+def _make(text: str, go: str, atomic: bool, nullable: bool) -> Type:
+    if text.startswith("[]"):
+        item = _type(text[2:], go[2:].lstrip("*") if go.startswith("[]") else "", {})
+        return Type(Shape.LIST, go=go or f"[]{item.go}", item=item, nullable=nullable)
+    if text.startswith("{}"):
+        item = _type(text[2:], go.partition("]")[2].lstrip("*") if go.startswith("map[") else "", {})
+        return Type(Shape.MAP, go=go or f"map[string]{item.go}", item=item, atomic=atomic, nullable=nullable)
+    if text in _SCHEMA_UNIONS:
+        return Type(Shape.ANY, text, _go_name(text), item=type_of(_SCHEMA), nullable=nullable)
+    shape, plain = _SCALARS[text]
+    return Type(shape, go=go or plain, nullable=nullable)

@@ -1,0 +1,433 @@
+"""The typed round trip: what the reference's decoder followed by its encoder makes of a value.
+
+`decode` checks types, prunes unknown fields, writes fields in their order, applies the presence rules and brings
+quantities, times and base64 into their one form. Each STRUCT gets a function of straight-line Python, generated from
+its fields on first use. That function stops at the first sign of trouble; what exactly is wrong, and where, is for the
+slow second look in `decode_report`.
+
+Custom types (those without a `go` name) have no presence rules and are checked by their schema's validation instead:
+for them decoding only copies, prunes unknown fields and fills defaults.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from setpoint.meta import decode_report
+from setpoint.meta.decode_report import DecodeError, NumberText, read_exactly
+from setpoint.meta.quantity import QuantityError
+from setpoint.meta.quantity import canonical as canonical_quantity
+from setpoint.meta.schema import Field, Presence, Shape, Type
+from setpoint.meta.times import TimeError, canonical_micro, canonical_time, format_duration, parse_duration
+
+__all__ = ["DecodeError", "decode", "zero"]
+
+Decoder = Callable[[Any, list[bool]], Any]
+"""Takes the value and a list that it appends to when it meets an unknown field; raises _Wrong."""
+
+
+class _Wrong(Exception):
+    """Something does not fit its type."""
+
+
+class _Inexact(Exception):
+    """A number whose text matters was read as a float."""
+
+
+def decode(
+    type: Type,
+    value: Any,
+    *,
+    strict: list[str] | None = None,
+    raw: bytes | None = None,
+    duplicates: Sequence[str] = (),
+) -> Any:
+    """`value` as an object of this type. It shares no container with the input except inside ANY.
+
+    `strict`, if given, gets upstream's `unknown field "..."` and `duplicate field "..."` entries in document order.
+    `raw` is the JSON text that `value` was read from, if it was: numbers are then judged by how they were written.
+    `duplicates` are those that reading the body found. Raises DecodeError with upstream's text.
+    """
+    unknown: list[bool] = []
+    try:
+        decoder = type.compiled.get("decode") or compile_decoder(type)
+        try:
+            result = decoder(value, unknown)
+        except _Inexact:
+            unknown.clear()
+            result = decoder(decode_report.number_texts(value) if raw is None else read_exactly(raw), unknown)
+    except _Wrong:
+        decode_report.report(type, value, raw, None)
+        raise DecodeError(f"json: cannot unmarshal value into Go value of type {type.go}") from None
+    if strict is not None and (unknown or duplicates):
+        decode_report.report(type, value, raw if duplicates else None, strict)
+    return result
+
+
+def zero(type: Type) -> Any:
+    """The empty value, with every field that is always written."""
+    if type.nullable:
+        return None
+    if type.shape is Shape.STRUCT:
+        return (type.compiled.get("decode") or compile_decoder(type))({}, [])
+    return _EMPTY[type.shape]
+
+
+_EMPTY: dict[Shape, Any] = {
+    Shape.STRING: "", Shape.BYTES: None, Shape.BOOL: False, Shape.INT32: 0, Shape.INT64: 0, Shape.FLOAT: 0,
+    Shape.QUANTITY: "0", Shape.TIME: None, Shape.MICROTIME: None, Shape.DURATION: "0s", Shape.INT_OR_STRING: 0,
+    Shape.MAP: None, Shape.LIST: None, Shape.ANY: None,
+}  # fmt: skip
+
+
+def compile_decoder(type: Type) -> Decoder:
+    known: Decoder | None = type.compiled.get("decode")
+    if known is not None:
+        return known
+
+    def later(value: Any, unknown: list[bool]) -> Any:  # for a type that contains itself
+        return type.compiled["decode"](value, unknown)
+
+    type.compiled["decode"] = later
+    if type.shape is Shape.STRUCT:
+        made = _struct(type) if type.go else _custom_struct(type)
+    elif type.shape is Shape.LIST:
+        made = _list(type) if type.go else _custom_list(type)
+    elif type.shape is Shape.MAP:
+        made = _map(type) if type.go else _custom_map(type)
+    elif type.shape is Shape.ANY and type.item is not None:
+        made = _schema_union(type)
+    elif type.go:
+        made = _SCALARS[type.shape]
+    else:
+        made = _any
+    type.compiled["decode"] = made
+    return made
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+def _any(value: Any, unknown: list[bool]) -> Any:
+    return value
+
+
+def _string(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not str:
+        raise _Wrong
+    return value
+
+
+def _bool(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not bool:
+        raise _Wrong
+    return value
+
+
+def _int32(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not int or not -(2**31) <= value < 2**31:
+        raise _Wrong
+    return value
+
+
+def _int64(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not int or not -(2**63) <= value < 2**63:
+        raise _Wrong
+    return value
+
+
+def _float(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is int:
+        value = float(value)
+    elif not isinstance(value, float):
+        raise _Wrong
+    return int(value) if abs(value) < 1e21 and value.is_integer() else float(value)
+
+
+def _bytes(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is list:
+        try:
+            return b2a_base64(bytes(value), newline=False).decode()
+        except (TypeError, ValueError):
+            raise _Wrong from None
+    if value.__class__ is not str:
+        raise _Wrong
+    try:
+        return b2a_base64(a2b_base64(value, strict_mode=True), newline=False).decode()
+    except (Base64Error, ValueError):
+        if (text := decode_report.lenient_base64(value)) is None:
+            raise _Wrong from None
+        return text
+
+
+def _quantity(value: Any, unknown: list[bool]) -> Any:
+    try:
+        if value.__class__ is str:
+            return canonical_quantity(value)
+        if value.__class__ is int:
+            return canonical_quantity(str(value))
+        if value.__class__ is NumberText:
+            return canonical_quantity(value.text)
+    except QuantityError:
+        raise _Wrong from None
+    if value.__class__ is float:
+        raise _Inexact
+    raise _Wrong
+
+
+def _time(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not str:
+        raise _Wrong
+    try:
+        return canonical_time(value)
+    except TimeError:
+        raise _Wrong from None
+
+
+def _microtime(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not str:
+        raise _Wrong
+    try:
+        return canonical_micro(value)
+    except TimeError:
+        raise _Wrong from None
+
+
+def _duration(value: Any, unknown: list[bool]) -> Any:
+    if value.__class__ is not str:
+        raise _Wrong
+    try:
+        return format_duration(parse_duration(value))
+    except TimeError:
+        raise _Wrong from None
+
+
+def _int_or_string(value: Any, unknown: list[bool]) -> Any:
+    return value if value.__class__ is str else _int32(value, unknown)
+
+
+_SCALARS: dict[Shape, Decoder] = {
+    Shape.STRING: _string, Shape.BYTES: _bytes, Shape.BOOL: _bool, Shape.INT32: _int32, Shape.INT64: _int64,
+    Shape.FLOAT: _float, Shape.QUANTITY: _quantity, Shape.TIME: _time, Shape.MICROTIME: _microtime,
+    Shape.DURATION: _duration, Shape.INT_OR_STRING: _int_or_string, Shape.ANY: _any,
+}  # fmt: skip
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+def _list(type: Type) -> Decoder:
+    item = type.item
+    assert item is not None
+    decode_item = compile_decoder(item)
+
+    def decode_list(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not list:
+            raise _Wrong
+        if None in value:
+            return [decode_item(one, unknown) if one is not None else _null_element(item) for one in value]
+        return [decode_item(one, unknown) for one in value]
+
+    def decode_strings(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not list:
+            raise _Wrong
+        for one in value:
+            if one.__class__ is not str:
+                return decode_list(value, unknown)
+        return value[:]
+
+    return decode_strings if item.shape is Shape.STRING else decode_list
+
+
+def _map(type: Type) -> Decoder:
+    item = type.item
+    assert item is not None
+    decode_item = compile_decoder(item)
+
+    def decode_map(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not dict:
+            raise _Wrong
+        return {
+            key: decode_item(one, unknown) if one is not None else _null_element(item) for key, one in value.items()
+        }
+
+    def decode_strings(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not dict:
+            raise _Wrong
+        for one in value.values():
+            if one.__class__ is not str:
+                return decode_map(value, unknown)
+        return value.copy()
+
+    return decode_strings if item.shape is Shape.STRING else decode_map
+
+
+def _null_element(item: Type) -> Any:
+    """What null stands for in a list or map; bytes come back from the reference's storage as empty, not as null."""
+    return "" if item.shape is Shape.BYTES else zero(item)
+
+
+def _schema_union(type: Type) -> Decoder:
+    """A JSON schema, or else what the name of the type says: a boolean, a list of schemas, a list of names."""
+    assert type.item is not None
+    schema = compile_decoder(type.item)
+    alternative = type.name.partition("PropsOr")[2]
+
+    def decode_union(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is dict:
+            # The reference decodes what is below by itself: unknown fields there are pruned, never reported.
+            return schema(value, [])
+        if alternative == "Bool":
+            return _bool(value, unknown)
+        if value.__class__ is not list or not value:
+            return None
+        if alternative == "Array":
+            return [schema(one if one is not None else {}, []) for one in value]
+        return [_string(one if one is not None else "", unknown) for one in value]
+
+    return decode_union
+
+
+# -- structs ----------------------------------------------------------------------------------------------------------
+
+_INLINE_CLASS = {Shape.STRING: "str", Shape.BOOL: "bool"}
+_LEAVE_AFTER = 5
+"""Every so many fields the generated function looks whether everything given has been dealt with."""
+
+
+def _struct(type: Type) -> Decoder:
+    """Generates the function. For a struct with a list `a` (omit) and a string `b` (always) it reads:
+
+    def decode_struct(value, unknown):
+        if value.__class__ is not dict: raise _Wrong
+        get = value.get; left = len(value); out = {}
+        v = get('a')
+        if v is not None:
+            left -= 1
+            v = decode_0(v, unknown)
+            if v: out['a'] = v
+        v = get('b')
+        if v is not None: ...
+        else: out['b'] = ""
+        if left: look_closer(value, unknown)
+        return out
+    """
+    names = frozenset(type.fields)
+    scope: dict[str, Any] = {"_Wrong": _Wrong, "zero": zero}
+
+    def look_closer(value: dict[str, Any], unknown: list[bool]) -> None:
+        if not names.issuperset(value):  # else some were null
+            unknown.append(True)
+
+    scope["look_closer"] = look_closer
+    lines = [
+        "def decode_struct(value, unknown):",
+        " if value.__class__ is not dict: raise _Wrong",
+        " get = value.get; left = len(value); out = {}",
+    ]
+    fields = list(type.fields.values())
+    last_always = max((at for at, one in enumerate(fields) if one.presence is Presence.ALWAYS), default=-1)
+    for at, one in enumerate(fields):
+        lines += _field_source(one, f"{at}", scope)
+        if at >= last_always and (at - last_always) % _LEAVE_AFTER == 0 and at + 2 < len(fields):
+            lines.append(" if not left: return out")
+    lines += [" if left: look_closer(value, unknown)", " return out"]
+    exec(compile("\n".join(lines), f"<decoder of {type.name}>", "exec"), scope)  # our own tables, no input
+    made: Decoder = scope["decode_struct"]
+    return made
+
+
+def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]:
+    shape, key = field.type.shape, repr(field.name)
+    lines = [f" v = get({key})", " if v is not None:", "  left -= 1"]
+    if shape in _INLINE_CLASS:
+        lines.append(f"  if v.__class__ is not {_INLINE_CLASS[shape]}: raise _Wrong")
+    elif shape is not Shape.ANY or field.type.item is not None:
+        scope[f"decode_{suffix}"] = compile_decoder(field.type)
+        lines.append(f"  v = decode_{suffix}(v, unknown)")
+    if field.presence is Presence.ALWAYS:
+        if shape in (Shape.LIST, Shape.MAP, Shape.BYTES):
+            lines.append(f"  out[{key}] = v or None")
+        else:
+            lines.append(f"  out[{key}] = v")
+        scope[f"type_{suffix}"] = field.type
+        simple = field.type.nullable or shape is not Shape.STRUCT
+        empty = repr(zero(field.type)) if simple else f"zero(type_{suffix})"
+        lines += [" else:", f"  out[{key}] = {empty}"]
+    elif field.presence is Presence.KEEP:
+        lines.append(f"  out[{key}] = v")
+    elif shape in (Shape.TIME, Shape.MICROTIME):
+        lines.append(f"  if v is not None: out[{key}] = v")
+    else:
+        lines.append(f"  if v: out[{key}] = v")
+    return lines
+
+
+# -- custom types -----------------------------------------------------------------------------------------------------
+
+
+def _custom_struct(type: Type) -> Decoder:
+    decoders = {
+        name: None if _is_plain(field.type) else compile_decoder(field.type) for name, field in type.fields.items()
+    }
+    defaults = {name: field.default for name, field in type.fields.items() if field.default is not None}
+    keeps_null = {name for name, field in type.fields.items() if field.type.nullable or field.default is None}
+    preserve = type.preserve_unknown
+
+    def decode_struct(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not dict:
+            return value
+        out = {}
+        for key, one in value.items():
+            if key in decoders:
+                if one is None:
+                    if key in keeps_null:
+                        out[key] = None
+                else:
+                    decoder = decoders[key]
+                    out[key] = decoder(one, unknown) if decoder is not None else one
+            elif preserve:
+                out[key] = one
+            else:
+                unknown.append(True)
+        for key, default in defaults.items():
+            if key not in out:
+                decoder = decoders[key]
+                out[key] = default if decoder is None else decoder(deepcopy(default), unknown)
+        return out
+
+    return decode_struct
+
+
+def _is_plain(type: Type) -> bool:
+    return not type.go and type.item is None and type.shape is not Shape.STRUCT
+
+
+def _custom_list(type: Type) -> Decoder:
+    decoder = None if type.item is None or _is_plain(type.item) else compile_decoder(type.item)
+
+    def decode_list(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not list:
+            return value
+        if decoder is None:
+            return value[:]
+        return [decoder(one, unknown) if one is not None else None for one in value]
+
+    return decode_list
+
+
+def _custom_map(type: Type) -> Decoder:
+    decoder = None if type.item is None or _is_plain(type.item) else compile_decoder(type.item)
+
+    def decode_map(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not dict:
+            return value
+        if decoder is None:
+            return value.copy()
+        return {key: decoder(one, unknown) if one is not None else None for key, one in value.items()}
+
+    return decode_map

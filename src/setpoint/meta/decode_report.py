@@ -1,0 +1,319 @@
+"""The slow second look at a value that did not decode cleanly: what is wrong, in upstream's words and order.
+
+Upstream decodes in document order. It keeps the first type error and goes on, but an error from a type that reads
+itself (quantity, time, int-or-string) ends the decoding at once and wins. Unknown and duplicate fields are noted on the
+way, by paths such as `spec.containers[0].foo`.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from setpoint.meta.goformat import quote
+from setpoint.meta.quantity import QuantityError
+from setpoint.meta.quantity import canonical as canonical_quantity
+from setpoint.meta.schema import Shape, Type
+from setpoint.meta.times import TimeError, canonical_micro, canonical_time, parse_duration
+
+_MOST_STRICT_ENTRIES = 100
+_LONGEST_INT = 20
+
+
+class DecodeError(ValueError):
+    """The value does not fit its type; the message is upstream's."""
+
+
+class NumberText(float):
+    """A number that remembers how it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> NumberText:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object with all its keys, duplicates too."""
+
+
+def _read_int(text: str) -> int | NumberText:
+    return int(text) if len(text) <= _LONGEST_INT else NumberText(text)
+
+
+def read_exactly(raw: bytes) -> Any:
+    """JSON with floats and overlong integers as NumberText."""
+    return json.loads(raw, parse_float=NumberText, parse_int=_read_int)
+
+
+def _read_pairs(raw: bytes) -> Any:
+    return json.loads(raw, parse_float=NumberText, parse_int=_read_int, object_pairs_hook=Pairs)
+
+
+def number_text(number: float) -> str:
+    """A number as upstream's JSON encoder writes it."""
+    if isinstance(number, NumberText):
+        return number.text
+    if isinstance(number, int):
+        return str(number)
+    if number == 0 or 1e-6 <= abs(number) < 1e21:
+        text = f"{number:.17f}" if abs(number) < 1e-4 else repr(number)
+        if "e" in text:
+            text = f"{number:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa, _, exponent = repr(number).partition("e")
+    return f"{mantissa.removesuffix('.0')}e{exponent}" if exponent else mantissa
+
+
+def number_texts(value: Any) -> Any:
+    """The same value with every float as a NumberText, for what was not read from JSON."""
+    if isinstance(value, dict):
+        return {key: number_texts(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [number_texts(one) for one in value]
+    return NumberText(number_text(value)) if isinstance(value, float) else value
+
+
+def report(type: Type, value: Any, raw: bytes | None, strict: list[str] | None) -> None:
+    """Raises the DecodeError that the value deserves, if any; else appends to `strict`."""
+    if raw is not None:
+        try:
+            value = _read_pairs(raw)
+        except (ValueError, RecursionError):  # the value was read by a more patient reader
+            value = number_texts(value)
+    look = _Look()
+    look.walk(type, value, "")
+    if look.saved is not None:
+        raise DecodeError(look.saved.message())
+    if strict is not None:
+        strict += look.strict
+
+
+class _Complaint:
+    """A type error, or any other text."""
+
+    def __init__(self, text: str = "", what: str = "", go: str = "", struct: str = "", path: Iterable[str] = ()) -> None:
+        self.text, self.what, self.go, self.struct, self.path = text, what, go, struct, tuple(path)
+
+    def message(self) -> str:
+        if self.text:
+            return self.text
+        if self.path:
+            field = f"{self.struct}.{'.'.join(self.path)}"
+            return f"json: cannot unmarshal {self.what} into Go struct field {field} of type {self.go}"
+        return f"json: cannot unmarshal {self.what} into Go value of type {self.go}"
+
+
+def describe(value: Any) -> str:
+    """The kind of a JSON value, by upstream's word."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "object" if isinstance(value, dict | Pairs) else "array"
+
+
+class _Look:
+    def __init__(self) -> None:
+        self.saved: _Complaint | None = None
+        self.strict: list[str] = []
+        self.struct = ""
+        self.path: list[str] = []
+
+    def wrong(self, what: str, go: str) -> _Complaint:
+        return _Complaint("", what, go, self.struct, self.path)
+
+    def save(self, complaint: _Complaint) -> None:
+        if self.saved is None:
+            self.saved = complaint
+
+    def note(self, what: str, where: str) -> None:
+        entry = f"{what} field {quote(where)}"
+        if len(self.strict) < _MOST_STRICT_ENTRIES and entry not in self.strict:
+            self.strict.append(entry)
+
+    def walk(self, type: Type, value: Any, where: str) -> None:
+        if value is None:
+            return
+        shape = type.shape
+        if shape is Shape.STRUCT:
+            self.walk_struct(type, value, where)
+        elif shape is Shape.MAP:
+            if not isinstance(value, dict | Pairs):
+                self.mistyped(type, value)
+            elif type.item is not None:
+                for key, one in self.items(value, where):
+                    self.walk(type.item, one, f"{where}.{key}" if where else key)
+        elif shape is Shape.LIST:
+            if describe(value) != "array":
+                self.mistyped(type, value)
+            elif type.item is not None:
+                for at, one in enumerate(value):
+                    self.walk(type.item, one, f"{where}[{at}]")
+        elif type.go:
+            self.check_scalar(type, value)
+
+    def mistyped(self, type: Type, value: Any) -> None:
+        if type.go:  # custom types are validated by their schema, later
+            self.save(self.wrong(describe(value), type.go))
+
+    def items(self, value: Any, where: str) -> Iterable[tuple[str, Any]]:
+        if isinstance(value, dict):
+            yield from value.items()
+            return
+        seen = set()
+        for key, one in value:
+            if key in seen:
+                self.note("duplicate", f"{where}.{key}" if where else key)
+            seen.add(key)
+            yield key, one
+
+    def walk_struct(self, type: Type, value: Any, where: str) -> None:
+        if not isinstance(value, dict | Pairs):
+            self.mistyped(type, value)
+            return
+        struct, depth = self.struct, len(self.path)
+        seen = set()
+        for key, one in value.items() if isinstance(value, dict) else value:
+            field = type.fields.get(key)
+            below = f"{where}.{key}" if where else key
+            if field is None:
+                if not type.preserve_unknown:
+                    self.note("unknown", below)
+                continue
+            if key in seen:
+                self.note("duplicate", below)
+            seen.add(key)
+            self.struct = type.name.rpartition(".")[2]
+            if field.embedded:
+                self.path += field.embedded.split(".")
+            self.path.append(key)
+            self.walk(field.type, one, below)
+            self.struct = struct
+            del self.path[depth:]
+
+    def check_scalar(self, type: Type, value: Any) -> None:
+        shape, what = type.shape, describe(value)
+        if shape is Shape.STRING:
+            if what != "string":
+                self.save(self.wrong(what, type.go))
+        elif shape is Shape.BOOL:
+            if what != "bool":
+                self.save(self.wrong(what, type.go))
+        elif shape in (Shape.INT32, Shape.INT64):
+            if what != "number":
+                self.save(self.wrong(what, type.go))
+            elif not _fits(value, 31 if shape is Shape.INT32 else 63):
+                self.save(self.wrong(f"number {number_text(value)}", type.go))
+        elif shape is Shape.FLOAT:
+            if what != "number":
+                self.save(self.wrong(what, type.go))
+        elif shape is Shape.BYTES:
+            if what == "string":
+                if (at := base64_error(value.encode())) is not None:
+                    self.save(_Complaint(f"illegal base64 data at input byte {at}"))
+            elif what != "array":
+                self.save(self.wrong(what, type.go))
+        elif shape is Shape.ANY:
+            if type.item is not None:
+                self.check_schema_union(type, type.item, value)
+        else:
+            self.check_self_reading(shape, value, what)
+
+    def check_self_reading(self, shape: Shape, value: Any, what: str) -> None:
+        if shape is Shape.QUANTITY:
+            text = value if what == "string" else number_text(value) if what == "number" else what
+            try:
+                canonical_quantity(text)
+            except QuantityError as error:
+                self.end(_Complaint(str(error)))
+        elif shape is Shape.INT_OR_STRING:
+            if what == "number" and not _fits(value, 31):
+                self.end(self.wrong(f"number {number_text(value)}", "int32"))
+            elif what not in ("number", "string"):
+                self.end(self.wrong(what, "int32"))
+        elif what != "string":
+            self.end(self.wrong(what, "string"))
+        else:
+            try:
+                {Shape.TIME: canonical_time, Shape.MICROTIME: canonical_micro, Shape.DURATION: parse_duration}[shape](
+                    value
+                )
+            except TimeError as error:
+                self.end(_Complaint(str(error)))
+
+    def check_schema_union(self, type: Type, schema: Type, value: Any) -> None:
+        """Upstream decodes what is below by a decoder of its own, whose first error ends this one."""
+        inner, what = _Look(), describe(value)
+        if what == "object":
+            inner.walk(schema, value, "")
+        elif type.name.endswith("OrBool"):
+            if what != "bool":
+                self.end(_Complaint("boolean or JSON schema expected"))
+        elif what == "array":
+            for one in value:
+                if type.name.endswith("OrArray"):
+                    inner.walk(schema, one, "")
+                elif one is not None and describe(one) != "string":
+                    inner.save(inner.wrong(describe(one), "string"))
+        if (saved := inner.saved) is not None:
+            if not saved.text:
+                saved.struct, saved.path = self.struct, (*self.path, *saved.path)
+            self.end(saved)
+
+    def end(self, complaint: _Complaint) -> NoReturn:
+        raise DecodeError(complaint.message())
+
+
+def _fits(value: Any, bits: int) -> bool:
+    return isinstance(value, int) and -(1 << bits) <= value < 1 << bits
+
+
+# -- base64 -----------------------------------------------------------------------------------------------------------
+
+_ALPHABET = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def lenient_base64(text: str) -> str | None:
+    """Base64 that may be broken into lines, as one line; None if it is not base64."""
+    if not text.isascii() or base64_error(text.encode()) is not None:
+        return None
+    return b64encode(b64decode(text)).decode()
+
+
+def base64_error(data: bytes) -> int | None:
+    """Where the reference's decoder gives up; None if it does not."""
+    at, end = 0, len(data)
+    while True:
+        filled = 0
+        while filled < 4:
+            if at == end:
+                return at - filled if filled else None
+            byte = data[at]
+            at += 1
+            if byte in _ALPHABET:
+                filled += 1
+            elif byte not in b"\r\n":
+                return at - 1 if byte != ord("=") or filled < 2 else _padding_error(data, at, filled)
+
+
+def _padding_error(data: bytes, at: int, filled: int) -> int | None:
+    """`at` is past the first padding character of the last group."""
+    end = len(data)
+    if filled == 2:
+        while at < end and data[at] in b"\r\n":
+            at += 1
+        if at == end:
+            return end
+        if data[at] != ord("="):
+            return at - 1
+        at += 1
+    while at < end and data[at] in b"\r\n":
+        at += 1
+    return at if at < end else None
