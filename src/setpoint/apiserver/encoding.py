@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -15,6 +15,9 @@ _KEYS = b'{"kind":"%b","apiVersion":"%b",'
 
 class Encoding:
     """Objects are stored without kind and apiVersion, as they stand in lists; single objects get both put in front."""
+
+    stored = True
+    """Whether list items are the stored bytes themselves."""
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
@@ -41,7 +44,7 @@ class Encoding:
         """Decoded, with kind and apiVersion: what patches see. A new top level over shared parts."""
         return {"kind": self.resource.kind, "apiVersion": self.resource.api_version, **self.obj(entry)}
 
-    def list(self, items: list[bytes], revision: int, continue_token: str = "", remaining: int | None = None) -> bytes:
+    def list(self, items: Sequence[bytes], revision: int, continue_token: str = "", remaining: int | None = None) -> bytes:
         meta: dict[str, Any] = {"resourceVersion": str(revision)}
         if continue_token:
             meta["continue"] = continue_token
@@ -60,6 +63,8 @@ class Encoding:
 
 class ConvertedEncoding(Encoding):
     """A version other than the one that is stored: converted on the way in and out, once per revision."""
+
+    stored = False
 
     def __init__(self, resource: Resource, from_storage: Callable[[Obj], Obj], to_storage: Callable[[Obj], Obj]) -> None:
         super().__init__(resource)

@@ -19,6 +19,8 @@ class Form(NamedTuple):
     transform: str = ""
     """`Table`, `PartialObjectMetadata` or `PartialObjectMetadataList`."""
     pretty: bool = False
+    meta_version: str = "meta.k8s.io/v1"
+    """apiVersion of tables and partial objects."""
 
 
 class _Clause(NamedTuple):
@@ -59,14 +61,11 @@ def negotiate(accept: str, *, collection: bool, transforms: frozenset[str], pret
             if kind is None:
                 return Form(media_type, pretty=pretty)
             if kind in transforms and params.get("g") == "meta.k8s.io" and params.get("v") in ("v1", "v1beta1"):
-                if params["v"] == "v1beta1" and kind != "Table":
-                    continue
-                if params["v"] == "v1":
-                    return Form(media_type, kind, pretty)
+                return Form(media_type, kind, pretty, f"meta.k8s.io/{params['v']}")
         elif media_type == "application/vnd.kubernetes.protobuf":
             known = True
     if known:
-        raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}{_STREAMS if collection else ''}")
+        raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}")
     raise NotAcceptable(
         f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{_STREAMS if collection else ''}", details={}
     )

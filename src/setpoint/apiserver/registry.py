@@ -20,7 +20,7 @@ from setpoint.apiserver.watch_cache import Entry, Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound, PlainServerError
+from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.objectmeta import validate_object_meta, validate_object_meta_update
 from setpoint.meta.names import path_segment, path_segment_prefix
@@ -255,9 +255,9 @@ class Registry:
             obj = await change(entry.obj if entry is not None else None)
             if entry is None:
                 return await self._create_by_update(call, name, obj), True
-            # A change may wait (webhooks): what counts is what it was computed from.
-            self._check_versions(call, name, obj, entry, strategy)
             attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
+            await self.env.admission.mutate(attrs)
+            self._check_versions(call, name, obj, entry, strategy)
             operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs)
             if _should_remove(obj, entry.obj) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
@@ -354,6 +354,7 @@ class Registry:
                 f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
             )  # fmt: skip
         attrs = self.attributes(call, "CREATE", obj, None, name)
+        await self.env.admission.mutate(attrs)
         return await self._create(call, obj, attrs)
 
     async def _remove_emptied(self, call: Call, key: str, entry: Entry, obj: Obj) -> Entry:
@@ -376,7 +377,7 @@ class Registry:
         """As it is stored: metadata in order, without resourceVersion."""
         _order(obj)
         meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
-        return self.encoding.dump({**obj, "metadata": meta})
+        return self.encoding.dump({"metadata": meta} | {k: v for k, v in obj.items() if k != "metadata"})
 
     def _imagined(self, key: str, obj: Obj, revision: int = 0) -> Entry:
         """The answer of a write that is not (or no longer) stored."""
@@ -432,6 +433,3 @@ def _order(obj: Obj) -> None:
     ordered = {name: meta[name] for name in _META_ORDER if name in meta}
     obj["metadata"] = ordered
 
-
-def is_conflict(error: ApiError) -> bool:
-    return isinstance(error, Conflict)

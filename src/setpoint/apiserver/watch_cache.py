@@ -9,7 +9,7 @@ Entries are shared by all readers. Nobody changes `Entry.obj`.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -192,7 +192,7 @@ class ResourceCache:
         last = bisect_left(self._keys, below[:-1] + chr(ord(below[-1]) + 1))
         return (entries[key] for key in self._keys[first:last])
 
-    def values(self, namespace: str = "") -> Iterable[bytes]:
+    def values(self, namespace: str = "") -> list[bytes]:
         """The bytes of all objects, in key order: the hot path of LIST."""
         if not namespace:
             entries = self._entries

@@ -78,10 +78,17 @@ class Strategy:
     """metadata.generation starts at 1 and grows whenever `spec_fields` change."""
     spec_fields: tuple[str, ...] = ("spec",)
     """Top-level fields whose change counts as a new generation."""
+    @property
+    def owned_by_others(self) -> tuple[tuple[str, ...], ...]:
+        """Field paths that this door resets: a manager who sends them does not come to own them."""
+        return (("status",),) if self.has_status else ()
+
     subresources: Mapping[str, Strategy] = {}
     """Subresources that read and write this same object under other rules."""
     columns: Sequence[Column] = ()
-    """Table columns after... all of them, Name first. Empty: the default Name and Created At columns."""
+    """All table columns, Name first. Empty: Name and Created At."""
+    returns_deleted = False
+    """DELETE answers with the removed object instead of a Status."""
     field_labels: frozenset[str] = frozenset({"metadata.name", "metadata.namespace"})
     """Field selectors that clients may use; others are refused."""
 
@@ -117,9 +124,17 @@ class Strategy:
         """Seconds between a delete and the removal; None: this kind is removed at once, without a grace period."""
         return None
 
+    def removable(self, obj: Obj) -> bool:
+        """Whether a deleted object without finalizers may go; Namespaces hold finalizers in their spec too."""
+        return True
+
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         """Values of `field_labels` beyond name and namespace."""
         return {}
+
+    def row_conditions(self, obj: Obj) -> list[dict[str, str]]:
+        """What a table row says about itself beside its cells (a Pod that is done)."""
+        return []
 
     # -- for subclasses -------------------------------------------------------------------------------------------
 
@@ -143,6 +158,10 @@ class StatusStrategy(Strategy):
 
     def __init__(self, main: Strategy) -> None:
         self.main = main
+
+    @property
+    def owned_by_others(self) -> tuple[tuple[str, ...], ...]:
+        return tuple((name,) for name in self.reset_fields)
 
     def default(self, obj: Obj) -> None:
         self.main.default(obj)

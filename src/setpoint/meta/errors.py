@@ -56,6 +56,8 @@ class ApiError(Exception):
         if reason is not None:
             self.reason = reason
         self.details: dict[str, Any] | None = dict(details) if details is not None else None
+        self.continue_token = ""
+        """Where a list that expired midway can be taken up again."""
 
     @property
     def retry_after(self) -> int:
@@ -66,7 +68,7 @@ class ApiError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": self.message,
         }

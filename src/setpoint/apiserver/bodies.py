@@ -1,0 +1,150 @@
+"""Request bodies to typed objects, with upstream's words when they are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.negotiate import JSON, body_type
+from setpoint.kinds.catalog import RESOURCES, Resource
+from setpoint.meta.body import BodyError, parse_json, parse_yaml
+from setpoint.meta.decode import DecodeError, decode
+from setpoint.meta.errors import BadRequest
+from setpoint.meta.schema import Type
+
+Obj = dict[str, Any]
+
+# Versions that upstream can still read though it serves them no more: the same kinds, an older spelling of the group.
+_READABLE = {
+    ("apps", "v1beta1"), ("apps", "v1beta2"), ("batch", "v1beta1"), ("policy", "v1beta1"), ("autoscaling", "v2beta1"),
+    ("autoscaling", "v2beta2"), ("networking.k8s.io", "v1beta1"), ("rbac.authorization.k8s.io", "v1beta1"),
+    ("rbac.authorization.k8s.io", "v1alpha1"), ("storage.k8s.io", "v1beta1"), ("coordination.k8s.io", "v1beta1"),
+    ("discovery.k8s.io", "v1beta1"), ("events.k8s.io", "v1beta1"), ("scheduling.k8s.io", "v1beta1"),
+    ("certificates.k8s.io", "v1beta1"), ("node.k8s.io", "v1beta1"), ("authentication.k8s.io", "v1beta1"),
+    ("authorization.k8s.io", "v1beta1"), ("admissionregistration.k8s.io", "v1beta1"),
+    ("flowcontrol.apiserver.k8s.io", "v1beta3"),
+}  # fmt: skip
+_KNOWN: set[tuple[str, str, str]] = set()
+
+
+def _known(group: str, version: str, kind: str) -> bool:
+    if not _KNOWN:
+        for resource in RESOURCES:
+            _KNOWN.add((resource.group, resource.version, resource.kind))
+            _KNOWN.add((resource.group, resource.version, resource.list_kind))
+            for part in resource.subresources:
+                if part.kind:
+                    group_of, version_of = part.group or resource.group, part.version or resource.version
+                    _KNOWN.add((group_of, version_of, part.kind))
+    return (group, version, kind) in _KNOWN
+
+
+def _summary(data: bytes) -> str:
+    """The start of a body, for a message: as text if it looks like JSON, else as hex."""
+    shown, more = data[:30], " ..." if len(data) > 30 else ""
+    return (shown.decode("utf-8", "replace") if data.startswith(b"{") else shown.hex()) + more
+
+
+def parse(call: Call, expected: str) -> tuple[Any, list[str]]:
+    """The body as plain values and the duplicate fields found in it."""
+    data = call.request.body
+    kind = body_type(call.request.headers.get("content-type", ""))
+    try:
+        return parse_json(data) if kind == JSON else parse_yaml(data)
+    except BodyError as error:
+        why = f"couldn't get version/kind; json parse error: {error}" if kind == JSON else str(error)
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {expected}): {why} ({_summary(data)})"
+        ) from None
+
+
+def read_object(call: Call, group: str, version: str, kind: str, type_: Type) -> Obj:
+    """The body as an object of that kind, typed and pruned, without kind and apiVersion.
+
+    A body may leave out kind and apiVersion; what it says must fit."""
+    value, strict = parse(call, kind)
+    return check_object(call, value, strict, group, version, kind, type_)
+
+
+def check_object(
+    call: Call, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type
+) -> Obj:
+    if value is None:
+        value = {}
+    data = call.request.body
+    expected = f"{group}/{version}" if group else version
+    if not isinstance(value, dict):
+        shape = "array" if isinstance(value, list) else "string" if isinstance(value, str) else (
+            "bool" if isinstance(value, bool) else "number")  # fmt: skip
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
+            f"error: json: cannot unmarshal {shape} into Go value of type struct {{ APIVersion string "
+            f'"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }} ({_summary(data)})'
+        )
+    given_version, given_kind = value.get("apiVersion") or expected, value.get("kind") or kind
+    if not isinstance(given_version, str) or not isinstance(given_kind, str):
+        name = "Kind" if isinstance(given_version, str) else "APIVersion"
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
+            f"error: json: cannot unmarshal into Go struct field .{name} of type string ({_summary(data)})"
+        )
+    if given_version.count("/") > 1:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): unexpected GroupVersion string: "
+            f"{given_version} ({_summary(data)})"
+        )
+    given_group, _, short_version = given_version.rpartition("/")
+    if (given_version, given_kind) != (expected, kind):
+        _refuse_kind(given_group, short_version, given_kind, group, version, kind)
+    found = strict
+    unknown: list[str] = []
+    validation = call.option("fieldValidation") or "Warn"
+    try:
+        obj: Obj = decode(type_, value, strict=unknown if validation != "Ignore" else None)
+    except DecodeError as error:
+        raise BadRequest(
+            f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}'
+        ) from None
+    report_strict(call, found + unknown, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return obj
+
+
+def report_strict(call: Call, found: list[str], prefix: str) -> None:
+    """Unknown and duplicate fields: an error, warnings, or nothing, as the client asked."""
+    validation = call.option("fieldValidation") or "Warn"
+    if not found or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise BadRequest(f"{prefix}strict decoding error: {', '.join(found)}")
+    for text in found:
+        call.warn(text)
+
+
+def _refuse_kind(given_group: str, given_version: str, given_kind: str, group: str, version: str, kind: str) -> None:
+    given = f"{given_group}/{given_version}" if given_group else given_version
+    head = f'{given_kind} in version "{given_version}" cannot be handled as a {kind}: '
+    if given_kind == kind and given_group == group and (given_group, given_version) in _READABLE:
+        expected = f"{group}/{version}" if group else version
+        raise BadRequest(
+            f"the API version in the data ({given}) does not match the expected API version ({expected})"
+        )
+    if given_kind == kind and given_group == group and _known(given_group, given_version, given_kind):
+        expected = f"{group}/{version}" if group else version
+        raise BadRequest(
+            f"the API version in the data ({given}) does not match the expected API version ({expected})"
+        )
+    if _known(given_group, given_version, given_kind):
+        internal = group.split(".")[0] or "core"
+        raise BadRequest(
+            f"{head}converting ({given_version}.{given_kind}) to ({internal}.{kind}): unknown conversion"
+        )
+    raise BadRequest(
+        f'{head}no kind "{given_kind}" is registered for version "{given}" '
+        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    )
+
+
+def read_resource(call: Call, resource: Resource) -> Obj:
+    return read_object(call, resource.group, resource.version, resource.kind, resource.type)

@@ -1,0 +1,111 @@
+"""LIST: from memory when the present is asked for, from the store's history when the past is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Answer
+from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.options import ListOptions, decode_continue, encode_continue, list_options
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.rendering import respond, respond_list
+from setpoint.apiserver.waiting import wait_for_revision
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.meta.errors import Expired
+from setpoint.store.interface import Compacted, FutureRevision, KeyValue
+
+
+async def list_(call: Call, registry: Registry, form: Form) -> Answer:
+    options = list_options(call, False, registry.strategy.field_labels)
+    if options.continue_token:
+        revision, start = decode_continue(options.continue_token)
+        return await _past(call, registry, form, options, revision, registry_prefix(call, registry) + start)
+    if options.match == "Exact" or (options.limit and options.revision and not options.match):
+        return await _past(call, registry, form, options, options.revision, "")
+    await wait_for_revision(registry, options.revision)
+    # resourceVersion=0 reads whatever is in memory, whole.
+    limit = 0 if options.revision_given and options.revision == 0 else options.limit
+    namespace = call.target.namespace
+    whole = options.labels.empty and options.fields.empty
+    cache = registry.cache
+    if whole and not limit and not form.transform:
+        encoding = registry.encoding
+        if encoding.stored:
+            return respond(form, encoding.list(cache.values(namespace), cache.fresh))
+    entries = _selected(registry, options, cache.scan(namespace))
+    if not limit:
+        return respond_list(call, form, registry, list(entries), cache.fresh)
+    page = list(islice(entries, limit))
+    if len(page) < limit or next(entries, None) is None:
+        return respond_list(call, form, registry, page, cache.fresh)
+    remaining = sum(1 for _ in cache.scan(namespace)) - limit if whole else None
+    return respond_list(call, form, registry, page, cache.fresh, _token(call, registry, page, cache.fresh), remaining)
+
+
+def registry_prefix(call: Call, registry: Registry) -> str:
+    """What the keys of this list have in common; continue tokens are relative to it, so they cannot leave it."""
+    prefix = registry.cache.prefix
+    return f"{prefix}{call.target.namespace}/" if call.target.namespace else prefix
+
+
+def _token(call: Call, registry: Registry, page: list[Entry], revision: int) -> str:
+    return encode_continue(revision, page[-1].key[len(registry_prefix(call, registry)) :] + "\0")
+
+
+def _selected(registry: Registry, options: ListOptions, entries: Iterator[Entry]) -> Iterator[Entry]:
+    labels, fields = options.labels, options.fields
+    if not labels.empty:
+        entries = (e for e in entries if labels.matches(e.obj["metadata"].get("labels") or {}))
+    if not fields.empty:
+        entries = (e for e in entries if fields.matches(e.fields(registry.fields_of)))
+    return entries
+
+
+async def _past(
+    call: Call, registry: Registry, form: Form, options: ListOptions, revision: int, start: str
+) -> Answer:
+    """At one past revision, from the store, page by page until the limit of matching objects is reached."""
+    prefix, limit = registry_prefix(call, registry), options.limit
+    await wait_for_revision(registry, revision)
+    found: list[Entry] = []
+    chunk = limit if limit and options.labels.empty and options.fields.empty else 0
+    try:
+        page = await registry.env.store.list(prefix, start=start, limit=chunk, revision=revision)
+    except Compacted:
+        raise _expired(call, registry, options) from None
+    except FutureRevision:
+        await wait_for_revision(registry, revision)
+        raise
+    found = list(_selected(registry, options, iter([_entry(registry, kv) for kv in page.items])))
+    more, remaining = page.more, None
+    if limit and len(found) > limit:
+        found, more = found[:limit], True
+    if more and options.labels.empty and options.fields.empty:
+        remaining = page.total - len(found)
+    token = _token(call, registry, found, revision) if more and found else ""
+    return respond_list(call, form, registry, found, revision, token, remaining)
+
+
+def _entry(registry: Registry, kv: KeyValue) -> Entry:
+    """The cache's own entry where it is the same revision, so that what was decoded is not decoded again."""
+    current = registry.cache.get(kv.key)
+    if current is not None and current.revision == kv.mod_revision:
+        return current
+    return Entry(kv.key, kv.value, kv.mod_revision)
+
+
+def _expired(call: Call, registry: Registry, options: ListOptions) -> Expired:
+    if not options.continue_token:
+        return Expired("The resourceVersion for the provided list is too old.")
+    _, start = decode_continue(options.continue_token)
+    error = Expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+        "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+        "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+        "deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    error.continue_token = encode_continue(registry.cache.fresh, start)
+    return error
+

@@ -1,0 +1,199 @@
+"""WATCH: a stream of changes, from a revision on or from the present state.
+
+Frames are made once per change and form and shared by every stream of that form. A reader who falls too far behind is
+cut off; it takes up the watch again from the last revision it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Answer, StreamResponse, StreamWriter, frame
+from setpoint.apiserver.negotiate import JSON, Form
+from setpoint.apiserver.options import ListOptions, list_options
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.rendering import column_definitions, columns_of, include_object, partial, table_row
+from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.meta.decode import zero
+from setpoint.meta.errors import ApiError, Expired
+from setpoint.store.interface import Compacted
+
+_MAX_BUFFERED = 16 * 1024 * 1024
+"""Bytes that a watcher may be behind."""
+_MIN_TIMEOUT = 1800
+_BOOKMARK_EVERY = 60.0
+_BOOKMARK_BEFORE_END = 2.0
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+async def watch(call: Call, registry: Registry, form: Form) -> Answer:
+    options = list_options(call, True, registry.strategy.field_labels)
+    if form.transform == "Table":
+        include_object(call)
+    timeout = options.timeout
+    if not timeout:
+        # Spread, so that watches that began together do not all come back together.
+        timeout = _MIN_TIMEOUT + registry.env.ids.below(_MIN_TIMEOUT)
+
+    async def run(writer: StreamWriter) -> None:
+        stream = _Stream(call, registry, form, options, writer)
+        await stream.run(float(timeout))
+
+    return StreamResponse(200, [("Content-Type", JSON)], run)
+
+
+class _Stream:
+    def __init__(
+        self, call: Call, registry: Registry, form: Form, options: ListOptions, writer: StreamWriter
+    ) -> None:
+        self.call = call
+        self.registry = registry
+        self.options = options
+        self.writer = writer
+        self.revision = 0
+        self.encode, self.form_key = _encoder(call, registry, form)
+        self.over = asyncio.Event()
+        target = call.target
+        self.watch = Watch(
+            namespace=target.namespace or options.fields.exact("metadata.namespace") or "",
+            name=target.name or options.fields.exact("metadata.name") or "",
+            labels=options.labels,
+            fields=options.fields,
+            fields_of=registry.fields_of,
+            deliver=self.deliver,
+            finish=self.over.set,
+        )
+
+    def deliver(self, kind: str, entry: Entry, change: Change) -> None:
+        if self.form_key:
+            key = (kind, self.form_key)
+            data = change.frames.get(key)
+            if data is None:
+                data = change.frames[key] = frame(self.encode(kind, entry))
+        else:
+            data = frame(self.encode(kind, entry))
+        self.revision = change.revision
+        self.writer.write_frames(data)
+        if self.writer.buffered > _MAX_BUFFERED:
+            self.over.set()
+
+    async def run(self, timeout: float) -> None:
+        registry, clock = self.registry, self.registry.env.clock
+        try:
+            self._begin()
+        except ApiError as error:
+            self.writer.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status()))
+            return
+        try:
+            ends = clock.monotonic() + timeout
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(self.writer.closed())
+                waiting.add_done_callback(lambda _: self.over.set())
+                timer = tasks.create_task(self._keep_time(ends))
+                await self.over.wait()
+                waiting.cancel()
+                timer.cancel()
+        finally:
+            registry.cache.remove(self.watch)
+
+    def _begin(self) -> None:
+        """Past or present first, then live. Nothing awaits in here, so nothing falls between."""
+        cache, options = self.registry.cache, self.options
+        initial = options.initial_events
+        if initial is None:
+            initial = options.revision == 0
+        if initial:
+            for entry in cache.scan(self.watch.namespace):
+                if self.watch.selects(entry) and (not self.watch.name or entry.key.endswith("/" + self.watch.name)):
+                    self.writer.write(self.encode("ADDED", entry))
+            self.revision = cache.fresh
+            if options.initial_events and options.bookmarks:
+                self.writer.write(self._bookmark({_INITIAL_END: "true"}))
+        elif options.revision:
+            if options.revision < cache.since:
+                raise Expired(f"too old resource version: {options.revision} ({cache.since})")
+            self.revision = options.revision
+            if options.revision < cache.fresh:
+                try:
+                    cache.replay(options.revision, self.watch)
+                except Compacted:
+                    raise Expired("The resourceVersion for the provided watch is too old.") from None
+        else:
+            self.revision = cache.fresh
+        if options.revision > cache.fresh:
+            self._skip_until(options.revision)
+        cache.add(self.watch)
+
+    def _skip_until(self, revision: int) -> None:
+        """A watch from the future says nothing until the future has come."""
+        tell = self.watch.deliver
+
+        def deliver(kind: str, entry: Entry, change: Change) -> None:
+            if change.revision > revision:
+                tell(kind, entry, change)
+
+        self.watch.deliver = deliver
+
+    async def _keep_time(self, ends: float) -> None:
+        """Bookmarks now and then, one shortly before the end, then the end."""
+        clock = self.registry.env.clock
+        if self.options.bookmarks:
+            while True:
+                left = ends - clock.monotonic()
+                pause = min(_BOOKMARK_EVERY, left - _BOOKMARK_BEFORE_END)
+                if pause <= 0:
+                    break
+                await clock.sleep(pause)
+                self.revision = max(self.revision, self.registry.cache.fresh)
+                self.writer.write(self._bookmark(None))
+        await clock.sleep(max(0.0, ends - clock.monotonic()))
+        self.over.set()
+
+    def _bookmark(self, annotations: dict[str, str] | None) -> bytes:
+        meta: dict[str, Any] = {"resourceVersion": str(max(self.revision, self.options.revision))}
+        if annotations:
+            meta["annotations"] = annotations
+        empty = zero(self.registry.resource.type)
+        empty.pop("kind", None)
+        empty.pop("apiVersion", None)
+        empty["metadata"] = meta
+        return self.encode("BOOKMARK", Entry("", orjson.dumps(empty), self.revision))
+
+
+def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:
+    """How to write one event, and under which name equal bytes may be shared (empty: not at all)."""
+    encoding = registry.encoding
+
+    def wrap(kind: str, obj: bytes) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
+
+    if not form.transform:
+        return lambda kind, entry: wrap(kind, encoding.single(entry)), encoding.form
+    if form.transform.startswith("PartialObjectMetadata"):
+        def metadata_only(kind: str, entry: Entry) -> bytes:
+            return wrap(kind, orjson.dumps(partial(registry, entry, form)))
+
+        return metadata_only, f"{encoding.form}#metadata#{form.meta_version}"
+    include, columns = include_object(call), columns_of(registry)
+    first = True
+
+    def table(kind: str, entry: Entry) -> bytes:
+        # Only the first event of a stream says what the columns are; ages make every row its own.
+        nonlocal first
+        definitions = column_definitions(columns) if first else None
+        first = False
+        body = {
+            "kind": "Table",
+            "apiVersion": form.meta_version,
+            "metadata": {"resourceVersion": str(entry.revision)},
+            "columnDefinitions": definitions,
+            "rows": [table_row(call, form, registry, entry, include)],
+        }
+        return wrap(kind, orjson.dumps(body))
+
+    return table, ""

@@ -1,0 +1,259 @@
+"""The options of each verb: read from the query (and, for deletes, the body), checked, in plain values."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.request import truthy
+from setpoint.meta.errors import BadRequest, Invalid, PlainServerError
+from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
+from setpoint.meta.goformat import quote
+from setpoint.meta.objectmeta import validate_field_manager
+from setpoint.meta.selectors import Selector, SelectorError, parse_fields, parse_labels
+
+_INT64 = 2**63
+
+
+def integer(text: str) -> int:
+    """As strconv.ParseInt reads it."""
+    if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+        raise BadRequest(f"strconv.ParseInt: parsing {quote(text)}: invalid syntax")
+    value = int(text) if len(text) < 40 else _INT64
+    if not -_INT64 <= value < _INT64:
+        raise BadRequest(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
+    return value
+
+
+def parse_revision(text: str) -> int:
+    """A resourceVersion; raises ValueError with upstream's words."""
+    if not text:
+        return 0
+    if not re.fullmatch(r"\d{1,20}", text, re.ASCII):
+        why = invalid("resourceVersion", text, f"strconv.ParseUint: parsing {quote(text)}: invalid syntax")
+        raise ValueError(why.message())
+    return int(text)
+
+
+def _refuse(kind: str, errs: Errors) -> None:
+    if errs:
+        raise Invalid.of("meta.k8s.io", kind, "", errs)
+
+
+def _dry_run(values: list[str], errs: Errors) -> bool:
+    if any(value != "All" for value in values):
+        errs.append(not_supported("dryRun", values, ["All"]))
+    return "All" in values
+
+
+def write_options(call: Call, kind: str, *, apply: bool = False, patch: bool = False) -> bool:
+    """dryRun, fieldManager and fieldValidation of a create, update or patch. Returns `force`."""
+    errs: Errors = []
+    manager = call.option("fieldManager")
+    force = False
+    if patch:
+        given = "force" in call.query
+        force = given and truthy(call.option("force"))
+        if apply and not manager:
+            errs.append(required("fieldManager", "is required for apply patch"))
+        elif given and not apply:
+            errs.append(forbidden("force", "may not be specified for non-apply patch"))
+    validate_field_manager(manager, "fieldManager", errs)
+    call.dry_run = _dry_run(call.query.get("dryRun", []), errs)
+    validation = call.option("fieldValidation")
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        errs.append(not_supported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+    _refuse(kind, errs)
+    call.field_manager = manager or _manager_of(call.request.headers.get("user-agent", ""))
+    return force
+
+
+def _manager_of(agent: str) -> str:
+    """The name that a client without a fieldManager goes by: the start of its User-Agent."""
+    name = agent.split("/", 1)[0]
+    return "".join(char for char in name if char.isprintable())[:128] or "unknown"
+
+
+# -- delete -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class DeleteOptions:
+    grace: int | None = None
+    propagation: str | None = None
+    orphan: bool | None = None
+    uid: str | None = None
+    revision: str | None = None
+
+
+_POLICIES = ("Foreground", "Background", "Orphan", "nil")
+
+
+def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
+    """From the body if there is one, else from the query."""
+    if body:
+        preconditions = body.get("preconditions") or {}
+        options = DeleteOptions(
+            grace=body.get("gracePeriodSeconds"),
+            propagation=body.get("propagationPolicy"),
+            orphan=body.get("orphanDependents"),
+            uid=preconditions.get("uid"),
+            revision=preconditions.get("resourceVersion"),
+        )
+        dry_run = list(body.get("dryRun") or ())
+    else:
+        options = DeleteOptions(propagation=call.query.get("propagationPolicy", [None])[0])
+        if "gracePeriodSeconds" in call.query:
+            options.grace = integer(call.option("gracePeriodSeconds"))
+        if "orphanDependents" in call.query:
+            options.orphan = truthy(call.option("orphanDependents"))
+        dry_run = []
+    errs: Errors = []
+    policy = options.propagation
+    if options.orphan is not None and policy is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        errs.append(invalid("propagationPolicy", policy, text))
+    if policy is not None and policy not in _POLICIES[:3]:
+        errs.append(not_supported("propagationPolicy", policy, _POLICIES))
+    call.dry_run = _dry_run(dry_run or call.query.get("dryRun", []), errs)
+    _refuse("DeleteOptions", errs)
+    return options
+
+
+# -- list and watch -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class ListOptions:
+    labels: Selector
+    fields: Selector
+    revision: int = 0
+    """0 with `revision_given` False: the latest; 0 given: anything in memory."""
+    revision_given: bool = False
+    match: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    timeout: int | None = None
+    bookmarks: bool = False
+    initial_events: bool | None = None
+
+
+def selectors(call: Call, supported: frozenset[str], converted: dict[str, str] | None = None) -> tuple[Selector, Selector]:
+    try:
+        labels = parse_labels(call.option("labelSelector"))
+        fields = parse_fields(call.option("fieldSelector"))
+    except SelectorError as error:
+        raise BadRequest(str(error)) from None
+    for requirement in fields.requirements:
+        if requirement.key not in supported:
+            raise BadRequest(_unsupported_field(call, requirement.key))
+    return labels, fields
+
+
+def _unsupported_field(call: Call, key: str) -> str:
+    resource = call.resource
+    assert resource is not None
+    if len(resource.strategy.field_labels) > 2 or resource.strategy.field_labels - {"metadata.name", "metadata.namespace"}:
+        return f"field label not supported: {key}"
+    return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
+def list_options(call: Call, watch: bool, supported: frozenset[str]) -> ListOptions:
+    limit = integer(call.option("limit")) if call.option("limit") else 0
+    timeout = integer(call.option("timeoutSeconds")) if call.option("timeoutSeconds") else None
+    labels, fields = selectors(call, supported)
+    options = ListOptions(labels, fields, match=call.option("resourceVersionMatch"), limit=limit, timeout=timeout)
+    options.continue_token = call.option("continue")
+    options.bookmarks = "allowWatchBookmarks" in call.query and truthy(call.option("allowWatchBookmarks"))
+    if "sendInitialEvents" in call.query:
+        options.initial_events = truthy(call.option("sendInitialEvents"))
+    given = call.option("resourceVersion")
+    options.revision_given = bool(given)
+    _check_match(options, given, watch)
+    try:
+        options.revision = parse_revision(given)
+    except ValueError as error:
+        if watch:
+            raise PlainServerError(str(error)) from None
+        raise BadRequest(f"invalid resource version: {error}") from None
+    if options.continue_token and not watch and given not in ("", "0"):
+        raise BadRequest("specifying resource version is not allowed when using continue")
+    return options
+
+
+def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
+    errs: Errors = []
+    match, at = options.match, "resourceVersionMatch"
+    if watch:
+        if match:
+            if options.initial_events is None:
+                text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+                errs.append(forbidden(at, text))
+        if options.initial_events is not None and match != "NotOlderThan":
+            errs.append(forbidden(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+            if match:
+                errs.append(not_supported(at, match, ["NotOlderThan"]))
+        if options.continue_token:
+            errs.append(forbidden(at, "resourceVersionMatch is forbidden when continue is provided"))
+    else:
+        if match:
+            if options.continue_token:
+                errs.append(forbidden(at, "resourceVersionMatch is forbidden when continue is provided"))
+            else:
+                if not revision:
+                    errs.append(forbidden(at, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+                if match == "Exact" and revision == "0":
+                    text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+                    errs.append(forbidden(at, text))
+                if match not in ("Exact", "NotOlderThan"):
+                    errs.append(not_supported(at, match, ("Exact", "NotOlderThan", "")))
+        if options.initial_events is not None:
+            errs.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    _refuse("ListOptions", errs)
+
+
+# -- continue tokens ----------------------------------------------------------------------------------------------
+
+_TOKEN_VERSION = "meta.k8s.io/v1"
+
+
+def encode_continue(revision: int, start: str) -> str:
+    """`start` is the key below the list's own prefix at which the next page begins."""
+    token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
+    return urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def decode_continue(token: str) -> tuple[int, str]:
+    def refuse(why: str) -> BadRequest:
+        return BadRequest(f"invalid continue token: continue key is not valid: {why}")
+
+    bad = next((i for i, char in enumerate(token) if not re.match("[A-Za-z0-9_-]", char)), None)
+    if bad is not None:
+        raise refuse(f"illegal base64 data at input byte {bad}")
+    if len(token) % 4 == 1:
+        raise refuse(f"illegal base64 data at input byte {len(token) - 1}")
+    try:
+        parsed = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except ValueError:
+        # Not JSON: upstream names the first byte that fits nowhere.
+        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        first = chr(raw[0]) if raw else ""
+        raise refuse(f"invalid character '{first}' looking for beginning of value" if first else
+                     "unexpected end of JSON input") from None  # fmt: skip
+    if not isinstance(parsed, dict) or parsed.get("v") != _TOKEN_VERSION:
+        version = parsed.get("v", "") if isinstance(parsed, dict) else ""
+        raise refuse(f"server does not recognize this encoded version {version}")
+    revision, start = parsed.get("rv"), parsed.get("start", "")
+    if not isinstance(revision, int) or revision == 0:
+        raise refuse("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not start:
+        raise refuse("encoded start key empty (version meta.k8s.io/v1)")
+    # What follows the list's prefix must stay below it.
+    if any(part in ("", ".", "..") for part in start.strip("\0").split("/")):
+        raise refuse(start)
+    return revision, start

@@ -1,0 +1,36 @@
+"""Which fields of `metadata.managedFields` a write brings: the bridge from requests to `meta.apply`."""
+
+from __future__ import annotations
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.watch_cache import Obj
+from setpoint.meta import apply
+from setpoint.meta.times import format_time
+
+
+def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
+    """Record in `new` what this create or update changes, under the name of the caller."""
+    entries = apply.update(
+        registry.resource.type,
+        live,
+        new,
+        manager=call.field_manager,
+        api_version=registry.resource.api_version,
+        subresource=call.target.subresource,
+        now=format_time(call.now),
+        reset=reset_fields(registry, call.target.subresource),
+    )
+    if entries:
+        new["metadata"]["managedFields"] = entries
+    else:
+        new["metadata"].pop("managedFields", None)
+
+
+def reset_fields(registry: Registry, subresource: str) -> tuple[tuple[str, ...], ...]:
+    """Paths that a write through this door cannot change, so that nobody comes to own them by it."""
+    strategy = registry.strategy
+    if subresource:
+        part = strategy.subresources.get(subresource)
+        return part.owned_by_others if part is not None else ()
+    return strategy.owned_by_others

@@ -1,0 +1,159 @@
+"""Answers: objects, lists and tables in the form the client asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Response
+from setpoint.apiserver.negotiate import JSON, YAML, Form
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.kinds.strategy import Column
+from setpoint.meta.errors import ApiError, BadRequest, NotAcceptable
+from setpoint.meta.field import invalid
+
+META = "meta.k8s.io/v1"
+TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+
+_DEFAULT_COLUMNS = (
+    Column("Name", lambda obj, _: obj["metadata"].get("name", ""), format="name", description="Name of the object"),
+    Column(
+        "Created At",
+        lambda obj, _: obj["metadata"].get("creationTimestamp", ""),
+        type="date",
+        description="When the object was made",
+    ),
+)
+
+
+def respond(form: Form, body: bytes, status: int = 200) -> Response:
+    """JSON bytes as an answer in JSON or YAML, indented if asked."""
+    if form.media_type == YAML:
+        from setpoint.meta.body import dump_yaml  # YAML is rare and its library slow to load
+
+        return Response(status, dump_yaml(orjson.loads(body)), [("Content-Type", YAML)])
+    if form.pretty:
+        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
+    return Response(status, body, [("Content-Type", JSON)])
+
+
+def respond_status(form: Form, error: ApiError) -> Response:
+    response = respond(form, orjson.dumps(error.status()) + b"\n", error.code)
+    if error.retry_after:
+        response.headers.append(("Retry-After", str(error.retry_after)))
+    return response
+
+
+def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, status: int = 200) -> Response:
+    if not form.transform:
+        return respond(form, registry.encoding.single(entry) + b"\n", status)
+    if form.transform == "Table":
+        return respond(form, orjson.dumps(table(call, form, registry, [entry], {"resourceVersion": str(entry.revision)})), status)
+    if form.transform == "PartialObjectMetadata":
+        return respond(form, orjson.dumps(partial(registry, entry, form)) + b"\n", status)
+    raise NotAcceptable(
+        f"you requested {form.transform}, but the requested object is not a list "
+        f"(*{_internal(registry)}.{registry.resource.kind})"
+    )
+
+
+def respond_list(
+    call: Call,
+    form: Form,
+    registry: Registry,
+    entries: Sequence[Entry],
+    revision: int,
+    continue_token: str = "",
+    remaining: int | None = None,
+) -> Response:
+    if not form.transform:
+        encoding = registry.encoding
+        return respond(form, encoding.list(encoding.items(entries), revision, continue_token, remaining))
+    meta: Obj = {"resourceVersion": str(revision)}
+    if continue_token:
+        meta["continue"] = continue_token
+    if remaining is not None:
+        meta["remainingItemCount"] = remaining
+    if form.transform == "Table":
+        return respond(form, orjson.dumps(table(call, form, registry, entries, meta)))
+    if form.transform == "PartialObjectMetadataList":
+        items = [partial(registry, entry, form) for entry in entries]
+        body = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": form.meta_version,
+            "metadata": meta,
+            "items": items or None,
+        }
+        return respond(form, orjson.dumps(body) + b"\n")
+    raise NotAcceptable(
+        f"you requested {form.transform}, but the requested object is a list "
+        f"(*{_internal(registry)}.{registry.resource.list_kind})"
+    )
+
+
+def _internal(registry: Registry) -> str:
+    return registry.resource.group.split(".")[0] or "core"
+
+
+def partial(registry: Registry, entry: Entry, form: Form) -> Obj:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": form.meta_version,
+        "metadata": registry.encoding.obj(entry)["metadata"],
+    }
+
+
+def columns_of(registry: Registry) -> Sequence[Column]:
+    return registry.strategy.columns or _DEFAULT_COLUMNS
+
+
+def column_definitions(columns: Sequence[Column]) -> list[Obj]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in columns
+    ]
+
+
+def include_object(call: Call) -> str:
+    """Which part of each object goes along in its table row."""
+    wanted = call.option("includeObject")
+    if wanted not in ("", "None", "Metadata", "Object"):
+        why = invalid("includeObject", wanted, "must be 'Metadata', 'Object', 'None', or empty")
+        raise BadRequest(f"Unable to convert to Table as requested: {why.message()}")
+    return wanted or "Metadata"
+
+
+def table_row(call: Call, form: Form, registry: Registry, entry: Entry, include: str) -> Obj:
+    obj = registry.encoding.obj(entry)
+    row: dict[str, Any] = {"cells": [column.cell(obj, call.now) for column in columns_of(registry)]}
+    conditions = registry.strategy.row_conditions(obj)
+    if conditions:
+        row["conditions"] = conditions
+    if include == "Object":
+        row["object"] = orjson.Fragment(registry.encoding.single(entry))
+    elif include == "Metadata":
+        row["object"] = partial(registry, entry, form)
+    else:
+        row["object"] = None
+    return row
+
+
+def table(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Obj:
+    include = include_object(call)
+    return {
+        "kind": "Table",
+        "apiVersion": form.meta_version,
+        "metadata": meta,
+        "columnDefinitions": column_definitions(columns_of(registry)),
+        "rows": [table_row(call, form, registry, entry, include) for entry in entries],
+    }
