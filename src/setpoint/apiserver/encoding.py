@@ -52,6 +52,13 @@ class Encoding:
             meta["remainingItemCount"] = remaining
         return b'%b"metadata":%b,"items":[%b]}\n' % (self._list_head, orjson.dumps(meta), b",".join(items))
 
+    strategic = True
+    """Whether strategic merge patches apply; custom resources have no merge keys."""
+
+    def versioned(self, stored: Obj) -> Obj:
+        """From the stored version to this one. The result may share parts with `stored`."""
+        return stored
+
     def to_storage(self, obj: Obj) -> Obj:
         """From this version to the stored one."""
         return obj
@@ -81,6 +88,9 @@ class ConvertedEncoding(Encoding):
     def obj(self, entry: Entry) -> Obj:
         converted: Obj = entry.remembered(self.form, lambda e: self._from_storage(orjson.loads(e.value)))
         return converted
+
+    def versioned(self, stored: Obj) -> Obj:
+        return self._from_storage(orjson.loads(orjson.dumps(stored)))
 
     def to_storage(self, obj: Obj) -> Obj:
         return self._to_storage(obj)

@@ -177,7 +177,7 @@ class Registry:
             return self._imagined(key, obj)
         value, stamp = stamp_offset(self.encode(obj))
         try:
-            revision, results = await self.env.store.txn([Put(key, value, 0, stamp), *operations], self._cause(call))
+            revision, results = await self.env.store.txn([Put(key, value, 0, stamp), *operations], self.cause(call))
         except CompareFailed as failure:
             self.hooks.release(call, obj)
             if failure.key != key:
@@ -269,7 +269,7 @@ class Registry:
             value, stamp = stamp_offset(self.encode(obj))
             try:
                 revision, results = await self.env.store.txn(
-                    [Put(key, value, entry.revision, stamp), *operations], self._cause(call)
+                    [Put(key, value, entry.revision, stamp), *operations], self.cause(call)
                 )
             except CompareFailed:
                 self.hooks.release(call, obj)
@@ -362,7 +362,7 @@ class Registry:
         if not call.dry_run:
             operations = await self.hooks.before_delete(call, entry.obj)
             try:
-                await self.env.store.txn([Delete(key, entry.revision), *operations], self._cause(call))
+                await self.env.store.txn([Delete(key, entry.revision), *operations], self.cause(call))
             except CompareFailed:
                 current = self.cache.get(key)
                 if current is not None:
@@ -388,7 +388,7 @@ class Registry:
             obj["metadata"].pop("resourceVersion", None)
         return Entry(key, orjson.dumps(obj), revision)
 
-    def _cause(self, call: Call) -> bytes:
+    def cause(self, call: Call) -> bytes:
         """Who did this; kept beside the revision."""
         headers = call.request.headers
         return orjson.dumps(

@@ -72,6 +72,8 @@ class Strategy:
     """PUT without resourceVersion overwrites."""
     orphans_by_default = False
     """DELETE without a propagation policy orphans the dependents (Job, ReplicationController)."""
+    collects_garbage = True
+    """Dependents are collected; False: propagation policies mean nothing here (Namespaces, Events)."""
     has_status = False
     """There is a `/status` subresource: main writes keep the stored status, status writes keep the stored spec."""
     has_generation = False
@@ -127,6 +129,10 @@ class Strategy:
     def removable(self, obj: Obj) -> bool:
         """Whether a deleted object without finalizers may go; Namespaces hold finalizers in their spec too."""
         return True
+
+    def mark_deleted(self, obj: Obj) -> None:
+        """The object has just been marked for deletion but stays for now; change `obj` (metadata and top level are
+        its own, the rest is shared)."""
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         """Values of `field_labels` beyond name and namespace."""

@@ -34,7 +34,7 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
         encoding = registry.encoding
         if encoding.stored:
             return respond(form, encoding.list(cache.values(namespace), cache.fresh))
-    entries = _selected(registry, options, cache.scan(namespace))
+    entries = select(registry, options, cache.scan(namespace))
     if not limit:
         return respond_list(call, form, registry, list(entries), cache.fresh)
     page = list(islice(entries, limit))
@@ -54,7 +54,7 @@ def _token(call: Call, registry: Registry, page: list[Entry], revision: int) -> 
     return encode_continue(revision, page[-1].key[len(registry_prefix(call, registry)) :] + "\0")
 
 
-def _selected(registry: Registry, options: ListOptions, entries: Iterator[Entry]) -> Iterator[Entry]:
+def select(registry: Registry, options: ListOptions, entries: Iterator[Entry]) -> Iterator[Entry]:
     labels, fields = options.labels, options.fields
     if not labels.empty:
         entries = (e for e in entries if labels.matches(e.obj["metadata"].get("labels") or {}))
@@ -78,7 +78,7 @@ async def _past(
     except FutureRevision:
         await wait_for_revision(registry, revision)
         raise
-    found = list(_selected(registry, options, iter([_entry(registry, kv) for kv in page.items])))
+    found = list(select(registry, options, iter([_entry(registry, kv) for kv in page.items])))
     more, remaining = page.more, None
     if limit and len(found) > limit:
         found, more = found[:limit], True

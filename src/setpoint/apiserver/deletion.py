@@ -1,0 +1,170 @@
+"""DELETE, for every kind: preconditions, grace, finalizers, garbage-collection policy.
+
+An object with finalizers or a grace period is only marked; it goes when the last finalizer is removed (see
+`Registry.update`) or when its node says that it has stopped.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import orjson
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.encoding import stamp_offset
+from setpoint.apiserver.options import DeleteOptions
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.meta.errors import Conflict
+from setpoint.meta.times import format_time, parse_time
+from setpoint.store.interface import CompareFailed, Delete, Put
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+
+
+async def delete(call: Call, registry: Registry, name: str, options: DeleteOptions) -> tuple[Entry, bool]:
+    """Returns the object as it was last seen and whether it is gone now."""
+    key = registry.key(call.target.namespace, name)
+    while True:
+        entry = registry.cache.get(key)
+        if entry is None:
+            raise registry.not_found(name)
+        old = entry.obj
+        _check_preconditions(registry, old, options)
+        attrs = registry.attributes(call, "DELETE", None, old, name)
+        await registry.env.admission.mutate(attrs)
+        await registry.env.admission.validate(attrs)
+        if registry.cache.get(key) is not entry:
+            continue
+        obj, now_gone = _mark(call, registry, old, options)
+        if obj is not None and not now_gone:
+            if obj is old:
+                return entry, False
+            if call.dry_run:
+                return Entry(key, orjson.dumps(obj), entry.revision), False
+            marked = await _write(call, registry, key, entry, obj)
+            if marked is None:
+                continue
+            return marked, False
+        if call.dry_run:
+            return Entry(key, orjson.dumps(obj or old), entry.revision), True
+        if obj is not None:
+            # The last sight of a Pod: marked first, so that watchers see its grace end, then removed.
+            marked = await _write(call, registry, key, entry, obj)
+            if marked is None:
+                continue
+            entry = marked
+        operations = await registry.hooks.before_delete(call, entry.obj)
+        try:
+            await registry.env.store.txn([Delete(key, entry.revision), *operations], registry.cause(call))
+        except CompareFailed:
+            continue
+        return entry, True
+
+
+async def _write(call: Call, registry: Registry, key: str, entry: Entry, obj: Obj) -> Entry | None:
+    """None: somebody was faster."""
+    value, stamp = stamp_offset(registry.encode(obj))
+    try:
+        revision, results = await registry.env.store.txn(
+            [Put(key, value, entry.revision, stamp)], registry.cause(call)
+        )
+    except CompareFailed:
+        return None
+    stored = results[0]
+    assert stored is not None
+    return registry.cache.get(key) or Entry(key, stored.value, revision)
+
+
+def _check_preconditions(registry: Registry, old: Obj, options: DeleteOptions) -> None:
+    meta, resource = old["metadata"], registry.resource
+    if options.uid is not None and options.uid != meta["uid"]:
+        raise Conflict.of(
+            resource.group, resource.kind, meta["name"],
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated",
+        )  # fmt: skip
+    if options.revision is not None and options.revision != meta["resourceVersion"]:
+        raise Conflict.of(
+            resource.group, resource.kind, meta["name"],
+            f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in "
+            f"record ({meta['resourceVersion']}). The object might have been modified",
+        )  # fmt: skip
+
+
+def _mark(call: Call, registry: Registry, old: Obj, options: DeleteOptions) -> tuple[Obj | None, bool]:
+    """The object with its deletion marked (the old one itself: nothing to do; None: no mark needed), and whether it
+    may go at once."""
+    strategy, meta = registry.strategy, dict(old["metadata"])
+    obj = {**old, "metadata": meta}
+    grace = options.grace if options.grace is None or options.grace >= 0 else 1
+    graceful = False
+    current = meta.get("deletionGracePeriodSeconds")
+    wanted = strategy.grace_period(old, grace)
+    if wanted is not None and meta.get("deletionTimestamp"):
+        if current:
+            if grace is None or grace >= current:
+                return old, False
+            _shorten(call, meta, current, grace)
+            graceful = True
+    elif wanted is not None:
+        meta["deletionTimestamp"] = format_time(call.now + timedelta(seconds=wanted))
+        meta["deletionGracePeriodSeconds"] = wanted
+        _next_generation(meta)
+        graceful = True
+    finalizers = _finalizers(registry, meta, options)
+    if finalizers != meta.get("finalizers", []):
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+    pending = bool(finalizers) or not strategy.removable(obj)
+    if graceful:
+        return obj, not pending and not meta["deletionGracePeriodSeconds"]
+    if not pending:
+        return None, True
+    if not meta.get("deletionTimestamp"):
+        _next_generation(meta)
+        meta["deletionTimestamp"] = format_time(call.now)
+    elif parse_time(meta["deletionTimestamp"]) > call.now:
+        meta["deletionTimestamp"] = format_time(call.now)
+    meta["deletionGracePeriodSeconds"] = 0
+    strategy.mark_deleted(obj)
+    return (old, False) if obj == old else (obj, False)
+
+
+def _shorten(call: Call, meta: Obj, current: int, grace: int) -> None:
+    moment = parse_time(meta["deletionTimestamp"]) - timedelta(seconds=current) + timedelta(seconds=grace)
+    if moment < call.now:
+        moment = call.now
+        if grace:
+            grace = 1
+    meta["deletionTimestamp"] = format_time(moment)
+    meta["deletionGracePeriodSeconds"] = grace
+
+
+def _next_generation(meta: Obj) -> None:
+    if meta.get("generation"):
+        meta["generation"] += 1
+
+
+def _finalizers(registry: Registry, meta: Obj, options: DeleteOptions) -> list[str]:
+    """What the chosen propagation policy makes of the finalizers."""
+    have = meta.get("finalizers", [])
+    strategy = registry.strategy
+    if not strategy.collects_garbage:
+        return list(have)
+    if options.orphan is not None:
+        orphan, foreground = options.orphan, False
+    elif options.propagation is not None:
+        orphan, foreground = options.propagation == "Orphan", options.propagation == "Foreground"
+    else:
+        first = next((name for name in have if name in (ORPHAN, FOREGROUND)), "")
+        orphan = first == ORPHAN or (not first and strategy.orphans_by_default)
+        foreground = first == FOREGROUND
+    kept = [name for name in have if name not in (ORPHAN, FOREGROUND)]
+    if orphan:
+        kept.append(ORPHAN)
+    if foreground:
+        kept.append(FOREGROUND)
+    return list(have) if set(kept) == set(have) else kept

@@ -1,0 +1,24 @@
+"""POST to a collection."""
+
+from __future__ import annotations
+
+from setpoint.apiserver.bodies import read_resource
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Answer
+from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.options import write_options
+from setpoint.apiserver.ownership import own
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.rendering import respond_object
+
+
+async def create(call: Call, registry: Registry, form: Form) -> Answer:
+    write_options(call, "CreateOptions")
+    obj = read_resource(call, registry.resource)
+    registry.resource.strategy.default(obj)
+    meta = obj["metadata"]
+    if registry.resource.namespaced and not meta.get("namespace"):
+        meta["namespace"] = call.target.namespace
+    own(call, registry, None, obj)
+    entry = await registry.create(call, registry.encoding.to_storage(obj))
+    return respond_object(call, form, registry, entry, 201)

@@ -1,0 +1,64 @@
+"""PUT of one object or of a subresource that writes the same object."""
+
+from __future__ import annotations
+
+from setpoint.apiserver.bodies import read_resource
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Answer
+from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.options import write_options
+from setpoint.apiserver.ownership import own
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.rendering import respond_object
+from setpoint.apiserver.watch_cache import Obj
+from setpoint.kinds.strategy import Strategy
+from setpoint.meta.decode import decode
+from setpoint.meta.errors import BadRequest
+
+
+def check_name(call: Call, obj: Obj) -> None:
+    """The object must be the one the URL names."""
+    meta, target = obj["metadata"], call.target
+    name = meta.get("name", "")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+    namespace = meta.get("namespace", "")
+    if namespace and target.namespace and target.resource != "namespaces" and namespace != target.namespace:
+        raise BadRequest(
+            f"the namespace of the object ({namespace}) does not match the namespace on the request ({target.namespace})"
+        )
+
+
+def strategy_for(call: Call, registry: Registry) -> Strategy:
+    name = call.target.subresource
+    return registry.strategy.subresources[name] if name else registry.strategy
+
+
+async def update(call: Call, registry: Registry, form: Form) -> Answer:
+    write_options(call, "UpdateOptions")
+    sent = read_resource(call, registry.resource)
+    check_name(call, sent)
+    strategy = strategy_for(call, registry)
+    registry.strategy.default(sent)
+    encoding, type_ = registry.encoding, registry.resource.type
+    first = True
+
+    async def change(live: Obj | None) -> Obj:
+        nonlocal first
+        # What was sent is used up by the first attempt; later ones begin with a copy.
+        obj = sent if first and not live_conflict_possible else decode(type_, sent, strict=None)
+        first = False
+        meta = obj["metadata"]
+        if registry.resource.namespaced and not meta.get("namespace"):
+            meta["namespace"] = call.target.namespace
+        versioned = encoding.versioned(live) if live is not None else None
+        own(call, registry, versioned, obj)
+        return encoding.to_storage(obj)
+
+    live_conflict_possible = not sent["metadata"].get("resourceVersion")
+    entry, created = await registry.update(call, call.target.name, change, strategy=strategy)
+    return respond_object(call, form, registry, entry, 201 if created else 200)
