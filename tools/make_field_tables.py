@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 
 VERSION = "v1.37.0"
 FACTS = Path(__file__).with_name("field_facts.txt")
@@ -76,7 +76,7 @@ def read_schemas() -> dict[str, Any]:
 
 def type_of_schema(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
-        definition = schema["$ref"].removeprefix("#/$defs/")
+        definition = str(schema["$ref"]).removeprefix("#/$defs/")
         return SPECIAL.get(definition, definition)
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kind = next(one for one in kinds if one != "null")

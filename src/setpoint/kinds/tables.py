@@ -1,4 +1,4 @@
-"""The shapes of the built-in kinds, from the field tables in `data/fields.jsonl` (made by `tools/make_field_tables.py`).
+"""The shapes of the built-in kinds, from the field tables in `data/fields.jsonl` (which a tool in `tools/` makes).
 
 The file is read on first use and a definition is parsed when a Type needs it. The same question always gets the same
 Type object, so what is compiled from it is compiled once.
@@ -63,9 +63,7 @@ def _struct(definition: str, atomic: bool, nullable: bool) -> Type:
         return known
     if atomic or nullable:
         plain = type_of(definition)
-        made = Type(
-            Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=atomic or plain.atomic, nullable=nullable
-        )
+        made = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=atomic or plain.atomic, nullable=nullable)
         return _types.setdefault(key, made)
     _, rows, *flags = orjson.loads(_data()[1][definition])
     made = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))

@@ -1,7 +1,7 @@
 """The typed round trip: what the reference's decoder followed by its encoder makes of a value.
 
-`decode` checks types, prunes unknown fields, writes fields in their order, applies the presence rules and brings
-quantities, times and base64 into their one form. Each STRUCT gets a function of straight-line Python, generated from
+`decode` checks types, prunes unknown fields, writes fields in their order and maps by key, applies the presence rules
+and brings quantities, times and base64 into their one form. Each STRUCT gets a function of straight-line Python, generated from
 its fields on first use. That function stops at the first sign of trouble; what exactly is wrong, and where, is for the
 slow second look in `decode_report`.
 
@@ -150,10 +150,9 @@ def _float(value: Any, unknown: list[bool]) -> Any:
 
 def _bytes(value: Any, unknown: list[bool]) -> Any:
     if value.__class__ is list:
-        try:
-            return b2a_base64(bytes(value), newline=False).decode()
-        except (TypeError, ValueError):
-            raise _Wrong from None
+        if not all(one is None or (one.__class__ is int and 0 <= one < 256) for one in value):
+            raise _Wrong
+        return b2a_base64(bytes(one or 0 for one in value), newline=False).decode()
     if value.__class__ is not str:
         raise _Wrong
     try:
@@ -252,7 +251,8 @@ def _map(type: Type) -> Decoder:
         if value.__class__ is not dict:
             raise _Wrong
         return {
-            key: decode_item(one, unknown) if one is not None else _null_element(item) for key, one in value.items()
+            key: decode_item(one, unknown) if (one := value[key]) is not None else _null_element(item)
+            for key in sorted(value)
         }
 
     def decode_strings(value: Any, unknown: list[bool]) -> Any:
@@ -261,7 +261,7 @@ def _map(type: Type) -> Decoder:
         for one in value.values():
             if one.__class__ is not str:
                 return decode_map(value, unknown)
-        return value.copy()
+        return dict(sorted(value.items())) if len(value) > 1 else value.copy()
 
     return decode_strings if item.shape is Shape.STRING else decode_map
 
@@ -350,7 +350,7 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
         scope[f"decode_{suffix}"] = compile_decoder(field.type)
         lines.append(f"  v = decode_{suffix}(v, unknown)")
     if field.presence is Presence.ALWAYS:
-        if shape in (Shape.LIST, Shape.MAP, Shape.BYTES):
+        if shape in (Shape.LIST, Shape.MAP):  # the reference stores no difference between empty and absent
             lines.append(f"  out[{key}] = v or None")
         else:
             lines.append(f"  out[{key}] = v")
@@ -381,7 +381,7 @@ def _custom_struct(type: Type) -> Decoder:
     def decode_struct(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
             return value
-        out = {}
+        out: dict[str, Any] = {}
         for key, one in value.items():
             if key in decoders:
                 if one is None:

@@ -96,7 +96,9 @@ def report(type: Type, value: Any, raw: bytes | None, strict: list[str] | None) 
 class _Complaint:
     """A type error, or any other text."""
 
-    def __init__(self, text: str = "", what: str = "", go: str = "", struct: str = "", path: Iterable[str] = ()) -> None:
+    def __init__(
+        self, text: str = "", what: str = "", go: str = "", struct: str = "", path: Iterable[str] = ()
+    ) -> None:
         self.text, self.what, self.go, self.struct, self.path = text, what, go, struct, tuple(path)
 
     def message(self) -> str:
@@ -220,11 +222,20 @@ class _Look:
                     self.save(_Complaint(f"illegal base64 data at input byte {at}"))
             elif what != "array":
                 self.save(self.wrong(what, type.go))
+            else:
+                self.check_byte_list(value)
         elif shape is Shape.ANY:
             if type.item is not None:
                 self.check_schema_union(type, type.item, value)
         else:
             self.check_self_reading(shape, value, what)
+
+    def check_byte_list(self, value: list[Any]) -> None:
+        for one in value:
+            if one is None or (isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 256):
+                continue
+            what = describe(one)
+            self.save(self.wrong(f"number {number_text(one)}" if what == "number" else what, "uint8"))
 
     def check_self_reading(self, shape: Shape, value: Any, what: str) -> None:
         if shape is Shape.QUANTITY:
@@ -242,9 +253,12 @@ class _Look:
             self.end(self.wrong(what, "string"))
         else:
             try:
-                {Shape.TIME: canonical_time, Shape.MICROTIME: canonical_micro, Shape.DURATION: parse_duration}[shape](
-                    value
-                )
+                if shape is Shape.TIME:
+                    canonical_time(value)
+                elif shape is Shape.MICROTIME:
+                    canonical_micro(value)
+                else:
+                    parse_duration(value)
             except TimeError as error:
                 self.end(_Complaint(str(error)))
 

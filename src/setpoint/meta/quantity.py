@@ -1,8 +1,8 @@
 """Quantities: `500m`, `1.5Gi`, `1e3`.
 
-A quantity is an exact whole number of nanos (what is finer is rounded away from zero, as the reference does), the format
-it was written in (binary, decimal or exponent) and the text it is shown as. The reference shows a text that is already
-tidy as it was written and rewrites every other, so 1024Mi becomes 1Gi and 0.5 becomes 500m, but 1500Mi stays.
+A quantity is an exact whole number of nanos (what is finer is rounded away from zero, as the reference does), the
+format it was written in (binary, decimal or exponent) and the text it is shown as. The reference shows a text that is
+already tidy as it was written and rewrites every other: 1024Mi becomes 1Gi and 0.5 becomes 500m, but 1500Mi stays.
 """
 
 from __future__ import annotations

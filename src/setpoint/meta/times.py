@@ -6,8 +6,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from setpoint.meta.goformat import quote
-
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
@@ -17,6 +15,19 @@ _PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(
 
 class TimeError(ValueError):
     """The text is no time or duration; the message is the reference's."""
+
+
+def quote(text: str) -> str:
+    """In quotes as Go's time package has it, which is not Go's %q."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if " " <= char < "\x80" else "".join(f"\\x{byte:02x}" for byte in char.encode())
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -68,7 +79,7 @@ def _read(text: str, layout: str) -> tuple[str, str]:
         return f"{match[1]}-{match[2]}-{match[3]}T{match[4]:0>2}:{match[5]}:{match[6]}Z", match[7] or ""
     offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
     try:
-        local = datetime(*(int(match[part]) for part in range(1, 7)))
+        local = datetime.fromisoformat(f"{match[1]}-{match[2]}-{match[3]}T{match[4]:0>2}:{match[5]}:{match[6]}")
         return format_time((local - offset if zone[0] == "+" else local + offset).replace(tzinfo=UTC)), match[7] or ""
     except (ValueError, OverflowError):  # year 0, or a shift out of the years that there are
         return text[:19] + "Z", match[7] or ""
