@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.meta.quantity import of_milli, parse
+
 
 def round_up_to_milli(amounts: dict[str, Any]) -> None:
     """Canonical quantities: only the suffixes n and u, or a negative exponent, can be finer than a thousandth."""
     for name, amount in amounts.items():
         if amount[-1] in "nu" or "e-" in amount or "E-" in amount:
-            amounts[name] = _rounded(amount)
-
-
-def _rounded(amount: str) -> str:
-    from setpoint.meta.quantity import round_up  # rare: only for amounts below a thousandth
-
-    return round_up(amount, -3)
+            exact = parse(amount)
+            if exact.nano % 1_000_000:
+                amounts[name] = of_milli(exact.milli_value(), exact.format).text

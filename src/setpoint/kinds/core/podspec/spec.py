@@ -2,21 +2,207 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.kinds.core.podspec.affinity import validate_affinity
+from setpoint.kinds.core.podspec.annotations import MIRROR
+from setpoint.kinds.core.podspec.containers import (
+    PodScope, validate_containers, validate_ephemeral_containers, validate_init_containers,
+)  # fmt: skip
+from setpoint.kinds.core.podspec.internal import internal
+from setpoint.kinds.core.podspec.naming import (
+    validate_dns_config, validate_host_aliases, validate_hostname_override, validate_readiness_gates,
+    validate_scheduling_gates,
+)  # fmt: skip
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
-from setpoint.meta.field import Errors, required
+from setpoint.kinds.core.podspec.requirements import validate_overhead, validate_pod_level_resources
+from setpoint.kinds.core.podspec.security import (
+    validate_host_users, validate_pod_security_context, validate_share_process_namespace,
+)  # fmt: skip
+from setpoint.kinds.core.podspec.spreading import validate_topology_spread
+from setpoint.kinds.core.podspec.tolerations import validate_tolerations
+from setpoint.kinds.core.podspec.volumes import validate_volumes
+from setpoint.kinds.core.podspec.windows import containers_with_path, validate_host_process, validate_os
+from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_found, not_supported, required
+from setpoint.meta.names import _dns1123_subdomain, dns1123_label, in_range
+from setpoint.meta.objectmeta import validate_labels
+
+Item = Mapping[str, Any]
+_RESTART = ("Always", "OnFailure", "Never")
+_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PREEMPTION = ("PreemptLowerPriority", "Never")
+_NO_VOLUMES: dict[str, Item] = {}
+_NO_CLAIMS: frozenset[str] = frozenset()
+_GREATEST = 2**31 - 1
 
 
 def validate_pod_spec(
-    spec: Mapping[str, Any],
+    spec: Item,
     path: str,
     errs: Errors,
     *,
-    meta: Mapping[str, Any] | None = None,
+    meta: Item | None = None,
     options: PodOptions = CREATE,
 ) -> None:
     """`meta` is the Pod's own metadata; None for templates, whose pods have no name yet."""
-    if not spec.get("containers"):
-        errs.append(required(f"{path}.containers", ""))
+    get = spec.get
+    grace = get("terminationGracePeriodSeconds")
+    if grace is None:
+        errs.append(required(f"{path}.terminationGracePeriodSeconds", ""))
+    volumes = _NO_VOLUMES
+    if "volumes" in spec:
+        volumes = validate_volumes(spec["volumes"], meta, f"{path}.volumes", errs, options=options)
+    claims = _NO_CLAIMS
+    if "resourceClaims" in spec:
+        claims = frozenset(claim["name"] for claim in spec["resourceClaims"] if claim.get("name"))
+        _validate_resource_claims(spec["resourceClaims"], meta, f"{path}.resourceClaims", errs)
+    restart_policy = get("restartPolicy", "")
+    host_users = get("hostUsers") is not False
+    scope = PodScope(options, volumes, claims, grace, restart_policy, get("os"), host_users)
+    containers = get("containers")
+    validate_containers(containers, scope, f"{path}.containers", errs)
+    if "initContainers" in spec:
+        validate_init_containers(spec["initContainers"], containers or (), scope, f"{path}.initContainers", errs)
+    if "ephemeralContainers" in spec:
+        at = f"{path}.ephemeralContainers"
+        validate_ephemeral_containers(spec["ephemeralContainers"], spec, scope, at, errs)
+    if "resources" in spec:
+        validate_pod_level_resources(spec, f"{path}.resources", errs, claim_names=claims, options=options)
+    if get("hostNetwork"):
+        _validate_host_network(containers or (), f"{path}.containers", errs, options)
+    _validate_choice(restart_policy, _RESTART, f"{path}.restartPolicy", errs)
+    dns_policy = get("dnsPolicy", "")
+    _validate_choice(dns_policy, _DNS, f"{path}.dnsPolicy", errs)
+    if "nodeSelector" in spec:
+        validate_labels(spec["nodeSelector"], f"{path}.nodeSelector", errs)
+    security = get("securityContext")
+    if security:
+        validate_pod_security_context(security, spec, f"{path}.securityContext", errs, options=options)
+    if "shareProcessNamespace" in spec:
+        validate_share_process_namespace(spec, path, errs)
+    if "affinity" in spec:
+        validate_affinity(spec["affinity"], f"{path}.affinity", errs, options=options)
+    if dns_policy == "None" or "dnsConfig" in spec:
+        validate_dns_config(get("dnsConfig"), dns_policy, f"{path}.dnsConfig", errs)
+    if "readinessGates" in spec:
+        validate_readiness_gates(spec["readinessGates"], f"{path}.readinessGates", errs)
+    if "schedulingGates" in spec:
+        validate_scheduling_gates(spec["schedulingGates"], f"{path}.schedulingGates", errs)
+    if "topologySpreadConstraints" in spec:
+        at = f"{path}.topologySpreadConstraints"
+        validate_topology_spread(spec["topologySpreadConstraints"], at, errs, options=options)
+    validate_host_process(spec, path, errs)
+    if not host_users:
+        validate_host_users(spec, path, errs, options=options)
+    if "hostnameOverride" in spec:
+        validate_hostname_override(spec, f"{path}.hostnameOverride", errs)
+    account = get("serviceAccountName", "")
+    if account:
+        _validate_name(account, f"{path}.serviceAccountName", errs)
+    if get("serviceAccount", "") != account:
+        text = f'must be the same as serviceAccountName: "{account}"'
+        errs.append(invalid(f"{path}.deprecatedServiceAccount", get("serviceAccount", ""), text))
+    if "nodeName" in spec:
+        _validate_name(spec["nodeName"], f"{path}.nodeName", errs)
+    deadline = get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _GREATEST:
+        errs.append(invalid(f"{path}.activeDeadlineSeconds", deadline, in_range(1, _GREATEST)))
+    for name in ("hostname", "subdomain"):
+        if name in spec:
+            for text in dns1123_label(spec[name]):
+                errs.append(invalid(f"{path}.{name}", spec[name], text))
+    if "tolerations" in spec:
+        loose = options.allow_toleration_comparison
+        validate_tolerations(spec["tolerations"], f"{path}.tolerations", errs, allow_comparison=loose)
+    if "hostAliases" in spec:
+        validate_host_aliases(spec["hostAliases"], f"{path}.hostAliases", errs)
+    if "priorityClassName" in spec:
+        _validate_name(spec["priorityClassName"], f"{path}.priorityClassName", errs)
+    if "runtimeClassName" in spec:
+        _validate_name(spec["runtimeClassName"], f"{path}.runtimeClassName", errs)
+    if "preemptionPolicy" in spec:
+        _validate_choice(spec["preemptionPolicy"], _PREEMPTION, f"{path}.preemptionPolicy", errs)
+    if "overhead" in spec:
+        validate_overhead(spec["overhead"], f"{path}.overhead", errs, options=options)
+    if "os" in spec:
+        validate_os(spec, path, errs)
+    if "schedulingGroup" in spec:
+        _validate_scheduling_group(spec, path, errs)
+    _validate_file_key_volumes(spec, path, errs)
+
+
+def _validate_choice(value: str, choices: Sequence[str], path: str, errs: Errors) -> None:
+    if value not in choices:
+        errs.append(not_supported(path, value, choices) if value else required(path, ""))
+
+
+def _validate_name(name: str, path: str, errs: Errors) -> None:
+    for text in _dns1123_subdomain(name):
+        errs.append(invalid(path, name, text))
+
+
+def _validate_host_network(containers: Sequence[Item], path: str, errs: Errors, options: PodOptions) -> None:
+    for i, container in enumerate(containers):
+        for j, port in enumerate(container.get("ports", ())):
+            host = port.get("hostPort", 0)
+            # In templates no host port is fine: it is filled in when the pod is made.
+            if (host or options.is_pod) and host != port.get("containerPort", 0):
+                text = "must match `containerPort` when `hostNetwork` is true"
+                errs.append(invalid(f"{path}[{i}].ports[{j}].hostPort", host, text))
+
+
+def _validate_resource_claims(claims: Sequence[Item], meta: Item | None, path: str, errs: Errors) -> None:
+    static = MIRROR in ((meta or {}).get("annotations") or ())
+    seen: set[str] = set()
+    for i, claim in enumerate(claims):
+        at = f"{path}[{i}]"
+        if static:
+            errs.append(forbidden("", "static pods do not support resource claims"))
+            continue
+        name, direct, template = claim.get("name", ""), claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+        if not name:
+            errs.append(required(f"{at}.name", ""))
+        elif name in seen:
+            errs.append(duplicate(f"{at}.name", name))
+        else:
+            for text in dns1123_label(name):
+                errs.append(invalid(f"{at}.name", name, text))
+            seen.add(name)
+        if direct is not None and template is not None:
+            text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            errs.append(invalid(at, internal("PodResourceClaim", claim), text))
+        if direct is None and template is None:
+            text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            errs.append(invalid(at, internal("PodResourceClaim", claim), text))
+        if direct is not None:
+            _validate_name(direct, f"{at}.resourceClaimName", errs)
+        if template is not None:
+            _validate_name(template, f"{at}.resourceClaimTemplateName", errs)
+
+
+def _validate_scheduling_group(spec: Item, path: str, errs: Errors) -> None:
+    name = spec["schedulingGroup"].get("podGroupName")
+    at = f"{path}.schedulingGroup.podGroupName"
+    if name is None:
+        errs.append(invalid(at, None, "must specify one of: `podGroupName`"))
+    else:
+        _validate_name(name, at, errs)
+    if spec.get("evictionResponders"):
+        errs.append(forbidden(f"{path}.schedulingGroup", "may not be set when evictionResponders is set"))
+
+
+def _validate_file_key_volumes(spec: Item, path: str, errs: Errors) -> None:
+    """Variables read from a file: the file lies in an emptyDir of this pod."""
+    for container, at in containers_with_path(spec, path):
+        for i, variable in enumerate(container.get("env", ())):
+            reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
+            if reference is None:
+                continue
+            name = reference.get("volumeName", "")
+            where = f"{at}.env[{i}].valueFrom.fileKeyRef.volumeName"
+            found = [volume for volume in spec.get("volumes", ()) if volume.get("name", "") == name]
+            if not found:
+                errs.append(not_found(where, name))
+            elif "emptyDir" not in found[-1]:
+                errs.append(invalid(where, name, "referenced volume must be of type emptyDir"))

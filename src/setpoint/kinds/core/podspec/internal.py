@@ -1,0 +1,60 @@
+"""Parts of a pod as upstream's own types would print them: Go names, every field, in the order of the type.
+
+Only error messages need this form. The table `data/internal_core.json` gives, for each type, its fields as (Go name, API
+name, kind), where kind is `*T` or `[]T` for what is null when absent, `T` for an inlined type, or else the empty value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+_EMPTY: dict[str, Any] = {'""': "", "0": 0, "false": False, '"0"': "0", "{}": {}}
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, list[tuple[str, str, str]]]:
+    parsed: dict[str, list[tuple[str, str, str]]] = orjson.loads(
+        Path(__file__).parents[2].joinpath("data", "internal_core.json").read_bytes()
+    )
+    return parsed
+
+
+def internal(type_name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The value of this type with all its fields."""
+    value = value or {}
+    out: dict[str, Any] = {}
+    for go_name, name, kind in _table()[type_name]:
+        given = value.get(name)
+        if kind == "inline":
+            out.update(given or {})
+        elif kind in _EMPTY:
+            out[go_name] = _EMPTY[kind] if given is None else given
+        elif kind.startswith("[]"):
+            item = kind[2:]
+            out[go_name] = [internal(item, one) for one in given] if given and item else given or None
+        elif kind == "*":
+            # Maps are printed in the order of their keys.
+            out[go_name] = dict(sorted(given.items())) if isinstance(given, dict) else given
+        elif kind.startswith("*"):
+            out[go_name] = None if given is None else internal(kind[1:], given)
+        else:
+            out[go_name] = internal(kind, given)
+    return out
+
+
+def internal_diff(type_name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
+    """A unified diff of the two, printed as indented JSON."""
+    texts = [
+        [line + "\n" for line in json.dumps(internal(type_name, value), indent=1, ensure_ascii=False).translate(_ESCAPES).split("\n")]
+        for value in (left, right)
+    ]
+    lines = list(difflib.unified_diff(*texts))
+    return "".join(lines[2:])

@@ -1,0 +1,132 @@
+"""Names of compute resources and what their amounts must look like."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from setpoint.meta.field import Errors, invalid, not_supported
+from setpoint.meta.names import _qualified_name
+from setpoint.meta.quantity import compare, milli_value, value
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+NOT_INTEGER = "must be an integer"
+
+HUGE_PAGES = "hugepages-"
+_DEFAULT_NAMESPACE = "kubernetes.io/"
+_CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
+_COUNTED = frozenset({
+    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
+    "services.nodeports", "services.loadbalancers",
+})  # fmt: skip
+_STANDARD = _CONTAINER | _COUNTED | {
+    "storage", "requests.storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
+    "limits.memory", "limits.ephemeral-storage",
+}  # fmt: skip
+POD_LEVEL = ("cpu", "hugepages-", "memory")
+
+
+def is_huge_page(name: str) -> bool:
+    return name.startswith(HUGE_PAGES)
+
+
+def is_quota_huge_page(name: str) -> bool:
+    return name.startswith((HUGE_PAGES, "requests.hugepages-"))
+
+
+def is_standard(name: str) -> bool:
+    return name in _STANDARD or is_quota_huge_page(name)
+
+
+def is_standard_container(name: str) -> bool:
+    return name in _CONTAINER or is_huge_page(name)
+
+
+def is_native(name: str) -> bool:
+    """In the *kubernetes.io/ namespace, said or implied."""
+    return "/" not in name or _DEFAULT_NAMESPACE in name
+
+
+@lru_cache(maxsize=1024)
+def is_extended(name: str) -> bool:
+    return not is_native(name) and not name.startswith("requests.") and not _qualified_name("requests." + name)
+
+
+def is_integer(name: str) -> bool:
+    """Counted in whole numbers."""
+    return name in _COUNTED or is_extended(name)
+
+
+def is_overcommit_allowed(name: str) -> bool:
+    return is_native(name) and not is_huge_page(name)
+
+
+def is_pod_level(name: str) -> bool:
+    """May be requested for the pod as a whole."""
+    return name in ("cpu", "memory") or is_huge_page(name)
+
+
+@lru_cache(maxsize=1024)
+def _name_errors(name: str) -> tuple[str, ...]:
+    texts = _qualified_name(name)
+    if not texts and "/" not in name and not is_standard(name):
+        return ("must be a standard resource type or fully qualified",)
+    return texts
+
+
+def validate_resource_name(name: str, path: str, errs: Errors) -> None:
+    for text in _name_errors(name):
+        errs.append(invalid(path, name, text))
+
+
+@lru_cache(maxsize=1024)
+def container_name_errors(name: str) -> tuple[str, ...]:
+    """What keeps a resource from being requested by a container."""
+    texts = _name_errors(name)
+    if "/" not in name:
+        if not is_standard_container(name):
+            return (*texts, "must be a standard resource for containers")
+    elif not is_native(name) and not is_extended(name):
+        return (*texts, "doesn't follow extended resource name standard")
+    return texts
+
+
+def validate_container_resource_name(name: str, path: str, errs: Errors) -> None:
+    for text in container_name_errors(name):
+        errs.append(invalid(path, name, text))
+
+
+def validate_pod_resource_name(name: str, path: str, errs: Errors) -> None:
+    texts = _name_errors(name)
+    for text in texts:
+        errs.append(invalid(path, name, text))
+    if not texts and not is_pod_level(name):
+        errs.append(not_supported(path, name, POD_LEVEL))
+
+
+@lru_cache(maxsize=16384)
+def amount_errors(name: str, amount: str) -> tuple[str, ...]:
+    """What is wrong with this amount of this resource."""
+    texts = []
+    if compare(amount, "0") < 0:
+        texts.append(NOT_NEGATIVE)
+    if is_integer(name) and milli_value(amount) % 1000:
+        texts.append(NOT_INTEGER)
+    return tuple(texts)
+
+
+def validate_resource_amount(name: str, amount: str, path: str, errs: Errors) -> None:
+    for text in amount_errors(name, amount):
+        errs.append(invalid(path, amount, text))
+
+
+@lru_cache(maxsize=1024)
+def is_divisible_by_page(name: str, amount: str) -> bool:
+    """Huge pages come whole: `hugepages-2Mi` in multiples of 2Mi."""
+    try:
+        page = name.removeprefix(HUGE_PAGES)
+        size = value(page)
+        if size <= 0 or milli_value(page) % 1000:
+            return False
+    except ValueError:
+        return False
+    return value(amount) % size == 0
