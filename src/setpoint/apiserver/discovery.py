@@ -1,0 +1,164 @@
+"""What is served: the legacy documents, one per group and version, and the aggregated one. Made anew when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha512
+from typing import Any
+
+import orjson
+
+from setpoint.kinds.catalog import Resource
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class Discovery:
+    """Documents for one set of served resources, in the order given."""
+
+    def __init__(self, resources: Iterable[Resource], address: str) -> None:
+        self._by_version: dict[tuple[str, str], list[Resource]] = {}
+        self._groups: dict[str, list[str]] = {}
+        for resource in resources:
+            self._by_version.setdefault((resource.group, resource.version), []).append(resource)
+            versions = self._groups.setdefault(resource.group, [])
+            if resource.version not in versions:
+                versions.append(resource.version)
+        self._address = address
+        self._made: dict[str, bytes] = {}
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """Versions by group, preferred first; the core group is the empty name."""
+        return self._groups
+
+    def has(self, group: str, version: str) -> bool:
+        return (group, version) in self._by_version
+
+    def document(self, path: str) -> bytes | None:
+        """The legacy document at that path (without a trailing slash), if there is one."""
+        if path not in self._made:
+            made = self._make(path)
+            if made is None:
+                return None
+            self._made[path] = orjson.dumps(made) + b"\n"
+        return self._made[path]
+
+    def aggregated(self, core: bool) -> tuple[bytes, str]:
+        """The aggregated document of the core group or of all others, with its ETag."""
+        key = "aggregated-core" if core else "aggregated"
+        if key not in self._made:
+            items = [self._aggregate_group(group) for group in self._groups if (group == "") == core]
+            document = {
+                "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+            }  # fmt: skip
+            self._made[key] = orjson.dumps(document) + b"\n"
+        body = self._made[key]
+        return body, f'"{sha512(body).hexdigest().upper()}"'
+
+    def paths(self) -> list[str]:
+        found = ["/api", "/api/v1", "/apis", "/apis/"]
+        for group, versions in self._groups.items():
+            if group:
+                found.append(f"/apis/{group}")
+                found += [f"/apis/{group}/{version}" for version in versions]
+        return found
+
+    # -- the documents --------------------------------------------------------------------------------------------
+
+    def _make(self, path: str) -> dict[str, Any] | None:
+        if path == "/api":
+            return {
+                "kind": "APIVersions",
+                "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}],
+            }
+        if path == "/apis":
+            groups = [_group(group, versions) for group, versions in self._groups.items() if group]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) == 2:
+            return self._resources("", parts[1])
+        if parts[0] == "apis" and len(parts) == 2 and parts[1] in self._groups and parts[1]:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1], self._groups[parts[1]])}
+        if parts[0] == "apis" and len(parts) == 3:
+            return self._resources(parts[1], parts[2])
+        return None
+
+    def _resources(self, group: str, version: str) -> dict[str, Any] | None:
+        resources = self._by_version.get((group, version))
+        if resources is None:
+            return None
+        listed: list[dict[str, Any]] = []
+        for resource in resources:
+            listed.append(_resource(resource))
+            for part in resource.subresources:
+                row: dict[str, Any] = {
+                    "name": f"{resource.plural}/{part.name}",
+                    "singularName": "",
+                    "namespaced": resource.namespaced,
+                }
+                if part.version:
+                    row |= {"group": part.group, "version": part.version}
+                listed.append(row | {"kind": part.kind or resource.kind, "verbs": part.verbs})
+        listed.sort(key=lambda row: row["name"])
+        name = f"{group}/{version}" if group else version
+        document: dict[str, Any] = {"kind": "APIResourceList"}
+        if group:
+            document["apiVersion"] = "v1"
+        return document | {"groupVersion": name, "resources": listed}
+
+    def _aggregate_group(self, group: str) -> dict[str, Any]:
+        versions = []
+        for version in self._groups[group]:
+            resources = sorted(self._by_version[(group, version)], key=lambda resource: resource.plural)
+            versions.append(
+                {"version": version, "resources": [_aggregate(r) for r in resources], "freshness": "Current"}
+            )
+        return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _group(group: str, versions: list[str]) -> dict[str, Any]:
+    rows = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": rows, "preferredVersion": rows[0]}
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": resource.plural,
+        "singularName": resource.singular_name,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": resource.verbs,
+    }
+    if resource.short:
+        row["shortNames"] = resource.short
+    if resource.categories:
+        row["categories"] = resource.categories
+    if "watch" in resource.verbs:
+        row["storageVersionHash"] = resource.storage_version_hash
+    return row
+
+
+def _aggregate(resource: Resource) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular_name,
+        "verbs": resource.verbs,
+    }
+    if resource.short:
+        row["shortNames"] = resource.short
+    if resource.categories:
+        row["categories"] = resource.categories
+    if resource.subresources:
+        row["subresources"] = [
+            {
+                "subresource": part.name,
+                "responseKind": {"group": part.group, "version": part.version, "kind": part.kind or resource.kind},
+                "verbs": part.verbs,
+            }
+            for part in sorted(resource.subresources, key=lambda part: part.name)
+        ]
+    return row

@@ -1,0 +1,84 @@
+"""Counts and durations under upstream's names, kept in plain dicts; text is made only when somebody asks.
+
+Labels come from what is served, never from what a client sent freely, so the number of series is bounded."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+from setpoint.apiserver.call import Call
+
+_BUCKETS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
+)  # fmt: skip
+_KNOWN_VERBS = frozenset({"GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "DELETE", "DELETECOLLECTION", "HEAD"})
+_METHODS = {
+    "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
+    "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
+}  # fmt: skip
+
+Series = tuple[str, ...]
+Gauge = Callable[[], Iterable[tuple[dict[str, str], float]]]
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._requests: dict[Series, int] = {}
+        self._durations: dict[Series, list[float]] = {}
+        self._gauges: dict[str, tuple[str, Gauge]] = {}
+
+    def gauge(self, name: str, help_text: str, read: Gauge) -> None:
+        """A value that is read when asked for."""
+        self._gauges[name] = (help_text, read)
+
+    def request(self, call: Call, status: int, seconds: float) -> None:
+        resource = call.resource
+        verb = _METHODS.get(call.verb, call.request.method)
+        if verb not in _KNOWN_VERBS:
+            verb = "other"
+        if resource is None:
+            labels: Series = (verb, "", "", "", "", "")
+        else:
+            target = call.target
+            sub = target.subresource if resource.subresource(target.subresource) else ""
+            scope = "resource" if target.name else "namespace" if target.namespace else "cluster"
+            labels = (verb, resource.group, resource.version, resource.plural, sub, scope)
+        counted = (*labels, str(status))
+        self._requests[counted] = self._requests.get(counted, 0) + 1
+        if verb != "WATCH":
+            row = self._durations.get(labels)
+            if row is None:
+                row = self._durations[labels] = [0.0] * (len(_BUCKETS) + 2)
+            row[bisect_left(_BUCKETS, seconds)] += 1
+            row[-1] += seconds
+
+    def text(self) -> bytes:
+        """Prometheus text format."""
+        names = ("verb", "group", "version", "resource", "subresource", "scope")
+        lines = [
+            "# HELP apiserver_request_total Requests by verb, resource and answer.",
+            "# TYPE apiserver_request_total counter",
+        ]
+        for series, count in sorted(self._requests.items()):
+            lines.append(f"apiserver_request_total{_labels((*names, 'code'), series)} {count}")
+        lines.append("# HELP apiserver_request_duration_seconds Time from request to answer.")
+        lines.append("# TYPE apiserver_request_duration_seconds histogram")
+        for series, row in sorted(self._durations.items()):
+            total = 0.0
+            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), row):
+                total += count
+                shown = _labels((*names, "le"), (*series, bound))
+                lines.append(f"apiserver_request_duration_seconds_bucket{shown} {total:g}")
+            shown = _labels(names, series)
+            lines.append(f"apiserver_request_duration_seconds_sum{shown} {row[-1]:.6f}")
+            lines.append(f"apiserver_request_duration_seconds_count{shown} {total:g}")
+        for name, (help_text, read) in self._gauges.items():
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+            for labels, value in read():
+                lines.append(f"{name}{_labels(tuple(labels), tuple(labels.values()))} {value:g}")
+        return ("\n".join(lines) + "\n").encode()
+
+
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(names, values)) + "}" if names else ""

@@ -1,0 +1,361 @@
+"""The API server: from a request to an answer, through every filter, to the handler of its verb."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.admission.plugin import Chain, Plugin
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.discovery import AGGREGATED, Discovery
+from setpoint.apiserver.encoding import ConvertedEncoding, Encoding
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain
+from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of, forbidden
+from setpoint.apiserver.filters.impersonate import impersonate
+from setpoint.apiserver.filters.inflight import InFlight
+from setpoint.apiserver.handlers.create import create
+from setpoint.apiserver.handlers.delete import delete, delete_collection
+from setpoint.apiserver.handlers.get import get
+from setpoint.apiserver.handlers.list import list_
+from setpoint.apiserver.handlers.patch import patch
+from setpoint.apiserver.handlers.update import update
+from setpoint.apiserver.handlers.watch import watch
+from setpoint.apiserver.health import Health
+from setpoint.apiserver.http.message import Answer, Request, Response, UpgradeResponse
+from setpoint.apiserver.metrics import Metrics
+from setpoint.apiserver.negotiate import JSON, Form, negotiate
+from setpoint.apiserver.registry import Environment, Hooks, Registry
+from setpoint.apiserver.rendering import TRANSFORMS, respond_status
+from setpoint.apiserver.request import Target, parse_path, parse_query, truthy, verb_of
+from setpoint.apiserver.version import VERSION
+from setpoint.apiserver.watch_cache import ResourceCache
+from setpoint.kinds.catalog import RESOURCES, Resource
+from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.errors import ApiError, InternalError, MethodNotAllowed, NotAcceptable, NotFound
+from setpoint.store.interface import Store, StoreError
+
+log = logging.getLogger("setpoint.apiserver")
+
+Handler = Callable[[Call, Registry, Form], Awaitable[Answer]]
+PathHandler = Callable[[Call], Awaitable[Answer]]
+
+_VERBS: dict[str, Handler] = {
+    "get": get,
+    "list": list_,
+    "watch": watch,
+    "create": create,
+    "update": update,
+    "patch": patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}
+_WRITES_SELF = {"get": get, "update": update, "patch": patch}
+_COLLECTIONS = frozenset({"list", "watch"})
+_PAGE_NOT_FOUND = b"404 page not found\n"
+_PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
+
+
+@dataclass(slots=True)
+class Options:
+    """How a server is put together; `cluster` fills it from flags."""
+
+    authenticator: AuthenticatorChain
+    authorizer: AuthorizerChain
+    plugins: list[Plugin] = field(default_factory=list)
+    hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
+    address: str = "127.0.0.1:6443"
+    max_reads: int = 400
+    max_writes: int = 200
+
+
+class ApiServer:
+    def __init__(self, store: Store, clock: Clock, ids: Ids, options: Options) -> None:
+        self.store = store
+        self.clock = clock
+        self.ids = ids
+        self.authenticator = options.authenticator
+        self.authorizer = options.authorizer
+        self.env = Environment(store, clock, ids, Chain(options.plugins), options.hooks)
+        self.metrics = Metrics()
+        self.in_flight = InFlight(options.max_reads, options.max_writes)
+        self.caches: dict[str, ResourceCache] = {}
+        self.registries: dict[tuple[str, str, str], Registry] = {}
+        self.resources: dict[tuple[str, str, str], Resource] = {}
+        self.discovery = Discovery((), options.address)
+        self.address = options.address
+        self.health = Health({})
+        self.subresources: dict[tuple[str, str, str], dict[str, Handler]] = {}
+        """Handlers by (group, plural, subresource) and verb, for those that do not just write their own object."""
+        self.reviews: dict[tuple[str, str], Handler] = {}
+        """Resources that are answered on the spot, by (group, plural)."""
+        self.paths: dict[str, PathHandler] = {}
+        """Documents outside the API, by path (a trailing slash: everything below)."""
+        self.ready = False
+
+    # -- putting together -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        for resource in RESOURCES:
+            await self.serve(resource)
+        self.announce()
+        self.ready = True
+
+    async def serve(self, resource: Resource, encoding: Encoding | None = None, since: int = 0) -> None:
+        """Begin to serve a resource; `announce` makes it appear in discovery."""
+        key = (resource.group, resource.version, resource.plural)
+        self.resources[key] = resource
+        if not resource.is_stored:
+            return
+        cache = self.caches.get(resource.storage_prefix)
+        if cache is None:
+            cache = self.caches[resource.storage_prefix] = ResourceCache(
+                resource.storage_prefix, self.store, resource.namespaced
+            )
+            await cache.start(since)
+        self.registries[key] = Registry(resource, encoding or _encoding(resource), cache, self.env)
+
+    def announce(self) -> None:
+        self.discovery = Discovery(self.resources.values(), self.address)
+
+    async def stop(self) -> None:
+        self.ready = False
+        for cache in self.caches.values():
+            cache.stop()
+
+    def registry(self, group: str, plural: str, version: str = "") -> Registry:
+        """For those within the server who need one; any version if none is named."""
+        for (of_group, of_version, of_plural), registry in self.registries.items():
+            if of_group == group and of_plural == plural and version in ("", of_version):
+                return registry
+        raise KeyError(f"{plural}.{group}")
+
+    # -- serving --------------------------------------------------------------------------------------------------
+
+    async def handle(self, request: Request) -> Answer:
+        """Every request, from the wire or from within this process, comes through here."""
+        started = self.clock.monotonic()
+        target = parse_path(request.path)
+        query = parse_query(request.query)
+        verb = verb_of(request.method, target, query)
+        call = Call(request, target, query, verb, _NOBODY, self.clock.now())
+        counted: bool | None = None
+        try:
+            call.user = impersonate(request, self.authenticator.authenticate(request), self.authorizer)
+            counted = self.in_flight.enter(verb)
+            access = access_of(call)
+            decision, reason = self.authorizer.authorize(access)
+            if decision is not Decision.ALLOW:
+                raise forbidden(access, reason)
+            answer = await self._dispatch(call)
+        except ApiError as error:
+            answer = _refusal(call, error)
+        except StoreError as error:
+            log.error("store: %s", error)
+            answer = _refusal(call, InternalError.of(str(error)))
+        finally:
+            self.in_flight.leave(counted)
+        if not isinstance(answer, UpgradeResponse):
+            self._finish(call, answer)
+        status = 101 if isinstance(answer, UpgradeResponse) else answer.status
+        self.metrics.request(call, status, self.clock.monotonic() - started)
+        return answer
+
+    def unexpected(self, request: Request | None, status: int, text: str) -> Response:
+        """What the wire answers when it must answer by itself."""
+        error = ApiError(text, code=status, reason="InternalError" if status >= 500 else "BadRequest")
+        return respond_status(Form(), error)
+
+    def _finish(self, call: Call, answer: Any) -> None:
+        headers = answer.headers
+        headers.append(("Audit-Id", call.request.headers.get("audit-id") or self.ids.uid()))
+        headers.append(("Cache-Control", "no-cache, private"))
+        if answer.status == 403:
+            headers.append(("X-Content-Type-Options", "nosniff"))
+        for text in call.warnings:
+            headers.append(("Warning", f'299 - "{_header_text(text)}"'))
+
+    async def _dispatch(self, call: Call) -> Answer:
+        target = call.target
+        if not target.resource:
+            return await self._path(call)
+        key = (target.group, target.version, target.resource)
+        resource = self.resources.get(key)
+        if resource is None:
+            return self._unknown(target)
+        call.resource = resource
+        if resource.namespaced and not target.namespace:
+            # All namespaces at once can be read, nothing else.
+            if target.name:
+                raise NotFound.path()
+            if call.verb == "create" and resource.is_stored is False and "create" in resource.verbs:
+                raise MethodNotAllowed(_NOT_ALLOWED, details={})
+            if call.verb not in _COLLECTIONS:
+                raise MethodNotAllowed(_NOT_ALLOWED, details={})
+        elif not resource.namespaced and target.namespace and resource.plural != "namespaces":
+            raise NotFound.path()
+        if target.subresource:
+            return await self._subresource(call, resource)
+        if target.name and call.verb == "create":
+            raise MethodNotAllowed(_NOT_ALLOWED, details={})
+        if call.verb not in resource.verbs:
+            raise MethodNotAllowed(_NOT_ALLOWED, details={})
+        form = self._form(call)
+        self._warn_deprecated(call, resource)
+        review = self.reviews.get((resource.group, resource.plural))
+        if review is not None:
+            return await review(call, self.registries.get(key) or _none(), form)
+        return await _VERBS[call.verb](call, self.registries[key], form)
+
+    async def _subresource(self, call: Call, resource: Resource) -> Answer:
+        target = call.target
+        part = resource.subresource(target.subresource)
+        if part is None:
+            raise NotFound.path()
+        if call.verb not in part.verbs:
+            raise MethodNotAllowed(_NOT_ALLOWED, details={})
+        registry = self.registries[(resource.group, resource.version, resource.plural)]
+        special = self.subresources.get((resource.group, resource.plural, part.name))
+        if special is not None:
+            return await special[call.verb](call, registry, self._form(call))
+        if part.name in registry.strategy.subresources:
+            return await _WRITES_SELF[call.verb](call, registry, self._form(call))
+        raise ApiError(
+            f"{resource.plural}/{part.name} is not available: this server has no nodes to ask",
+            code=501,
+            reason="NotImplemented",
+        )
+
+    def _form(self, call: Call) -> Form:
+        pretty = "pretty" in call.query and truthy(call.option("pretty"))
+        return negotiate(
+            call.request.headers.get("accept", ""),
+            collection=call.verb in _COLLECTIONS,
+            transforms=TRANSFORMS,
+            pretty=pretty,
+        )
+
+    def _unknown(self, target: Target) -> Response:
+        if target.group in self.discovery.groups:
+            raise NotFound.path()
+        return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
+
+    def _warn_deprecated(self, call: Call, resource: Resource) -> None:
+        text = _DEPRECATED.get((resource.group, resource.plural))
+        if text:
+            call.warn(text)
+
+    # -- outside the API ------------------------------------------------------------------------------------------
+
+    async def _path(self, call: Call) -> Answer:
+        path = call.target.path
+        trimmed = path.rstrip("/") or "/"
+        root = trimmed.split("/")[1]
+        if root in ("api", "apis"):
+            return self._discovery(call, trimmed)
+        healthy = self.health.answer(trimmed, call.query)
+        if healthy is not None:
+            return healthy
+        if trimmed == "/version":
+            return self._document(call, orjson.dumps(VERSION))
+        if path == "/":
+            paths = sorted({*self.discovery.paths(), *self.health.paths(), "/version", "/metrics", *self.paths})
+            return Response(200, orjson.dumps({"paths": paths}, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
+        handler = self.paths.get(trimmed)
+        if handler is None:
+            for prefix, candidate in self.paths.items():
+                if prefix.endswith("/") and path.startswith(prefix):
+                    handler = candidate
+                    break
+        if handler is not None:
+            return await handler(call)
+        return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
+
+    def _document(self, call: Call, body: bytes) -> Response:
+        if call.request.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed(_NOT_ALLOWED, details={})
+        return Response(200, body, [("Content-Type", JSON)])
+
+    def _discovery(self, call: Call, path: str) -> Response:
+        accept = call.request.headers.get("accept", "")
+        if path in ("/api", "/apis"):
+            wanted = _discovery_form(accept)
+            if wanted == "aggregated":
+                body, etag = self.discovery.aggregated(path == "/api")
+                headers = [("Content-Type", AGGREGATED), ("Etag", etag), ("Vary", "Accept")]
+                if call.request.headers.get("if-none-match") == etag:
+                    return Response(304, b"", headers)
+                return Response(200, body, headers)
+        document = self.discovery.document(path)
+        if document is None:
+            parts = path.strip("/").split("/")
+            if len(parts) > 1 and (parts[0] == "api" or parts[1] in self.discovery.groups):
+                raise NotFound.path()
+            return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
+        if path.count("/") > 1 or path == "/api":
+            return self._document(call, document)
+        return Response(200, document, [("Content-Type", JSON)])
+
+
+_NOBODY = UserInfo()
+_NOT_ALLOWED = "the server does not allow this method on the requested resource"
+_DEPRECATED = {
+    ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+}
+
+
+def _none() -> Any:
+    """Reviews have no registry."""
+    return None
+
+
+def _refusal(call: Call, error: ApiError) -> Response:
+    try:
+        form = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=TRANSFORMS)
+    except NotAcceptable:
+        form = Form()
+    return respond_status(Form(form.media_type), error)
+
+
+def _header_text(text: str) -> str:
+    """Quoted-string text for a Warning header: no control characters, quotes escaped, bounded."""
+    cleaned = "".join(char for char in text if char >= " " and char != "\x7f")
+    return cleaned.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "replace").decode()[:4096]
+
+
+@lru_cache(maxsize=64)
+def _discovery_form(accept: str) -> str:
+    """`aggregated` or `legacy`, whichever comes first in what the client accepts."""
+    for part in accept.split(","):
+        pieces = [piece.strip() for piece in part.split(";")]
+        params = dict(piece.split("=", 1) for piece in pieces[1:] if "=" in piece)
+        if params.get("as") == "APIGroupDiscoveryList":
+            if pieces[0] == JSON and params.get("g") == "apidiscovery.k8s.io" and params.get("v") == "v2":
+                return "aggregated"
+            continue
+        if pieces[0] in ("", "*/*", JSON, "application/yaml", "application/vnd.kubernetes.protobuf", "text/html"):
+            return "legacy"
+    if accept:
+        raise NotAcceptable(
+            "only the following media types are accepted: application/json, application/yaml, "
+            "application/vnd.kubernetes.protobuf"
+        )
+    return "legacy"
+
+
+def _encoding(resource: Resource) -> Encoding:
+    if resource.storage == (resource.group, resource.version):
+        return Encoding(resource)
+    if resource.kind == "Event":
+        from setpoint.kinds.events import event  # loaded with the first event, not at start
+
+        return ConvertedEncoding(resource, lambda obj: event.from_core(obj), lambda obj: event.to_core(obj))
+    from setpoint.kinds.autoscaling import horizontalpodautoscaler as hpa
+
+    return ConvertedEncoding(resource, lambda obj: hpa.to_v1(obj), lambda obj: hpa.from_v1(obj))
