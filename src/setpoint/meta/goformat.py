@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 _ESCAPES = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", '"': '\\"', "\\": "\\\\",
 }  # fmt: skip
@@ -26,3 +29,50 @@ def quote(text: str) -> str:
             out.append(f"\\U{ord(char):08x}")
     out.append('"')
     return "".join(out)
+
+
+def plain(value: Any) -> str:
+    """Go's %v for a decoded JSON value."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{plain(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list | tuple):
+        return "[" + " ".join(map(plain, value)) + "]"
+    if isinstance(value, float):
+        return _float(value)
+    return str(value)
+
+
+def _float(value: float) -> str:
+    """Go's %v: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
+    if value == 0 or 1e-4 <= abs(value) < 1e6 or value != value or abs(value) == float("inf"):
+        return repr(value).removesuffix(".0")
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    scale = int(exponent) + len(digits) - 1
+    text = "".join(map(str, digits))
+    mantissa = text[0] + ("." + text[1:] if len(text) > 1 else "")
+    return f"{'-' if sign else ''}{mantissa}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
+
+
+def type_name(value: Any) -> str:
+    """Go's %T for a decoded JSON value."""
+    if value is None:
+        return "<nil>"
+    return _TYPES.get(type(value), type(value).__name__)
+
+
+_TYPES: dict[type, str] = {
+    dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64",
+    float: "float64",
+}  # fmt: skip
+_KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+def kind_of(value: Any) -> str:
+    """The JSON kind as Go's decoder names it in its errors."""
+    return _KINDS.get(type(value), "null")

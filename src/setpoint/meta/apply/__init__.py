@@ -1,0 +1,29 @@
+"""Server-side apply and field ownership.
+
+`update` is for every plain write, `apply` for apply patches; both are pure and tell what managedFields become. Objects
+are in wire form and decoded (presence rules applied); neither argument is ever changed. Stored managedFields are
+trusted to be canonical, since they came from here; those that clients send are not.
+"""
+
+from setpoint.meta.apply.apply import apply
+from setpoint.meta.apply.conflicts import TypeMismatch
+from setpoint.meta.apply.field_set import FieldSet, Filter, exclude, include, of_fields
+from setpoint.meta.apply.managers import BadManagedFields
+from setpoint.meta.apply.managers import decode as check_managed_fields
+from setpoint.meta.apply.times import keep_times
+from setpoint.meta.apply.update import Converter, update
+
+__all__ = [
+    "BadManagedFields",
+    "Converter",
+    "FieldSet",
+    "Filter",
+    "TypeMismatch",
+    "apply",
+    "check_managed_fields",
+    "exclude",
+    "include",
+    "keep_times",
+    "of_fields",
+    "update",
+]

@@ -1,0 +1,265 @@
+"""Sets of field paths, kept as the FieldsV1 tries that travel in managedFields.
+
+A node is a dict from path element to node. A path is in the set if its node is empty or contains the key `.`; a node
+that has children but no `.` is only on the way to others. `{}` at the top is the empty set. Sets are never changed
+once built: operations share every part that they leave as it is, and give back an argument itself where they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from setpoint.meta.apply.path_element import BadPathElement, canonical, order, text
+
+FieldSet = dict[str, Any]
+
+EMPTY: FieldSet = {}
+"""Shared: a path that is in a set and has no children there. Also the empty set."""
+
+
+def sort(node: FieldSet) -> FieldSet:
+    """The node with its elements in canonical order (its children are taken to be sorted)."""
+    if len(node) < 2:
+        return node
+    keys = sorted(node)
+    if keys[-1][0] != "f":
+        keys.sort(key=order)
+    return {key: node[key] for key in keys}
+
+
+def union(a: FieldSet, b: FieldSet) -> FieldSet:
+    """Paths in either set."""
+    if not a:
+        return b
+    if not b or a is b:
+        return a
+    return _union(a, b)
+
+
+def _union(a: FieldSet, b: FieldSet) -> FieldSet:
+    out = a
+    grown = False
+    for key, theirs in b.items():
+        ours = a.get(key)
+        if ours is None:
+            new, grown = theirs, True
+        elif ours is theirs:
+            continue
+        elif not ours:
+            if not theirs:
+                continue
+            new = theirs if "." in theirs else {".": EMPTY, **theirs}
+        elif not theirs:
+            if "." in ours:
+                continue
+            new = {".": EMPTY, **ours}
+        else:
+            new = _union(ours, theirs)
+            if new is ours:
+                continue
+        if out is a:
+            out = dict(a)
+        out[key] = new
+    return sort(out) if grown else out
+
+
+def difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """Paths in `a` that are not in `b`. A path in `b` says nothing of the paths below it."""
+    out = a
+    for key, theirs in b.items():
+        ours = a.get(key)
+        if ours is None or key == ".":
+            continue
+        new: FieldSet | None
+        if not ours:
+            if theirs and "." not in theirs:
+                continue
+            new = None
+        elif not theirs:
+            if "." not in ours:
+                continue
+            new = {child: node for child, node in ours.items() if child != "."}
+        else:
+            new = _lower_difference(ours, theirs)
+            if new is ours:
+                continue
+        if out is a:
+            out = dict(a)
+        if new is None:
+            del out[key]
+        else:
+            out[key] = new
+    return out
+
+
+def _lower_difference(ours: FieldSet, theirs: FieldSet) -> FieldSet | None:
+    """The node that is left of two nodes with children; None if nothing is."""
+    new = difference(ours, theirs)
+    member = "." in ours
+    if member and "." in theirs:
+        if new is ours:
+            new = dict(ours)
+        del new["."]
+        member = False
+    if member and len(new) == 1:
+        return EMPTY
+    return new or None
+
+
+def recursive_difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """Paths in `a` that are neither in `b` nor below a path in `b`."""
+    out = a
+    for key, theirs in b.items():
+        ours = a.get(key)
+        if ours is None or key == ".":
+            continue
+        if not theirs or "." in theirs:
+            new: FieldSet | None = None
+        elif not ours:
+            continue
+        else:
+            lower = recursive_difference(ours, theirs)
+            if lower is ours:
+                continue
+            new = EMPTY if len(lower) == 1 and "." in lower else (lower or None)
+        if out is a:
+            out = dict(a)
+        if new is None:
+            del out[key]
+        else:
+            out[key] = new
+    return out
+
+
+def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
+    """Paths in both sets."""
+    out: FieldSet = {}
+    for key, ours in a.items():
+        theirs = b.get(key)
+        if theirs is None or key == ".":
+            continue
+        if not ours:
+            if not theirs or "." in theirs:
+                out[key] = EMPTY
+        elif not theirs:
+            if "." in ours:
+                out[key] = EMPTY
+        elif ours is theirs:
+            out[key] = ours
+        else:
+            lower = intersection(ours, theirs)
+            if "." in ours and "." in theirs:
+                out[key] = {".": EMPTY, **lower} if lower else EMPTY
+            elif lower:
+                out[key] = lower
+    return out
+
+
+def leaves(fields: FieldSet) -> FieldSet:
+    """Paths in the set that have no paths below them."""
+    return {
+        key: leaves({child: lower for child, lower in node.items() if child != "."}) if node else EMPTY
+        for key, node in fields.items()
+    }
+
+
+def contains(fields: FieldSet, path: tuple[str, ...] | list[str]) -> bool:
+    node: FieldSet | None = fields
+    if not path:
+        return False
+    for element in path:
+        if node is None:
+            return False
+        node = node.get(element)
+    return node is not None and (not node or "." in node)
+
+
+def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All paths in the set: at each level first those that end there, then what is below."""
+    for key, node in fields.items():
+        if key != "." and (not node or "." in node):
+            yield (*prefix, key)
+    for key, node in fields.items():
+        if node:
+            yield from paths(node, (*prefix, key))
+
+
+def path_text(path: tuple[str, ...]) -> str:
+    return "".join(map(text, path))
+
+
+def from_paths(*given: tuple[str, ...]) -> FieldSet:
+    """A set of paths of elements; for field names only, see `of_fields`."""
+    out: FieldSet = {}
+    for path in given:
+        node: FieldSet = EMPTY
+        for element in reversed(path):
+            node = {element: node}
+        out = union(out, node)
+    return out
+
+
+def of_fields(*dotted: str) -> FieldSet:
+    """`of_fields("status", "metadata.ownerReferences")`."""
+    return from_paths(*(tuple("f:" + name for name in path.split(".")) for path in dotted))
+
+
+Filter = Callable[[FieldSet], FieldSet]
+"""What is left of a set after the fields that a resource resets are taken out."""
+
+
+def exclude(fields: FieldSet) -> Filter:
+    """Drops these paths and all below them."""
+    return lambda given: recursive_difference(given, fields)
+
+
+def include(*patterns: tuple[str, ...]) -> Filter:
+    """Keeps only what is on or below one of the patterns; `*` in a pattern is any element."""
+    return lambda given: _matching(given, list(patterns))
+
+
+def _matching(fields: FieldSet, patterns: list[tuple[str, ...]]) -> FieldSet:
+    out: FieldSet = {}
+    for key, node in fields.items():
+        if key == ".":
+            continue
+        rest = [pattern[1:] for pattern in patterns if pattern and pattern[0] in ("*", key)]
+        if not rest:
+            continue
+        if not node or () in rest:
+            out[key] = node
+            continue
+        lower = _matching(node, rest)
+        if "." in node:
+            out[key] = {".": EMPTY, **lower} if lower else EMPTY
+        elif lower:
+            out[key] = lower
+    return out
+
+
+class BadFieldSet(ValueError):
+    """Not a FieldsV1 trie."""
+
+
+def parse(fields: Any) -> FieldSet:
+    """A set as a client sent it, in canonical form. Elements of unknown kinds are dropped."""
+    if fields is None:
+        return EMPTY
+    if type(fields) is not dict:
+        raise BadFieldSet("error decoding set: expected an object")
+    out: FieldSet = {}
+    for element, child in fields.items():
+        if element == ".":
+            continue
+        try:
+            key = canonical(element)
+        except BadPathElement as error:
+            raise BadFieldSet(f"error decoding set: parsing key as path element: {error}") from None
+        if key is None:
+            continue
+        node = parse(child)
+        if node and "." in child:
+            node = {".": EMPTY, **node}
+        out[key] = _union({key: out[key]}, {key: node})[key] if key in out else node
+    return sort(out)

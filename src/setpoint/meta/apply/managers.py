@@ -1,0 +1,160 @@
+"""managedFields: who owns what, as a list of entries on the object.
+
+Entries here are the wire's own dicts, never changed in place. What tells managers apart is their name, operation and
+subresource, and for updates the version that they wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from setpoint.meta.apply.field_set import BadFieldSet, FieldSet, parse, union
+from setpoint.meta.goformat import quote
+
+MAX_UPDATE_MANAGERS = 10
+_OLD_UPDATES = "ancient-changes"
+
+Entry = dict[str, Any]
+
+
+class ManagerId(NamedTuple):
+    manager: str
+    operation: str
+    api_version: str
+    """Empty for appliers: they stay the same manager whatever version they apply."""
+    subresource: str
+
+    def json(self) -> str:
+        """What managers are sorted by."""
+        parts = [("manager", self.manager), ("operation", self.operation)]
+        parts += [("apiVersion", self.api_version), ("subresource", self.subresource)]
+        return orjson.dumps({name: value for name, value in parts if value}).decode()
+
+    def shown(self) -> str:
+        """As conflicts name it."""
+        text = quote(self.manager)
+        if self.subresource:
+            text += f" with subresource {quote(self.subresource)}"
+        return f"{text} using {self.api_version}" if self.operation == "Update" else text
+
+
+Managers = dict[ManagerId, Entry]
+
+
+class BadManagedFields(ValueError):
+    """A managedFields list that makes no sense; the text is what admission warns with."""
+
+
+def id_of(entry: Entry) -> ManagerId:
+    operation = entry["operation"]
+    return ManagerId(
+        entry.get("manager", ""),
+        operation,
+        entry["apiVersion"] if operation == "Update" else "",
+        entry.get("subresource", ""),
+    )
+
+
+def make_entry(
+    who: ManagerId, api_version: str, fields: FieldSet, time: str | None
+) -> Entry:
+    """An entry with its members in the order in which they are written."""
+    entry: Entry = {}
+    if who.manager:
+        entry["manager"] = who.manager
+    entry["operation"] = who.operation
+    entry["apiVersion"] = api_version
+    if time is not None:
+        entry["time"] = time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = fields
+    if who.subresource:
+        entry["subresource"] = who.subresource
+    return entry
+
+
+def with_fields(entry: Entry, fields: FieldSet) -> Entry:
+    return {**entry, "fieldsV1": fields}
+
+
+def trusted(entries: list[Entry] | None) -> Managers:
+    """Managers from a stored object: what is stored came out of `encode`."""
+    return {id_of(entry): entry for entry in entries} if entries else {}
+
+
+def decode(entries: Any) -> Managers:
+    """Managers from a list that a client sent. Raises BadManagedFields."""
+    managers: Managers = {}
+    for index, entry in enumerate(entries or ()):
+        if entry.get("operation") not in ("Apply", "Update"):
+            raise BadManagedFields("operation must be `Apply` or `Update`")
+        if not entry.get("apiVersion"):
+            raise BadManagedFields("apiVersion must not be empty")
+        fields_type = entry.get("fieldsType", "")
+        if not fields_type:
+            raise BadManagedFields(f"missing fieldsType in managed fields entry {index}")
+        if fields_type != "FieldsV1":
+            raise BadManagedFields(f"invalid fieldsType {quote(fields_type)} in managed fields entry {index}")
+        try:
+            fields = parse(entry.get("fieldsV1"))
+        except BadFieldSet as error:
+            raise BadManagedFields(f"error decoding versioned set from managed fields entry {index}: {error}") from None
+        who = id_of(entry)
+        managers[who] = make_entry(who, entry["apiVersion"], fields, entry.get("time"))
+    return managers
+
+
+def is_reset(entries: Any) -> bool:
+    """A client that sends an empty list, or one empty entry, asks to forget all ownership."""
+    if type(entries) is not list:
+        return False
+    return not entries or (len(entries) == 1 and not any(entries[0].values()))
+
+
+def encode(managers: Managers) -> list[Entry]:
+    """The entries in their order on the wire."""
+    entries = list(managers.values())
+    if len(entries) > 1:
+        entries.sort(key=_wire_order)
+    return entries
+
+
+def _wire_order(entry: Entry) -> tuple[str, str, str, str, str]:
+    return (
+        entry["operation"],
+        entry.get("time") or "",
+        entry.get("manager", ""),
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
+
+
+def cap_updates(managers: Managers) -> None:
+    """Keeps at most ten update managers: the oldest are merged into one per version, in place."""
+    updaters = [who for who in managers if who.operation == "Update"]
+    excess = len(updaters) - MAX_UPDATE_MANAGERS
+    if excess <= 0:
+        return
+    updaters.sort(key=lambda who: (managers[who].get("time") or "", who.json()))
+    first_of_version: dict[str, ManagerId] = {}
+    for who in updaters:
+        if excess <= 0:
+            return
+        entry = managers[who]
+        version = entry["apiVersion"]
+        first = first_of_version.get(version)
+        if first is None:
+            first_of_version[version] = who
+            continue
+        bucket = ManagerId(_OLD_UPDATES, "Update", version, "")
+        fields = entry["fieldsV1"]
+        if bucket in managers:
+            fields = union(fields, managers[bucket]["fieldsV1"])
+        else:
+            fields = union(fields, managers.pop(first)["fieldsV1"])
+        # Of the merged ones this is the newest, so its time stands for all.
+        managers.pop(who, None)
+        managers[bucket] = make_entry(bucket, version, fields, entry.get("time"))
+        excess -= 1

@@ -1,0 +1,40 @@
+"""What can go wrong with a patch, told apart by the answer it gets.
+
+PatchError
+├─ PatchUndecodable    400  it is not a patch of this format
+├─ PatchTooLarge       413  more operations than a request may hold
+├─ PatchUnprocessable  422  a patch, but it does not fit this document; the client gets a generic text, not this one
+└─ PatchRefused        500  what the reference lets through as a bare error
+"""
+
+from __future__ import annotations
+
+from setpoint.meta.errors import ApiError, BadRequest, Invalid, PlainServerError, RequestTooLarge
+
+
+class PatchError(Exception):
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def to_api(self) -> ApiError:
+        return PlainServerError(self.message)
+
+
+class PatchUndecodable(PatchError):
+    def to_api(self) -> ApiError:
+        return BadRequest(self.message)
+
+
+class PatchTooLarge(PatchError):
+    def to_api(self) -> ApiError:
+        return RequestTooLarge(self.message)
+
+
+class PatchUnprocessable(PatchError):
+    def to_api(self) -> ApiError:
+        return Invalid("the server rejected our request due to an error in our request", details={})
+
+
+class PatchRefused(PatchError):
+    pass

@@ -1,0 +1,357 @@
+"""Strategic merge patch: a merge patch that knows from the type which lists merge, by which key, and which replace.
+
+Directives in the patch: `$patch` (replace, delete) in a map or list item, `$retainKeys` in a map,
+`$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>` beside a list. Parts that are new to the document are
+taken as they come, minus nulls and deletions: directives deeper inside them stay and meet the decoder.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import Any
+
+from setpoint.meta.goformat import plain, quote, type_name
+from setpoint.meta.patch.element_order import index_key, interleave, partition
+from setpoint.meta.patch.errors import PatchRefused, PatchUndecodable, PatchUnprocessable
+from setpoint.meta.schema import Field, Shape, Type
+
+_DIRECTIVE = "$patch"
+_RETAIN_KEYS = "$retainKeys"
+_SET_ORDER = "$setElementOrder"
+_DELETE_LIST = "$deleteFromPrimitiveList"
+
+_GONE = object()
+
+
+def apply_strategic(type_: Type, doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """The patched document; `doc` itself if the patch changes nothing."""
+    return _merge_map(type_, doc, patch)
+
+
+def _merge_map(type_: Type | None, doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    if _DIRECTIVE in patch:
+        return _whole_map(patch)
+    merged = doc
+    if any(key[:1] == "$" for key in patch):
+        merged = _retain_keys(doc, patch)
+        merged, patch = _ordered_lists(type_, merged, patch)
+    for name, value in patch.items():
+        key, is_delete_list = name, False
+        if name.startswith(_DELETE_LIST):
+            key, is_delete_list = _listed_field(name, _DELETE_LIST), True
+        current = merged.get(key, _GONE)
+        if value is None:
+            if current is not _GONE:
+                merged = _without(merged, doc, key)
+            continue
+        if current is _GONE or type(current) is not type(value):
+            if is_delete_list:
+                continue
+            new = _fresh(value)
+            if new is _GONE:
+                if current is not _GONE:
+                    merged = _without(merged, doc, key)
+                continue
+        elif type(value) is dict:
+            field = _field(type_, key)
+            new = value if "replace" in field.patch_strategy else _merge_map(field.type, current, value)
+        elif type(value) is list:
+            new = _merge_list_field(_list_field(type_, key), current, value, is_delete_list)
+        elif value == current:
+            continue
+        else:
+            new = value
+        if new is not current:
+            if merged is doc:
+                merged = dict(doc)
+            merged[key] = new
+    return merged
+
+
+def _without(merged: dict[str, Any], doc: dict[str, Any], key: str) -> dict[str, Any]:
+    if merged is doc:
+        merged = dict(doc)
+    del merged[key]
+    return merged
+
+
+def _whole_map(patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch[_DIRECTIVE]
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+    if directive == "delete":
+        return {}
+    raise PatchRefused(_bad_directive(patch))
+
+
+def _bad_directive(patch: dict[str, Any]) -> str:
+    directive = patch[_DIRECTIVE]
+    if type(directive) is not str:
+        # Go's %s of something that is no string.
+        name = "<nil>" if directive is None else f"{type_name(directive)}={plain(directive)}"
+        return f"unknown patch type: %!s({name}) in map: {plain(patch)}"
+    return f"unknown patch type: {directive} in map: {plain(patch)}"
+
+
+def _retain_keys(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """`doc` without what `$retainKeys` does not name."""
+    if _RETAIN_KEYS not in patch:
+        return doc
+    keys = patch[_RETAIN_KEYS]
+    if type(keys) is not list:
+        raise PatchUndecodable("invalid patch format of retainKeys")
+    retained = {key for key in keys if type(key) is str}
+    for key, value in patch.items():
+        if value is None or key == _RETAIN_KEYS or key.startswith((_DELETE_LIST, _SET_ORDER)):
+            continue
+        if key not in retained:
+            raise PatchUndecodable("invalid patch format of retainKeys")
+    return {key: value for key, value in doc.items() if key in retained}
+
+
+def _ordered_lists(
+    type_: Type | None, doc: dict[str, Any], patch: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Merges the lists that have a `$setElementOrder`; gives the document and the rest of the patch."""
+    rest = {key: value for key, value in patch.items() if key != _RETAIN_KEYS and not key.startswith(_SET_ORDER)}
+    merged = doc
+    for name, order in patch.items():
+        if not name.startswith(_SET_ORDER):
+            continue
+        _require_list(order)
+        key = _listed_field(name, _SET_ORDER)
+        current, patched = doc.get(key, _GONE), rest.get(key, _GONE)
+        if current is not _GONE:
+            _require_list(current)
+        if patched is not _GONE:
+            _require_list(patched)
+        field = _list_field(type_, key)
+        _check_order(patched if patched is not _GONE else [], order, field.merge_key)
+        if patched is _GONE:
+            if current is _GONE:
+                continue
+            items = current
+        elif current is _GONE:
+            items = [kept for item in patched if (kept := _without_directives(item)) is not _GONE]
+        else:
+            items = _merge_list_field(field, current, patched, False)
+        present = current if current is not _GONE else []
+        ours, theirs = partition(items, order, field.merge_key)
+        is_map = _element_type(present, patched if patched is not _GONE else []) is dict
+        merge_key = field.merge_key if is_map else None
+        rest.pop(key, None)
+        ordered = interleave(ours, theirs, order, present, merge_key)
+        if not _identical(ordered, present) or current is _GONE:
+            if merged is doc:
+                merged = dict(doc)
+            merged[key] = ordered
+    return merged, rest
+
+
+def _check_order(patched: list[Any], order: list[Any], merge_key: str) -> None:
+    """The patch's items must stand in `order`, in the same relative order; deletions need not."""
+    if not patched or not order:
+        return
+    items = patched
+    if merge_key:
+        for item in patched:
+            _require_map(item)
+        items = [item for item in patched if item.get(_DIRECTIVE) != "delete"]
+    at = 0
+    for wanted in order:
+        while at < len(items) and type(items[at]) is dict and _DIRECTIVE in items[at]:
+            at += 1
+        if at == len(items):
+            return
+        if _same_element(items[at], wanted, merge_key):
+            at += 1
+    while at < len(items) and type(items[at]) is dict and _DIRECTIVE in items[at]:
+        at += 1
+    if at < len(items):
+        raise PatchRefused(
+            f"The order in patch list:\n{plain(patched)}\n doesn't match {_SET_ORDER} list:\n{plain(order)}\n"
+        )
+
+
+def _same_element(left: Any, right: Any, merge_key: str) -> bool:
+    if not merge_key:
+        return index_key(left) == index_key(right)
+    for item in (left, right):
+        _require_map(item)
+        if merge_key not in item:
+            raise PatchRefused(_no_merge_key(item, merge_key))
+    return index_key(left[merge_key]) == index_key(right[merge_key])
+
+
+def _merge_list_field(field: Field, current: list[Any], patched: list[Any], is_delete_list: bool) -> list[Any]:
+    # A list of deletions works the same whatever the field's strategy is.
+    if is_delete_list or "merge" in field.patch_strategy:
+        return _merge_list(field, current, patched, is_delete_list)
+    return patched
+
+
+def _merge_list(field: Field, current: list[Any], patched: list[Any], is_delete_list: bool) -> list[Any]:
+    if not current and not patched:
+        return current
+    if _element_type(current, patched) is not dict:
+        if is_delete_list:
+            unwanted = {index_key(item) for item in patched}
+            kept = [item for item in current if index_key(item) not in unwanted]
+            return current if len(kept) == len(current) else kept
+        union = list({index_key(item): item for item in (*current, *patched)}.values())
+        ours, theirs = partition(union, patched, field.merge_key)
+        ordered = interleave(ours, theirs, patched, current, None)
+        return current if ordered == current else ordered
+    merge_key = field.merge_key
+    if not merge_key:
+        raise PatchRefused(f"cannot merge lists without merge key for {_go_kind(field.type.item)}")
+    server, changes = _special_items(current, patched, merge_key)
+    items = list(server)
+    positions: dict[Any, int] = {}
+    for at, item in enumerate(items):
+        if type(item) is dict and merge_key in item:
+            positions.setdefault(index_key(item[merge_key]), at)
+    for change in changes:
+        if merge_key not in change:
+            raise PatchRefused(_no_merge_key(change, merge_key))
+        found = positions.get(index_key(change[merge_key]))
+        if found is None:
+            positions[index_key(change[merge_key])] = len(items)
+            items.append(change)
+        else:
+            items[found] = _merge_map(field.type.item, items[found], change)
+    ours, theirs = partition(items, changes, merge_key)
+    ordered = interleave(ours, theirs, changes, server, merge_key)
+    return current if _identical(ordered, current) else ordered
+
+
+def _identical(left: list[Any], right: list[Any]) -> bool:
+    return len(left) == len(right) and all(map(is_, left, right))
+
+
+def _special_items(
+    current: list[Any], patched: list[Any], merge_key: str
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The list after its `$patch` items took effect, and the patch without them."""
+    changes: list[dict[str, Any]] = []
+    replace = False
+    server = current
+    for item in patched:
+        if _DIRECTIVE not in item:
+            changes.append(item)
+            continue
+        directive = item[_DIRECTIVE]
+        if directive == "delete":
+            if merge_key not in item:
+                raise PatchRefused(_no_merge_key(item, merge_key))
+            unwanted = index_key(item[merge_key])
+            server = [
+                old for old in server if merge_key not in old or index_key(old[merge_key]) != unwanted
+            ]
+        elif directive == "replace":
+            replace = True
+        elif directive == "merge":
+            raise PatchRefused("merging lists cannot yet be specified in the patch")
+        else:
+            raise PatchRefused(_bad_directive(item))
+    return (changes, []) if replace else (server, changes)
+
+
+def _element_type(*lists: list[Any]) -> type:
+    """The one type of all items."""
+    found: type | None = None
+    for items in lists:
+        for item in items:
+            if found is None:
+                found = type(item)
+                if found is list:
+                    raise PatchUnprocessable("lists of lists are not supported")
+            elif type(item) is not found:
+                raise PatchRefused(f"list element types are not identical: {plain(lists)}")
+    if found is None:
+        raise PatchRefused("no elements in any of the given slices")
+    return found
+
+
+def _fresh(value: Any) -> Any:
+    """A value that is new to the document: without null members and without maps that carry a `$patch`."""
+    return _without_directives(_without_nulls(value)) if type(value) in (dict, list) else value
+
+
+def _without_nulls(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    if type(value) is list:
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _without_directives(value: Any) -> Any:
+    if type(value) is dict:
+        if _DIRECTIVE in value:
+            return _GONE
+        return {key: kept for key, member in value.items() if (kept := _without_directives(member)) is not _GONE}
+    if type(value) is list:
+        return [kept for item in value if (kept := _without_directives(item)) is not _GONE]
+    return value
+
+
+def _field(type_: Type | None, name: str) -> Field:
+    """The field of a struct; the reference looks it up only where a map or list merges, and so do we."""
+    if type_ is None or (type_.shape is not Shape.STRUCT and not type_.go.startswith("runtime.")):
+        raise PatchRefused(f"merging an object in json but data type is not struct, instead is: {_go_kind(type_)}")
+    field = type_.fields.get(name)
+    if field is None:
+        folded = name.casefold()
+        field = next((field for field in type_.fields.values() if field.name.casefold() == folded), None)
+    if field is None:
+        struct = (type_.name or type_.go).rpartition(".")[2]
+        raise PatchRefused(f"unable to find api field in struct {struct} for the json field {quote(name)}")
+    return field
+
+
+def _list_field(type_: Type | None, name: str) -> Field:
+    field = _field(type_, name)
+    if field.type.shape is not Shape.LIST:
+        raise PatchRefused("expected slice or array type, but got: struct")
+    if field.type.item is not None and field.type.item.shape is Shape.LIST:
+        raise PatchRefused("unexpected slice of slice")
+    return field
+
+
+_GO_KINDS = {
+    Shape.STRUCT: "struct", Shape.QUANTITY: "struct", Shape.TIME: "struct", Shape.MICROTIME: "struct",
+    Shape.DURATION: "struct", Shape.INT_OR_STRING: "struct", Shape.ANY: "struct", Shape.MAP: "map",
+    Shape.LIST: "slice", Shape.BYTES: "slice", Shape.FLOAT: "float64",
+}  # fmt: skip
+
+
+def _go_kind(type_: Type | None) -> str:
+    return "struct" if type_ is None else _GO_KINDS.get(type_.shape, type_.shape.value)
+
+
+def _listed_field(name: str, prefix: str) -> str:
+    """`containers` of `$setElementOrder/containers`."""
+    directive, slash, key = name.partition("/")
+    if not slash or directive != prefix:
+        what = "setElementOrder list" if prefix == _SET_ORDER else "primitive list"
+        raise PatchUndecodable(f"invalid patch format of {what}")
+    return key
+
+
+def _require_list(value: Any) -> None:
+    if type(value) is not list:
+        raise PatchRefused(f"expected a []interface {{}}, but received a {_go_type(value)}")
+
+
+def _require_map(value: Any) -> None:
+    if type(value) is not dict:
+        raise PatchRefused(f"expected a map[string]interface {{}}, but received a {_go_type(value)}")
+
+
+def _go_type(value: Any) -> str:
+    return "%!s(<nil>)" if value is None else type_name(value)
+
+
+def _no_merge_key(item: dict[str, Any], merge_key: str) -> str:
+    return f"map: {plain(item)} does not contain declared merge key: {merge_key}"
