@@ -51,6 +51,7 @@ class NamespaceStrategy(Strategy):
     columns = (NAME, Column("Status", _phase, description="Active, or on its way out."), AGE)
     field_labels = frozenset({"metadata.name", "status.phase"})
     has_status = True
+    returns_deleted = True
 
     def __init__(self) -> None:
         self.subresources = {"status": NamespaceStatusStrategy(self), "finalize": NamespaceFinalizeStrategy(self)}
@@ -78,6 +79,9 @@ class NamespaceStrategy(Strategy):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         _keep_finalizers(obj, old)
         self.keep_status(obj, old)
+
+    def removable(self, obj: Obj) -> bool:
+        return not _finalizers(obj)
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         return {"status.phase": (obj.get("status") or {}).get("phase", "")}

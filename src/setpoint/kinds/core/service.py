@@ -74,6 +74,7 @@ class ServiceStrategy(Strategy):
     field_labels = Strategy.field_labels | {"spec.clusterIP", "spec.type"}
     allow_create_on_update = True
     has_status = True
+    returns_deleted = True
 
     def __init__(self) -> None:
         self.subresources = {"status": ServiceStatusStrategy(self)}

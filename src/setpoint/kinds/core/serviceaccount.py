@@ -14,6 +14,7 @@ _ENFORCE_WARNING = (
 
 class ServiceAccountStrategy(Strategy):
     columns = (NAME, AGE)
+    returns_deleted = True
 
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
         secrets = obj.get("secrets")

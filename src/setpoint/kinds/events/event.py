@@ -1,0 +1,131 @@
+"""Event (events.k8s.io/v1): the same stored events as v1, under newer names and stricter rules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from setpoint.kinds.core.event import COLUMNS, validate_event
+from setpoint.kinds.core.event import STRATEGY as CORE
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.meta.field import Errors, invalid, required
+from setpoint.meta.objectmeta import IMMUTABLE
+
+_TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+    "reportingController": "reportingComponent",
+}
+_FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+_EMPTY_IN_CORE: dict[str, Any] = {
+    "involvedObject": {}, "source": {}, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None,
+    "reportingComponent": "", "reportingInstance": "",
+}  # fmt: skip
+_EMPTY_HERE: dict[str, Any] = {
+    "eventTime": None, "regarding": {}, "deprecatedSource": {}, "deprecatedFirstTimestamp": None,
+    "deprecatedLastTimestamp": None,
+}  # fmt: skip
+_CORE_ORDER = (
+    "kind", "apiVersion", "metadata", "involvedObject", "reason", "message", "source", "firstTimestamp",
+    "lastTimestamp", "count", "type", "eventTime", "series", "action", "related", "reportingComponent",
+    "reportingInstance",
+)  # fmt: skip
+_ORDER = (
+    "kind", "apiVersion", "metadata", "eventTime", "series", "reportingController", "reportingInstance", "action",
+    "reason", "regarding", "related", "note", "type", "deprecatedSource", "deprecatedFirstTimestamp",
+    "deprecatedLastTimestamp", "deprecatedCount",
+)  # fmt: skip
+
+
+def to_core(obj: Obj) -> Obj:
+    """The v1 Event that this events.k8s.io/v1 Event is stored as. Parts are shared."""
+    core = {**_EMPTY_IN_CORE, **{_TO_CORE.get(name, name): value for name, value in obj.items()}}
+    core["apiVersion"] = "v1"
+    return {name: core[name] for name in _CORE_ORDER if name in core}
+
+
+def from_core(obj: Obj) -> Obj:
+    """A stored v1 Event as events.k8s.io/v1 shows it. Parts are shared."""
+    event = {**_EMPTY_HERE, **{_FROM_CORE.get(name, name): value for name, value in obj.items()}}
+    event["apiVersion"] = "events.k8s.io/v1"
+    for name in ("reportingController", "reportingInstance"):
+        if not event.get(name):
+            event.pop(name, None)  # always written in v1, left out here when empty
+    return {name: event[name] for name in _ORDER if name in event}
+
+
+def _as_core(column: Column) -> Column:
+    def cell(obj: Obj, now: datetime) -> Any:
+        return column.cell(to_core(obj), now)
+
+    return Column(column.name, cell, column.type, column.format, column.description, column.priority)
+
+
+class EventStrategy(Strategy):
+    columns = tuple(map(_as_core, COLUMNS))
+    field_labels = frozenset(
+        {_FROM_CORE.get(label, label).replace("involvedObject.", "regarding.") for label in CORE.field_labels}
+    ) - {"source"}
+    allow_create_on_update = True
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        core = to_core(obj)
+        validate_event(core, "reportingController", errs)
+        _validate_series(obj, errs)
+        if not obj.get("eventTime"):
+            errs.append(required("eventTime"))
+        kind = obj.get("type", "")
+        if kind not in ("Normal", "Warning"):
+            errs.append(invalid("type", "", f"has invalid value: {kind}"))
+        for name in ("firstTimestamp", "lastTimestamp", "count", "source"):
+            if core.get(name):
+                errs.append(invalid(name, "", "needs to be unset"))
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        core, before = to_core(obj), to_core(old)
+        validate_event(core, "reportingController", errs)
+        if core.get("series") != before.get("series"):
+            _validate_series(obj, errs)
+        for name in (
+            "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason",
+            "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+        ):  # fmt: skip
+            if core.get(name) != before.get(name):
+                path = "reportingController" if name == "reportingComponent" else name
+                errs.append(invalid(path, _shown(name, core.get(name)), IMMUTABLE))
+
+    def selectable_fields(self, obj: Obj) -> dict[str, str]:
+        fields = CORE.selectable_fields(to_core(obj))
+        named = {_FROM_CORE.get(name, name).replace("involvedObject.", "regarding."): v for name, v in fields.items()}
+        del named["source"]
+        return named
+
+
+def _validate_series(obj: Obj, errs: Errors) -> None:
+    series = obj.get("series")
+    if series is None:
+        return
+    if series.get("count", 0) < 2:
+        errs.append(invalid("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        errs.append(required("series.lastObservedTime"))
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Upstream prints its internal structs, all fields and Go names."""
+    if name in ("involvedObject", "related") and value is not None:
+        fields = ("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath")
+        keys = {"UID": "uid", "APIVersion": "apiVersion"}
+        return {each: value.get(keys.get(each, each[0].lower() + each[1:]), "") for each in fields}
+    if name == "source":
+        return {"Component": (value or {}).get("component", ""), "Host": (value or {}).get("host", "")}
+    if name == "count":
+        return value or 0
+    return value if value is not None or name in ("firstTimestamp", "lastTimestamp", "eventTime", "related") else ""
+
+
+STRATEGY = EventStrategy()

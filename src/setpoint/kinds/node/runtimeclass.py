@@ -1,0 +1,84 @@
+"""RuntimeClass: which container runtime handler runs a Pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.kinds.columns import AGE, NAME
+from setpoint.kinds.core.podspec.options import CREATE
+from setpoint.kinds.core.podspec.requirements import validate_overhead
+from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.core.podspec.tolerations import validate_tolerations
+from setpoint.kinds.node.labels import DEPRECATED_LABELS
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.meta.field import Errors, duplicate, invalid, required
+from setpoint.meta.names import dns1123_label
+from setpoint.meta.objectmeta import IMMUTABLE, validate_labels
+
+
+class RuntimeClassStrategy(Strategy):
+    columns = (
+        NAME,
+        Column("Handler", lambda obj, now: obj.get("handler", ""), description="Handler that the runtime knows."),
+        AGE,
+    )
+    allow_create_on_update = True
+    allow_unconditional_update = False
+
+    def default(self, obj: Obj) -> None:
+        amounts = (obj.get("overhead") or {}).get("podFixed")
+        if amounts:
+            round_up_to_milli(amounts)
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        _validate_parts(obj, errs)
+        _validate_handler(obj.get("handler", ""), errs)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        _validate_parts(obj, errs)
+        handler = obj.get("handler", "")
+        if handler != old.get("handler", ""):
+            errs.append(invalid("handler", None, IMMUTABLE))
+            if not handler:
+                errs.append(required("handler"))
+
+    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
+        selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
+        return [f"scheduling.nodeSelector: {DEPRECATED_LABELS[key]}" for key in selector if key in DEPRECATED_LABELS]
+
+
+def _validate_handler(handler: str, errs: Errors) -> None:
+    if not handler:
+        errs.append(required("handler"))
+        return
+    for text in dns1123_label(handler):
+        errs.append(invalid("handler", handler, text))
+
+
+def _validate_parts(obj: Obj, errs: Errors) -> None:
+    overhead, scheduling = obj.get("overhead"), obj.get("scheduling")
+    if overhead is not None:
+        validate_overhead(overhead.get("podFixed") or {}, "overhead", errs, options=CREATE)
+    if scheduling is None:
+        return
+    validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector", errs)
+    tolerations = scheduling.get("tolerations") or []
+    path = "scheduling.tolerations"
+    validate_tolerations(tolerations, path, errs)
+    seen = set()
+    for i, toleration in enumerate(tolerations):
+        key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+        if key in seen:
+            errs.append(duplicate(f"{path}[{i}]", _shown(toleration)))
+        seen.add(key)
+
+
+def _shown(toleration: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        name: toleration.get(name.lower(), "") for name in ("Key", "Operator", "Value", "Effect")
+    }
+    shown["TolerationSeconds"] = toleration.get("tolerationSeconds")
+    return shown
+
+
+STRATEGY = RuntimeClassStrategy()
