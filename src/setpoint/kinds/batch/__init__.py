@@ -1,0 +1,1 @@
+"""Kinds that run Pods to completion: batch/v1."""

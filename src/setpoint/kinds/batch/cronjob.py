@@ -1,0 +1,181 @@
+"""CronJob: Jobs on a schedule."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+from setpoint.kinds.apps.podtemplate import name_warning
+from setpoint.kinds.batch.jobspec import (
+    default_failure_policy, drop_disabled_fields, job_warnings, validate_job_spec,
+)  # fmt: skip
+from setpoint.kinds.columns import AGE, NAME, NONE, UNSET, since
+from setpoint.kinds.core.podspec import (
+    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
+)  # fmt: skip
+from setpoint.kinds.numbers import non_negative_fields
+from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.meta.cron import load_zone, parse
+from setpoint.meta.field import Errors, invalid, not_supported, required
+from setpoint.meta.selectors import format_labels
+
+_CONCURRENCY = ("Allow", "Forbid", "Replace")
+_ZONE_PART = re.compile("[A-Za-z.\\-_0-9+]{1,14}")
+_NAME_LIMIT = 52
+"""Jobs get the name with a dash and a timestamp of ten digits behind it."""
+
+
+class CronJobStrategy(Strategy):
+    has_status = True
+    has_generation = True
+
+    def default(self, obj: Obj) -> None:
+        spec = obj.setdefault("spec", {})
+        if not spec.get("concurrencyPolicy"):
+            spec["concurrencyPolicy"] = "Allow"
+        if spec.get("suspend") is None:
+            spec["suspend"] = False
+        if spec.get("successfulJobsHistoryLimit") is None:
+            spec["successfulJobsHistoryLimit"] = 3
+        if spec.get("failedJobsHistoryLimit") is None:
+            spec["failedJobsHistoryLimit"] = 1
+        job = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
+        default_failure_policy(job)
+        default_pod_template(job.setdefault("template", {}))
+
+    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
+        self.reset_status(obj)
+        drop_disabled_fields(_job(obj))
+        drop_disabled_template_fields(_job(obj)["template"])
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        self.keep_status(obj, old)
+        drop_disabled_fields(_job(obj), _job(old))
+        drop_disabled_template_fields(_job(obj)["template"], _job(old).get("template"))
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        _validate_spec(obj["spec"], None, errs, CREATE)
+        name = obj["metadata"].get("name", "")
+        if len(name.encode()) > _NAME_LIMIT:
+            errs.append(invalid("metadata.name", name, f"must be no more than {_NAME_LIMIT} characters"))
+        _validate_declared(obj["spec"], errs)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        _validate_spec(obj["spec"], old["spec"], errs, pod_template_options(_job(old).get("template")))
+        _validate_declared(obj["spec"], errs)
+
+    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
+        return name_warning(obj["metadata"]["name"]) + job_warnings(_job(obj), "spec.jobTemplate.spec")
+
+    def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
+        warnings = []
+        if obj["spec"] != old["spec"]:
+            warnings = job_warnings(_job(obj), "spec.jobTemplate.spec", _job(old))
+        if "TZ" in obj["spec"].get("schedule", ""):
+            warnings.append(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+                "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            )
+        return warnings
+
+    columns = (
+        NAME,
+        Column("Schedule", lambda obj, now: (obj.get("spec") or {}).get("schedule", ""), description="When it runs."),
+        Column("Timezone", lambda obj, now: (obj.get("spec") or {}).get("timeZone", NONE),
+               description="Whose clock the schedule is read on."),
+        Column("Suspend", lambda obj, now: _suspended(obj), type="boolean", description="Whether it is on hold."),
+        Column("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or ()), type="integer",
+               description="Jobs that are running."),
+        Column("Last Schedule", lambda obj, now: _last(obj, now), description="Time since it last started a Job."),
+        AGE,
+        Column("Containers", lambda obj, now: _of_containers(obj, "name"), priority=1,
+               description="Names of the containers in the template."),
+        Column("Images", lambda obj, now: _of_containers(obj, "image"), priority=1,
+               description="Images of the containers in the template."),
+        Column("Selector", lambda obj, now: format_labels(_job(obj).get("selector")), priority=1,
+               description="Which Pods belong to its Jobs."),
+    )  # fmt: skip
+
+
+def _job(obj: Obj) -> dict[str, Any]:
+    return ((obj.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+
+
+def _suspended(obj: Obj) -> str:
+    suspended = (obj.get("spec") or {}).get("suspend")
+    return UNSET if suspended is None else str(bool(suspended))
+
+
+def _last(obj: Obj, now: datetime) -> str:
+    last = (obj.get("status") or {}).get("lastScheduleTime")
+    return since(last, now) if last else NONE
+
+
+def _of_containers(obj: Obj, field: str) -> str:
+    pod = (_job(obj).get("template") or {}).get("spec") or {}
+    return ",".join(container.get(field, "") for container in pod.get("containers") or ())
+
+
+def _validate_spec(spec: dict[str, Any], old: dict[str, Any] | None, errs: Errors, options: PodOptions) -> None:
+    schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
+    if schedule:
+        _validate_schedule(schedule, zone, errs, may_have_zone="TZ" in (old or {}).get("schedule", ""))
+    non_negative_fields(spec, ("startingDeadlineSeconds",), "spec", errs)
+    if zone is not None and (old is None or old.get("timeZone") != zone):
+        _validate_zone(zone, errs)
+    policy = spec.get("concurrencyPolicy", "")
+    if not policy:
+        errs.append(required("spec.concurrencyPolicy"))
+    elif policy not in _CONCURRENCY:
+        errs.append(not_supported("spec.concurrencyPolicy", policy, _CONCURRENCY))
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    validate_job_spec(job, "spec.jobTemplate.spec", errs, options=options)
+    if job.get("selector") is not None:
+        errs.append(invalid("spec.jobTemplate.spec.selector", job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        errs.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
+    non_negative_fields(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec", errs)
+
+
+def _validate_declared(spec: dict[str, Any], errs: Errors) -> None:
+    """Declared at the type itself upstream, and therefore reported after all else."""
+    if not spec.get("schedule"):
+        errs.append(required("spec.schedule"))
+
+
+def _validate_schedule(schedule: str, zone: str | None, errs: Errors, *, may_have_zone: bool) -> None:
+    try:
+        parse(schedule)
+    except ValueError as error:
+        errs.append(invalid("spec.schedule", schedule, str(error)))
+    if "TZ" not in schedule:
+        return
+    if not may_have_zone:
+        text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errs.append(invalid("spec.schedule", schedule, text))
+    elif zone is not None:
+        text = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        errs.append(invalid("spec.schedule", schedule, text))
+
+
+def _validate_zone(zone: str, errs: Errors) -> None:
+    path = "spec.timeZone"
+    if not zone:
+        errs.append(invalid(path, zone, "timeZone must be nil or non-empty string"))
+        return
+    for part in zone.split("/"):
+        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
+            errs.append(invalid(path, zone, f"unknown time zone {zone}"))
+            return
+    if zone.lower() == "local":
+        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        errs.append(invalid(path, zone, text))
+    try:
+        load_zone(zone)
+    except ValueError as error:
+        errs.append(invalid(path, zone, str(error)))
+
+
+STRATEGY = CronJobStrategy()
+STRATEGY.subresources = {"status": StatusStrategy(STRATEGY)}

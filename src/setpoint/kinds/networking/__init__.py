@@ -1,0 +1,1 @@
+"""Routes, policies and addresses: networking.k8s.io/v1."""

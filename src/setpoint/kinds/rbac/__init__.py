@@ -1,0 +1,1 @@
+"""Who may do what: rbac.authorization.k8s.io/v1."""

@@ -1,0 +1,132 @@
+"""CSIDriver: what the cluster should know of a volume driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.kinds.columns import AGE, NAME, NONE, UNSET
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
+from setpoint.meta.objectmeta import validate_immutable
+
+_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
+_TOKENS = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+    "logging of tokens in volume attributes"
+)
+_DEFAULTS = {
+    "attachRequired": True, "podInfoOnMount": False, "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": False, "seLinuxMount": False,
+    "preventPodSchedulingIfMissing": False,
+}  # fmt: skip
+
+
+class CSIDriverStrategy(Strategy):
+    returns_deleted = True
+    allow_unconditional_update = False
+
+    def default(self, obj: Obj) -> None:
+        spec = obj.setdefault("spec", {})
+        for name, value in _DEFAULTS.items():
+            if spec.get(name) is None:
+                spec[name] = value
+        if not spec.get("volumeLifecycleModes"):
+            spec["volumeLifecycleModes"] = ["Persistent"]
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        # Generations begin with the first change here, not with the object.
+        if obj.get("spec") != old.get("spec"):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        _validate_spec(obj.get("spec") or {}, errs)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        spec, before = obj.get("spec") or {}, old.get("spec") or {}
+        _validate_spec(spec, errs)
+        validate_immutable(spec.get("attachRequired"), before.get("attachRequired"), "spec.attachedRequired", errs)
+        modes, known = spec.get("volumeLifecycleModes"), before.get("volumeLifecycleModes")
+        validate_immutable(modes, known, "spec.volumeLifecycleModes", errs)
+
+    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
+        spec = obj.get("spec") or {}
+        return [_TOKENS] if spec.get("tokenRequests") and spec.get("serviceAccountTokenInSecrets") is None else []
+
+    def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
+        before = (old.get("spec") or {}).get("tokenRequests") or []
+        if ((obj.get("spec") or {}).get("tokenRequests") or []) == before:
+            return []
+        return self.warnings_on_create(obj, ctx)
+
+    columns = (
+        NAME,
+        Column("AttachRequired", lambda obj, now: _spec(obj).get("attachRequired", True), type="boolean",
+               description="Whether volumes are attached to nodes before they are mounted."),
+        Column("PodInfoOnMount", lambda obj, now: _spec(obj).get("podInfoOnMount", False), type="boolean",
+               description="Whether the driver is told which Pod it mounts for."),
+        Column("StorageCapacity", lambda obj, now: _spec(obj).get("storageCapacity", False), type="boolean",
+               description="Whether scheduling looks at the capacity the driver reports."),
+        Column("TokenRequests", lambda obj, now: _audiences(obj),
+               description="Audiences of the service account tokens it gets."),
+        Column("RequiresRepublish", lambda obj, now: _spec(obj).get("requiresRepublish", False), type="boolean",
+               description="Whether mounts are renewed from time to time."),
+        Column("Modes", lambda obj, now: ",".join(_spec(obj).get("volumeLifecycleModes", ())) or NONE,
+               description="Kinds of volumes it offers."),
+        AGE,
+    )  # fmt: skip
+
+
+def _spec(obj: Obj) -> dict[str, Any]:
+    return obj.get("spec") or {}
+
+
+def _audiences(obj: Obj) -> str:
+    requests = _spec(obj).get("tokenRequests")
+    return UNSET if requests is None else ",".join(request.get("audience", "") for request in requests)
+
+
+def _validate_spec(spec: dict[str, Any], errs: Errors) -> None:
+    for name, shown in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
+        if spec.get(name) is None:
+            errs.append(required(f"spec.{shown or name}"))
+    policy = spec.get("fsGroupPolicy")
+    if policy is not None and policy not in _POLICIES:
+        errs.append(not_supported("spec.fsGroupPolicy", policy, _POLICIES))
+    _validate_tokens(spec.get("tokenRequests", []), errs)
+    for mode in spec.get("volumeLifecycleModes", ()):
+        if mode not in ("Persistent", "Ephemeral"):
+            errs.append(not_supported("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral")))
+    if spec.get("seLinuxMount") is None:
+        errs.append(required("spec.seLinuxMount"))
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < 10:
+        text = "must be greater than or equal to 10 seconds"
+        errs.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
+    in_secrets = spec.get("serviceAccountTokenInSecrets")
+    if in_secrets is not None and not spec.get("tokenRequests"):
+        text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        errs.append(invalid("spec.serviceAccountTokenInSecrets", in_secrets, text))
+    if spec.get("preventPodSchedulingIfMissing") is None:
+        errs.append(required("spec.preventPodSchedulingIfMissing"))
+
+
+def _validate_tokens(requests: list[dict[str, Any]], errs: Errors) -> None:
+    seen: set[str] = set()
+    for i, request in enumerate(requests):
+        path = f"spec.tokenRequests[{i}]"
+        audience, seconds = request.get("audience", ""), request.get("expirationSeconds")
+        if audience in seen:
+            errs.append(duplicate(f"{path}.audience", audience))
+            continue
+        seen.add(audience)
+        if seconds is not None and seconds < 600:
+            errs.append(
+                invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+            )
+        if seconds is not None and seconds > 2**32:
+            errs.append(
+                invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+            )
+
+
+STRATEGY = CSIDriverStrategy()

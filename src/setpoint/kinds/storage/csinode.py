@@ -1,0 +1,75 @@
+"""CSINode: the volume drivers on a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.kinds.columns import AGE, NAME
+from setpoint.kinds.numbers import non_negative
+from setpoint.kinds.storage.driver_name import validate_driver_name
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.meta.field import Errors, duplicate, invalid, required
+from setpoint.meta.names import qualified_name
+from setpoint.meta.objectmeta import IMMUTABLE
+
+
+class CSINodeStrategy(Strategy):
+    returns_deleted = True
+    allow_unconditional_update = False
+    has_status = True
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        seen: set[str] = set()
+        for i, driver in enumerate(_drivers(obj)):
+            _validate_driver(driver, seen, f"spec.drivers[{i}]", errs)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        self.validate(obj, errs, ctx)
+        for before in _drivers(old):
+            for driver in _drivers(obj):
+                if driver.get("name", "") == before.get("name", "") and _fixed(driver) != _fixed(before):
+                    errs.append(invalid("spec.drivers", _fixed(driver), IMMUTABLE))
+
+    columns = (
+        NAME,
+        Column("Drivers", lambda obj, now: len(_drivers(obj)), type="integer", description="How many there are."),
+        AGE,
+    )
+
+
+def _drivers(obj: Obj) -> list[dict[str, Any]]:
+    return (obj.get("spec") or {}).get("drivers") or []
+
+
+def _fixed(driver: dict[str, Any]) -> dict[str, Any]:
+    """All of a driver but its capacity, which may change."""
+    return {
+        "Name": driver.get("name", ""), "NodeID": driver.get("nodeID", ""),
+        "TopologyKeys": driver.get("topologyKeys") or None, "Allocatable": None,
+    }  # fmt: skip
+
+
+def _validate_driver(driver: dict[str, Any], seen: set[str], path: str, errs: Errors) -> None:
+    name, node_id = driver.get("name", ""), driver.get("nodeID", "")
+    validate_driver_name(name, f"{path}.name", errs)
+    if not node_id:
+        errs.append(required(f"{path}.nodeID"))
+    if len(node_id.encode()) > 256:
+        errs.append(invalid(f"{path}.nodeID", node_id, "must be 256 characters or less"))
+    count = (driver.get("allocatable") or {}).get("count")
+    if count is not None:
+        non_negative(count, f"{path}.allocatable.count", errs)
+    if name in seen:
+        errs.append(duplicate(f"{path}.name", name))
+    seen.add(name)
+    keys: set[str] = set()
+    for key in driver.get("topologyKeys") or ():
+        if not key:
+            errs.append(required(path, key))
+        if key in keys:
+            errs.append(duplicate(path, key))
+        keys.add(key)
+        errs.extend(invalid(path, key, text) for text in qualified_name(key))
+
+
+STRATEGY = CSINodeStrategy()

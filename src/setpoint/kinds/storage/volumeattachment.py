@@ -1,0 +1,110 @@
+"""VolumeAttachment: a volume that is to be at a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.kinds.columns import AGE, NAME
+from setpoint.kinds.storage.driver_name import text_size
+from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.meta.field import Errors, forbidden, invalid, required, too_long
+from setpoint.meta.names import dns1123_subdomain, dns1123_subdomain_caseless, in_range
+from setpoint.meta.objectmeta import IMMUTABLE
+
+_EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+_MAX_METADATA = 256 * 1024
+_MAX_MESSAGE = 1024
+_KEPT_METADATA = (
+    "deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences",
+)  # fmt: skip
+
+
+class VolumeAttachmentStrategy(Strategy):
+    returns_deleted = True
+    allow_unconditional_update = False
+    has_status = True
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        _validate(obj, errs)
+        _validate_attacher((obj.get("spec") or {}).get("attacher", ""), errs)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        _validate(obj, errs)
+        # Both rules are declared upstream: the first one that is broken ends the matter, and is reported last.
+        if obj.get("spec") != old.get("spec"):
+            errs.append(invalid("spec", None, IMMUTABLE))
+        else:
+            _validate_attacher((obj.get("spec") or {}).get("attacher", ""), errs)
+
+    columns = (
+        NAME,
+        Column("Attacher", lambda obj, now: (obj.get("spec") or {}).get("attacher", ""), format="name",
+               description="The driver that attaches."),
+        Column("PV", lambda obj, now: _source(obj).get("persistentVolumeName", ""), description="The volume."),
+        Column("Node", lambda obj, now: (obj.get("spec") or {}).get("nodeName", ""), description="The node."),
+        Column("Attached", lambda obj, now: (obj.get("status") or {}).get("attached", False), type="boolean",
+               description="Whether it is there."),
+        AGE,
+    )  # fmt: skip
+
+
+class VolumeAttachmentStatusStrategy(StatusStrategy):
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        meta, before = obj["metadata"], old["metadata"]
+        for name in _KEPT_METADATA:
+            if name in before:
+                meta[name] = before[name]
+            else:
+                meta.pop(name, None)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        self.main.validate_update(obj, old, errs, ctx)
+
+
+def _source(obj: Obj) -> dict[str, Any]:
+    return (obj.get("spec") or {}).get("source") or {}
+
+
+def _validate_attacher(name: str, errs: Errors) -> None:
+    if not name:
+        errs.append(required("spec.attacher"))
+        return
+    errs.extend(invalid("spec.attacher", name, text) for text in dns1123_subdomain_caseless(name))
+    if len(name) > 63:
+        errs.append(too_long("spec.attacher", 63, "characters"))
+
+
+def _validate(obj: Obj, errs: Errors) -> None:
+    source = _source(obj)
+    inline, volume = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
+    if inline is None and volume is None:
+        errs.append(required("spec.source", _EXACTLY_ONE))
+    elif inline is not None and volume is not None:
+        errs.append(forbidden("spec.source", _EXACTLY_ONE))
+    elif volume == "":
+        errs.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
+    node = (obj.get("spec") or {}).get("nodeName", "")
+    errs.extend(invalid("spec.nodeName", node, text) for text in dns1123_subdomain(node))
+    status = obj.get("status") or {}
+    if text_size(status.get("attachmentMetadata")) > _MAX_METADATA:
+        errs.append(too_long("status.attachmentMetadata", _MAX_METADATA))
+    for name in ("attachError", "detachError"):
+        _validate_error(status.get(name), f"status.{name}", errs)
+    if volume is not None:
+        path = "spec.source.persistentVolumeName"
+        errs.extend(invalid(path, volume, text) for text in dns1123_subdomain(volume))
+
+
+def _validate_error(error: dict[str, Any] | None, path: str, errs: Errors) -> None:
+    if error is None:
+        return
+    if len(error.get("message", "").encode()) > _MAX_MESSAGE:
+        errs.append(too_long(f"{path}.message", _MAX_MESSAGE))
+    code = error.get("errorCode")
+    if code is not None and code < 0:
+        errs.append(invalid(f"{path}.errorCode", code, in_range(0, 2**31 - 1)))
+
+
+STRATEGY = VolumeAttachmentStrategy()
+STRATEGY.subresources = {"status": VolumeAttachmentStatusStrategy(STRATEGY)}
