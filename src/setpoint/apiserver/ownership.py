@@ -1,6 +1,8 @@
-"""Which fields of `metadata.managedFields` a write brings: the bridge from requests to `meta.apply`."""
+"""Which fields a write brings into whose ownership: the bridge from requests to `meta.apply`."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.registry import Registry
@@ -27,10 +29,15 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
         new["metadata"].pop("managedFields", None)
 
 
-def reset_fields(registry: Registry, subresource: str) -> tuple[tuple[str, ...], ...]:
-    """Paths that a write through this door cannot change, so that nobody comes to own them by it."""
+def reset_fields(registry: Registry, subresource: str) -> apply.Filter | None:
+    """Takes out what a write through this door cannot change, so that nobody comes to own it by sending it."""
     strategy = registry.strategy
     if subresource:
         part = strategy.subresources.get(subresource)
-        return part.owned_by_others if part is not None else ()
-    return strategy.owned_by_others
+        return _without(part.resets) if part is not None and part.resets else None
+    return _without(strategy.resets) if strategy.resets else None
+
+
+@lru_cache(maxsize=256)
+def _without(paths: tuple[str, ...]) -> apply.Filter:
+    return apply.exclude(apply.of_fields(*paths))

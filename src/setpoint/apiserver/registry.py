@@ -19,6 +19,7 @@ from setpoint.apiserver.encoding import Encoding, stamp_offset
 from setpoint.apiserver.watch_cache import Entry, Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
+from setpoint.meta.apply import keep_times
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, invalid
@@ -263,6 +264,7 @@ class Registry:
                 return await self._remove_emptied(call, key, entry, obj), False
             if call.dry_run:
                 return self._imagined(key, obj, entry.revision), False
+            obj = keep_times(entry.obj, obj)
             if obj == entry.obj:
                 self.hooks.release(call, obj)
                 return entry, False
@@ -335,7 +337,6 @@ class Registry:
                 raise Invalid.of(resource.group, resource.kind, meta.get("name", ""), errs)
             for text in strategy.warnings_on_update(obj, old, ctx):
                 call.warn(text)
-            _keep_ownership_times(meta, old_meta)
             _order(obj)
             await self.env.admission.validate(attrs)
         except BaseException:
@@ -414,17 +415,6 @@ def _should_remove(obj: Obj, old: Obj) -> bool:
         and old_meta.get("deletionTimestamp")
         and not old_meta.get("deletionGracePeriodSeconds")
     )
-
-
-def _keep_ownership_times(meta: Obj, old: Obj) -> None:
-    """Fresh times in managedFields alone are no change: an update that changes nothing else keeps the old ones."""
-    new_entries, old_entries = meta.get("managedFields"), old.get("managedFields")
-    if not new_entries or not old_entries or len(new_entries) != len(old_entries):
-        return
-    for new, stored in zip(new_entries, old_entries):
-        if {**new, "time": ""} != {**stored, "time": ""}:
-            return
-    meta["managedFields"] = old_entries
 
 
 def _order(obj: Obj) -> None:

@@ -1,1 +1,7 @@
-"""The command line, one file per command."""
+"""The command line, one file per command. Commands are imported when they are called: `setpoint --help` is instant."""
+
+from __future__ import annotations
+
+from setpoint.cli.main import main
+
+__all__ = ["main"]

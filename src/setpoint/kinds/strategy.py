@@ -81,9 +81,9 @@ class Strategy:
     spec_fields: tuple[str, ...] = ("spec",)
     """Top-level fields whose change counts as a new generation."""
     @property
-    def owned_by_others(self) -> tuple[tuple[str, ...], ...]:
-        """Field paths that this door resets: a manager who sends them does not come to own them."""
-        return (("status",),) if self.has_status else ()
+    def resets(self) -> tuple[str, ...]:
+        """Dotted paths that a write through this door cannot change: who sends them does not come to own them."""
+        return ("status",) if self.has_status else ()
 
     subresources: Mapping[str, Strategy] = {}
     """Subresources that read and write this same object under other rules."""
@@ -166,8 +166,8 @@ class StatusStrategy(Strategy):
         self.main = main
 
     @property
-    def owned_by_others(self) -> tuple[tuple[str, ...], ...]:
-        return tuple((name,) for name in self.reset_fields)
+    def resets(self) -> tuple[str, ...]:
+        return self.reset_fields
 
     def default(self, obj: Obj) -> None:
         self.main.default(obj)

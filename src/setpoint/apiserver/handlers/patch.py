@@ -20,7 +20,7 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
 from setpoint.meta.body import BodyError, parse_json, parse_yaml
 from setpoint.meta.decode import DecodeError, decode
-from setpoint.meta.errors import ApiError, BadRequest, Invalid, UnsupportedMediaType
+from setpoint.meta.errors import ApiError, BadRequest, Conflict, Invalid, PlainServerError, UnsupportedMediaType
 from setpoint.meta.field import invalid
 from setpoint.meta.patch import (
     PatchError, apply_json_patch, apply_merge_patch, apply_strategic, decode_json_patch, unknown_operation_fields,
@@ -188,31 +188,32 @@ def _apply(call: Call, registry: Registry, force: bool) -> Any:
 
     async def change(live: Obj | None) -> Obj:
         versioned = encoding.versioned(live) if live is not None else None
-        meta = config.get("metadata") or {}
-        given = meta.get("resourceVersion")
+        given = (config.get("metadata") or {}).get("resourceVersion")
         if live is not None and given and given != live["metadata"]["resourceVersion"]:
-            from setpoint.meta.errors import Conflict
-
             raise Conflict.modified(resource.group, resource.plural, call.target.name)
-        merged = apply.apply(
-            type_,
-            versioned,
-            config,
-            manager=call.field_manager,
-            force=force,
-            api_version=resource.api_version,
-            kind=resource.kind,
-            subresource=call.target.subresource,
-            now=format_time(call.now),
-            reset=reset_fields(registry, call.target.subresource),
-            default=registry.strategy.default,
-        )
+        try:
+            merged = apply.apply(
+                type_,
+                versioned,
+                config,
+                manager=call.field_manager,
+                force=force,
+                api_version=resource.api_version,
+                kind=resource.kind,
+                subresource=call.target.subresource,
+                now=format_time(call.now),
+                reset=reset_fields(registry, call.target.subresource),
+            )
+        except apply.TypeMismatch as error:
+            raise PlainServerError(str(error)) from None
         report_strict(call, duplicates, "error ")
-        merged.pop("kind", None)
-        merged.pop("apiVersion", None)
-        if resource.namespaced and not merged["metadata"].get("namespace"):
-            merged["metadata"]["namespace"] = call.target.namespace
-        return encoding.to_storage(merged)
+        obj: Obj = decode(type_, merged, strict=None)
+        obj.pop("kind", None)
+        obj.pop("apiVersion", None)
+        registry.strategy.default(obj)
+        if resource.namespaced and not obj["metadata"].get("namespace"):
+            obj["metadata"]["namespace"] = call.target.namespace
+        return encoding.to_storage(obj)
 
     return change
 

@@ -1,0 +1,201 @@
+"""Puts an API server together from its configuration and runs it until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from setpoint.apiserver.filters.authenticate import (
+    Authenticator, AuthenticatorChain, CertificateAuthenticator, LoopbackAuthenticator, TokenFileAuthenticator,
+)  # fmt: skip
+from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
+from setpoint.apiserver.http.certificates import (
+    CertificateFiles, ensure_certificates, issue_client_certificate, server_context,
+)  # fmt: skip
+from setpoint.apiserver.http.server import Server
+from setpoint.apiserver.server import ApiServer, Options
+from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.kubeconfig_file import write_kubeconfig
+from setpoint.cluster.system import RandomIds, SystemClock
+from setpoint.cluster.wiring import wire
+from setpoint.meta.clock import Clock
+from setpoint.store.compactor import compact_forever
+from setpoint.store.interface import Store, StoreError
+from setpoint.store.memory import MemoryStore
+from setpoint.store.sqlite import SqliteStore
+
+log = logging.getLogger("setpoint.cluster")
+
+
+@dataclass(slots=True)
+class RunningApiServer:
+    api: ApiServer
+    address: str
+    """host:port"""
+    url: str
+    kubeconfig: Path
+    loopback_token: str
+    certificates: CertificateFiles | None
+
+
+def open_store(config: ApiServerConfig) -> Store:
+    if config.store == "memory":
+        return MemoryStore()
+    return SqliteStore.open(config.data_dir / "state.db")
+
+
+def _prepare_directory(config: ApiServerConfig) -> None:
+    try:
+        config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot use the data directory {config.data_dir}: {error.strerror}") from None
+    if not os.access(config.data_dir, os.W_OK):
+        raise ConfigError(f"cannot write to the data directory {config.data_dir}")
+
+
+def _authenticators(config: ApiServerConfig, token: str) -> list[Authenticator]:
+    found: list[Authenticator] = [LoopbackAuthenticator(token), CertificateAuthenticator()]
+    if config.token_auth_file:
+        try:
+            found.append(TokenFileAuthenticator.read(config.token_auth_file))
+        except OSError as error:
+            raise ConfigError(f"cannot read --token-auth-file {config.token_auth_file}: {error.strerror}") from None
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    return found
+
+
+def _authorizers(config: ApiServerConfig, api: list[ApiServer]) -> list[Authorizer]:
+    modes: list[Authorizer] = []
+    for mode in config.authorization_mode:
+        if mode == "AlwaysAllow":
+            modes.append(AlwaysAllow())
+        elif mode == "AlwaysDeny":
+            modes.append(AlwaysDeny())
+    return modes
+
+
+def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, CertificateFiles]:
+    directory = config.cert_dir or config.data_dir / "pki"
+    names = () if config.bind_address in ("0.0.0.0", "::") else (config.bind_address,)
+    files = ensure_certificates(
+        directory, clock.now(), service_ip=_first_address(config.service_cluster_ip_range), extra_names=names
+    )
+    context = server_context(files, files.ca)
+    if config.tls_cert_file:
+        try:
+            context.load_cert_chain(config.tls_cert_file, config.tls_private_key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"cannot use --tls-cert-file {config.tls_cert_file}: {error}") from None
+    if config.client_ca_file:
+        try:
+            context.load_verify_locations(config.client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"cannot use --client-ca-file {config.client_ca_file}: {error}") from None
+    return context, files
+
+
+def _first_address(cidr: str) -> str:
+    from ipaddress import ip_network
+
+    return str(ip_network(cidr).network_address + 1)
+
+
+def _admin_kubeconfig(config: ApiServerConfig, url: str, files: CertificateFiles | None, clock: Clock, token: str) -> Path:
+    """Kept as it is when it already fits: making keys at every start would be slow and would annoy whoever copied it."""
+    path = config.data_dir / "admin.kubeconfig"
+    if files is None:
+        write_kubeconfig(path, server=url, ca=None, certificate=None, key=None, token=token)
+        return path
+    ca = files.ca.read_bytes()
+    if _fits(path, url, ca):
+        return path
+    certificate, key = issue_client_certificate(files, "kubernetes-admin", ["system:masters"], clock.now())
+    write_kubeconfig(path, server=url, ca=ca, certificate=certificate, key=key)
+    return path
+
+
+def _fits(path: Path, url: str, ca: bytes) -> bool:
+    import base64
+    import json
+
+    try:
+        cluster = json.loads(path.read_bytes())["clusters"][0]["cluster"]
+        return bool(cluster["server"] == url and base64.b64decode(cluster["certificate-authority-data"]) == ca)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+@asynccontextmanager
+async def apiserver(config: ApiServerConfig, store: Store | None = None) -> AsyncIterator[RunningApiServer]:
+    """A served API, from before the first request to after the last. Raises ConfigError or StoreError."""
+    config.check()
+    _prepare_directory(config)
+    clock, ids = SystemClock(), RandomIds()
+    token = ids.secret()
+    context, files = (None, None) if config.insecure_http else _tls(config, clock)
+    anonymous = config.anonymous_auth
+    if anonymous is None:
+        anonymous = "AlwaysAllow" not in config.authorization_mode
+    authenticators = _authenticators(config, token)
+    store = store or open_store(config)
+    try:
+        options = Options(
+            authenticator=AuthenticatorChain(authenticators, anonymous),
+            authorizer=AuthorizerChain(()),
+            max_reads=config.max_requests_inflight,
+            max_writes=config.max_mutating_requests_inflight,
+        )
+        api = ApiServer(store, clock, ids, options)
+        wire(api, config, files)
+        server = Server(api.handle, clock=clock, ssl=context, on_error=api.unexpected)
+        host, port = await _listen(server, config)
+        shown = f"[{host}]" if ":" in host else host
+        address = f"{shown}:{port}"
+        api.address = address
+        await api.start()
+        url = f"{'http' if config.insecure_http else 'https'}://{address}"
+        kubeconfig = _admin_kubeconfig(config, url, files, clock, token)
+        async with asyncio.TaskGroup() as tasks:
+            compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
+            try:
+                yield RunningApiServer(api, address, url, kubeconfig, token, files)
+            finally:
+                compactor.cancel()
+                await api.stop()
+                await server.stop(10.0)
+    finally:
+        await store.close()
+
+
+async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
+    try:
+        return await server.start(config.bind_address, config.port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {config.port} on {config.bind_address} is in use; choose another with --port, or stop what uses it"
+            ) from None
+        raise ConfigError(f"cannot listen on {config.bind_address}:{config.port}: {error.strerror}") from None
+
+
+async def wait_for_signal() -> None:
+    import signal
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+__all__ = ["RunningApiServer", "StoreError", "apiserver", "open_store", "wait_for_signal"]

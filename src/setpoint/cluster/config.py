@@ -1,0 +1,60 @@
+"""What a server is told: flags with upstream's names and meanings, checked before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from pathlib import Path
+
+
+class ConfigError(Exception):
+    """A setting that cannot work; the message is one sentence for the person who typed it."""
+
+
+@dataclass(slots=True)
+class ApiServerConfig:
+    data_dir: Path
+    port: int = 6443
+    bind_address: str = "127.0.0.1"
+    store: str = "sqlite"
+    token_auth_file: str = ""
+    client_ca_file: str = ""
+    cert_dir: Path | None = None
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    authorization_mode: list[str] = field(default_factory=lambda: ["AlwaysAllow"])
+    anonymous_auth: bool | None = None
+    service_cluster_ip_range: str = "10.96.0.0/12"
+    service_node_port_range: str = "30000-32767"
+    enable_admission_plugins: list[str] = field(default_factory=list)
+    disable_admission_plugins: list[str] = field(default_factory=list)
+    service_account_issuer: str = "https://kubernetes.default.svc.cluster.local"
+    api_audiences: list[str] = field(default_factory=list)
+    compaction_interval: float = 300.0
+    event_ttl: float = 3600.0
+    max_requests_inflight: int = 400
+    max_mutating_requests_inflight: int = 200
+    insecure_http: bool = False
+    allow_privileged: bool = True
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        if self.store not in ("sqlite", "memory"):
+            raise ConfigError(f"--store must be sqlite or memory, not {self.store!r}")
+        if self.insecure_http and self.bind_address not in ("127.0.0.1", "::1", "localhost"):
+            raise ConfigError("--insecure-http is for tests and only listens on the loopback address")
+        try:
+            network = ip_network(self.service_cluster_ip_range)
+        except ValueError as error:
+            raise ConfigError(f"--service-cluster-ip-range: {error}") from None
+        if network.num_addresses < 8:
+            raise ConfigError("--service-cluster-ip-range is too small: it must hold at least 8 addresses")
+        low, dash, high = self.service_node_port_range.partition("-")
+        if not (dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high) < 65536):
+            raise ConfigError("--service-node-port-range must look like 30000-32767")
+        known = {"AlwaysAllow", "AlwaysDeny", "RBAC"}
+        for mode in self.authorization_mode:
+            if mode not in known:
+                raise ConfigError(f"--authorization-mode: {mode!r} is not one of {', '.join(sorted(known))}")
+        if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
+            raise ConfigError("--tls-cert-file and --tls-private-key-file go together")

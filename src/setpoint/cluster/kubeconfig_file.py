@@ -1,0 +1,38 @@
+"""Writes the kubeconfig with which the owner of a data directory is the cluster's administrator."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+
+
+def write_kubeconfig(
+    path: Path, *, server: str, ca: bytes | None, certificate: bytes | None, key: bytes | None, token: str = ""
+) -> None:
+    """Readable by its owner alone. JSON is YAML, so no YAML library is needed to start a server."""
+    cluster: dict[str, str] = {"server": server}
+    if ca is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
+    user: dict[str, str] = {}
+    if certificate is not None and key is not None:
+        user["client-certificate-data"] = base64.b64encode(certificate).decode()
+        user["client-key-data"] = base64.b64encode(key).decode()
+    if token:
+        user["token"] = token
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "setpoint", "cluster": cluster}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": "admin"}}],
+        "current-context": "setpoint",
+        "preferences": {},
+    }
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(config, file, indent=2)
+        file.write("\n")
+    temporary.replace(path)

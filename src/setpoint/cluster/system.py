@@ -1,0 +1,44 @@
+"""The real clock and real randomness: the only place where they are taken from the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from datetime import UTC, datetime
+from uuid import UUID
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class RandomIds:
+    """From the machine's entropy, or from a seed for runs that can be repeated."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed) if seed is not None else random.SystemRandom()
+        # One draw from the system costs a call; uids are made for every object, so they come from a seeded generator.
+        self._uids = random.Random(self._random.getrandbits(128))
+
+    def uid(self) -> str:
+        return str(UUID(int=self._uids.getrandbits(128), version=4))
+
+    def suffix(self) -> str:
+        return "".join(self._uids.choices(_SUFFIX, k=5))
+
+    def below(self, limit: int) -> int:
+        return self._uids.randrange(limit)
+
+    def secret(self) -> str:
+        """A token that nobody can guess."""
+        return f"{random.SystemRandom().getrandbits(256):064x}"
