@@ -17,10 +17,10 @@ def _list(_: click.Context, __: click.Parameter, value: str) -> list[str]:
 
 
 def _seconds(_: click.Context, __: click.Parameter, value: str) -> float:
-    from setpoint.meta.times import parse_go_duration
+    from setpoint.meta.times import parse_duration
 
     try:
-        return parse_go_duration(value)
+        return parse_duration(value) / 1e9
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

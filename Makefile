@@ -1,0 +1,29 @@
+# Everything on a fresh machine with only Python (>= 3.11) and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: up test check clean
+
+up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it
+	$(BIN)/setpoint up
+
+test: $(VENV)/.dev ## the whole suite: style, types, tests
+	$(BIN)/ruff check src tests tools bench
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist loadfile
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("Setpoint needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

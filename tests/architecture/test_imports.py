@@ -1,0 +1,53 @@
+"""Who may import whom, held to by import-linter; and what the rooms may not touch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "setpoint"
+
+
+def test_rooms_import_only_what_lies_below(monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(config_filename=str(ROOT / ".importlinter"), cache_dir=None) == 0
+
+
+def _calls(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+FORBIDDEN = {
+    "time.time", "time.monotonic", "time.sleep", "datetime.now", "datetime.utcnow", "uuid4", "uuid.uuid4",
+    "random.random", "random.randint", "random.choice", "asyncio.create_task",
+}  # fmt: skip
+
+
+def test_time_and_chance_are_injected() -> None:
+    """Nothing outside the composition root and the command line takes the machine's clock or randomness."""
+    offenders = {
+        str(path.relative_to(SOURCE)): found
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] not in ("cluster", "cli")
+        if (found := _calls(path) & FORBIDDEN)
+    }
+    assert offenders == {}
+
+
+def test_meta_and_kinds_are_pure() -> None:
+    """No I/O and no asyncio in the vocabulary and the kinds."""
+    impure = {"asyncio", "socket", "ssl", "sqlite3", "threading", "subprocess", "http", "urllib.request"}
+    offenders = []
+    for room in ("meta", "kinds"):
+        for path in (SOURCE / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = (
+                    [alias.name for alias in node.names] if isinstance(node, ast.Import)
+                    else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                )  # fmt: skip
+                offenders += [f"{path.relative_to(SOURCE)}: {name}" for name in names if name in impure]
+    assert offenders == []
