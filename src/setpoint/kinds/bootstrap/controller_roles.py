@@ -23,7 +23,9 @@ CONTROLLER_ROLES: dict[str, tuple[Obj, ...]] = {
              "certificatesigningrequests/approval certificatesigningrequests/status"),
         rule("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client-kubelet"),
         rule("sign", "certificates.k8s.io",
-             "signers", "kubernetes.io/kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown"),
+             "signers",
+             "kubernetes.io/kube-apiserver-client kubernetes.io/kube-apiserver-client-kubelet "
+             "kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown"),
         rule("create", "authorization.k8s.io", "subjectaccessreviews"),
         events(),
     ),

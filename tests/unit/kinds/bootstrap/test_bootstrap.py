@@ -61,7 +61,7 @@ def test_every_flow_schema_has_a_level() -> None:
 
 
 def test_the_rest() -> None:
-    assert [obj["metadata"]["name"] for obj in namespaces.namespaces()][0] == "default"
+    assert namespaces.namespaces()[0]["metadata"]["name"] == "default"
     assert by_name(priorityclasses.priority_classes())["system-node-critical"]["value"] == 2000001000
     core = by_name(apiservices.api_services())["v1."]
     assert core["spec"] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}

@@ -1,0 +1,108 @@
+"""ClusterTrustBundle: certificates to trust, for all, or for one signer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cryptography import x509
+
+from setpoint.kinds.certificates.pem import blocks
+from setpoint.kinds.certificates.requests import parse_certificate
+from setpoint.kinds.certificates.signer_names import validate_signer_name
+from setpoint.kinds.columns import NAME, NONE
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
+from setpoint.meta.field import Errors, invalid, too_long
+from setpoint.meta.names import dns1123_subdomain
+from setpoint.meta.objectmeta import IMMUTABLE
+
+_LARGEST = 1024 * 1024
+_OMITTED = "<value omitted>"
+
+
+def _signer(obj: Obj, now: datetime) -> str:
+    return (obj.get("spec") or {}).get("signerName") or NONE
+
+
+def _name_errors(name: str, signer: str, prefix: bool) -> list[str]:
+    if not signer:
+        if ":" in name:
+            return ['ClusterTrustBundle without signer name must not have ":" in its name']
+    else:
+        start = signer.replace("/", ":") + ":"
+        if not name.startswith(start):
+            return [f"ClusterTrustBundle for signerName {signer} must be named with prefix {start}"]
+        name = name.removeprefix(start)
+    return dns1123_subdomain(name.rstrip("-") if prefix else name)
+
+
+def _anchor_error(type: str, headers: dict[str, str], data: bytes) -> str:
+    if type != "CERTIFICATE":
+        return f"has bad block type: {type}"
+    if headers:
+        return "has PEM block headers"
+    certificate = parse_certificate(data)
+    if certificate is None:
+        return "does not parse as X.509"
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        return "does not have the CA bit set"
+    return "" if constraints.ca else "does not have the CA bit set"
+
+
+def _validate_bundle(text: str, path: str, errs: Errors) -> None:
+    raw = text.encode()
+    if len(raw) > _LARGEST:
+        errs.append(too_long(path, _LARGEST))
+        return
+    before = len(errs)
+    places: dict[bytes, list[int]] = {}
+    for i, block in enumerate(blocks(raw)):
+        if problem := _anchor_error(*block):
+            errs.append(invalid(path, _OMITTED, f"entry {i} {problem}"))
+        else:
+            places.setdefault(block.data, []).append(i)
+    if len(errs) > before:
+        return
+    if not places:
+        errs.append(invalid(path, _OMITTED, "at least one trust anchor must be provided"))
+    for indices in places.values():
+        if len(indices) > 1:
+            shown = " ".join(map(str, indices))
+            errs.append(invalid(path, _OMITTED, f"duplicate trust anchor (indices [{shown}])"))
+
+
+class ClusterTrustBundleStrategy(Strategy):
+    allow_unconditional_update = False
+    columns = (NAME, Column("SignerName", _signer, description="The signer whose certificates these verify."))
+    field_labels = frozenset({"metadata.name", "spec.signerName"})
+
+    def validate_name(self, name: str, prefix: bool) -> list[str]:
+        return []  # depends on the signer: see validate
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        self._validate(obj, errs, parse=True)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+        self._validate(obj, errs, parse=spec.get("trustBundle") != old_spec.get("trustBundle"))
+        if spec.get("signerName", "") != old_spec.get("signerName", ""):
+            errs.append(invalid("spec.signerName", spec.get("signerName", ""), IMMUTABLE))
+
+    def _validate(self, obj: Obj, errs: Errors, parse: bool) -> None:
+        meta, spec = obj["metadata"], obj.get("spec") or {}
+        signer = spec.get("signerName", "")
+        if base := meta.get("generateName"):
+            errs.extend(invalid("metadata.generateName", base, text) for text in _name_errors(base, signer, True))
+        if name := meta.get("name"):
+            errs.extend(invalid("metadata.name", name, text) for text in _name_errors(name, signer, False))
+        if signer:
+            validate_signer_name(signer, "spec.signerName", errs)
+        if parse:
+            _validate_bundle(spec.get("trustBundle", ""), "spec.trustBundle", errs)
+
+    def selectable_fields(self, obj: Obj) -> dict[str, str]:
+        return {"spec.signerName": (obj.get("spec") or {}).get("signerName", "")}
+
+
+STRATEGY = ClusterTrustBundleStrategy()

@@ -1,0 +1,17 @@
+"""For kinds whose `/status` leaves metadata alone too."""
+
+from __future__ import annotations
+
+from setpoint.kinds.strategy import Obj
+
+_KEPT = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences")
+
+
+def keep_metadata(obj: Obj, old: Obj) -> None:
+    """All of metadata as in `old` but for what the server itself keeps there about this write."""
+    meta, old_meta = obj["metadata"], old["metadata"]
+    for name in _KEPT:
+        if name in old_meta:
+            meta[name] = old_meta[name]
+        else:
+            meta.pop(name, None)
