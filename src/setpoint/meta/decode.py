@@ -1,9 +1,9 @@
 """The typed round trip: what the reference's decoder followed by its encoder makes of a value.
 
 `decode` checks types, prunes unknown fields, writes fields in their order and maps by key, applies the presence rules
-and brings quantities, times and base64 into their one form. Each STRUCT gets a function of straight-line Python, generated from
-its fields on first use. That function stops at the first sign of trouble; what exactly is wrong, and where, is for the
-slow second look in `decode_report`.
+and brings quantities, times and base64 into their one form. Each STRUCT gets a function of straight-line Python,
+generated from its fields on first use. That function stops at the first sign of trouble; what exactly is wrong, and
+where, is for the slow second look in `decode_report`.
 
 Custom types (those without a `go` name) have no presence rules and are checked by their schema's validation instead:
 for them decoding only copies, prunes unknown fields and fills defaults.
@@ -15,6 +15,7 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from setpoint.meta import decode_report
@@ -88,11 +89,6 @@ def compile_decoder(type: Type) -> Decoder:
     known: Decoder | None = type.compiled.get("decode")
     if known is not None:
         return known
-
-    def later(value: Any, unknown: list[bool]) -> Any:  # for a type that contains itself
-        return type.compiled["decode"](value, unknown)
-
-    type.compiled["decode"] = later
     if type.shape is Shape.STRUCT:
         made = _struct(type) if type.go else _custom_struct(type)
     elif type.shape is Shape.LIST:
@@ -107,6 +103,21 @@ def compile_decoder(type: Type) -> Decoder:
         made = _any
     type.compiled["decode"] = made
     return made
+
+
+def _part(type: Type, install: Callable[[Decoder], None]) -> Decoder:
+    """The decoder of a part of another type. A STRUCT is compiled when its first value comes, and then installed in
+    place of what is returned here: most parts of most kinds are never used, and a type may contain itself.
+    """
+    if type.shape is not Shape.STRUCT:
+        return compile_decoder(type)
+
+    def first_use(value: Any, unknown: list[bool]) -> Any:
+        decoder = compile_decoder(type)
+        install(decoder)
+        return decoder(value, unknown)
+
+    return first_use
 
 
 # -- scalars ----------------------------------------------------------------------------------------------------------
@@ -222,7 +233,13 @@ _SCALARS: dict[Shape, Decoder] = {
 def _list(type: Type) -> Decoder:
     item = type.item
     assert item is not None
-    decode_item = compile_decoder(item)
+    decode_item: Decoder
+
+    def install(decoder: Decoder) -> None:
+        nonlocal decode_item
+        decode_item = decoder
+
+    decode_item = _part(item, install)
 
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
@@ -245,7 +262,13 @@ def _list(type: Type) -> Decoder:
 def _map(type: Type) -> Decoder:
     item = type.item
     assert item is not None
-    decode_item = compile_decoder(item)
+    decode_item: Decoder
+
+    def install(decoder: Decoder) -> None:
+        nonlocal decode_item
+        decode_item = decoder
+
+    decode_item = _part(item, install)
 
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
@@ -274,7 +297,13 @@ def _null_element(item: Type) -> Any:
 def _schema_union(type: Type) -> Decoder:
     """A JSON schema, or else what the name of the type says: a boolean, a list of schemas, a list of names."""
     assert type.item is not None
-    schema = compile_decoder(type.item)
+    schema: Decoder
+
+    def install(decoder: Decoder) -> None:
+        nonlocal schema
+        schema = decoder
+
+    schema = _part(type.item, install)
     alternative = type.name.partition("PropsOr")[2]
 
     def decode_union(value: Any, unknown: list[bool]) -> Any:
@@ -347,7 +376,8 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
     if shape in _INLINE_CLASS:
         lines.append(f"  if v.__class__ is not {_INLINE_CLASS[shape]}: raise _Wrong")
     elif shape is not Shape.ANY or field.type.item is not None:
-        scope[f"decode_{suffix}"] = compile_decoder(field.type)
+        name = f"decode_{suffix}"
+        scope[name] = _part(field.type, partial(scope.__setitem__, name))
         lines.append(f"  v = decode_{suffix}(v, unknown)")
     if field.presence is Presence.ALWAYS:
         if shape in (Shape.LIST, Shape.MAP):  # the reference stores no difference between empty and absent
@@ -371,9 +401,10 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
 
 
 def _custom_struct(type: Type) -> Decoder:
-    decoders = {
-        name: None if _is_plain(field.type) else compile_decoder(field.type) for name, field in type.fields.items()
-    }
+    decoders: dict[str, Decoder | None] = {}
+    for name, field in type.fields.items():
+        plain = _is_plain(field.type)
+        decoders[name] = None if plain else _part(field.type, partial(decoders.__setitem__, name))
     defaults = {name: field.default for name, field in type.fields.items() if field.default is not None}
     keeps_null = {name for name, field in type.fields.items() if field.type.nullable or field.default is None}
     preserve = type.preserve_unknown
@@ -407,8 +438,17 @@ def _is_plain(type: Type) -> bool:
     return not type.go and type.item is None and type.shape is not Shape.STRUCT
 
 
+def _custom_item(type: Type) -> Decoder | None:
+    item = type.item
+    if item is None or _is_plain(item):
+        return None
+    if item.shape is not Shape.STRUCT:
+        return compile_decoder(item)
+    return lambda value, unknown: compile_decoder(item)(value, unknown)
+
+
 def _custom_list(type: Type) -> Decoder:
-    decoder = None if type.item is None or _is_plain(type.item) else compile_decoder(type.item)
+    decoder = _custom_item(type)
 
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
@@ -421,7 +461,7 @@ def _custom_list(type: Type) -> Decoder:
 
 
 def _custom_map(type: Type) -> Decoder:
-    decoder = None if type.item is None or _is_plain(type.item) else compile_decoder(type.item)
+    decoder = _custom_item(type)
 
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
