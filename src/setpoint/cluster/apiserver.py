@@ -13,10 +13,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import (
     Authenticator, AuthenticatorChain, CertificateAuthenticator, LoopbackAuthenticator, TokenFileAuthenticator,
 )  # fmt: skip
-from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
+from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.certificates import (
     CertificateFiles, ensure_certificates, issue_client_certificate, server_context,
 )  # fmt: skip
@@ -49,7 +50,10 @@ class RunningApiServer:
 def open_store(config: ApiServerConfig) -> Store:
     if config.store == "memory":
         return MemoryStore()
-    return SqliteStore.open(config.data_dir / "state.db")
+    try:
+        return SqliteStore.open(config.data_dir / "state.db")
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _prepare_directory(config: ApiServerConfig) -> None:
@@ -71,16 +75,6 @@ def _authenticators(config: ApiServerConfig, token: str) -> list[Authenticator]:
         except ValueError as error:
             raise ConfigError(str(error)) from None
     return found
-
-
-def _authorizers(config: ApiServerConfig, api: list[ApiServer]) -> list[Authorizer]:
-    modes: list[Authorizer] = []
-    for mode in config.authorization_mode:
-        if mode == "AlwaysAllow":
-            modes.append(AlwaysAllow())
-        elif mode == "AlwaysDeny":
-            modes.append(AlwaysDeny())
-    return modes
 
 
 def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, CertificateFiles]:
@@ -136,7 +130,7 @@ def _fits(path: Path, url: str, ca: bytes) -> bool:
 
 @asynccontextmanager
 async def apiserver(config: ApiServerConfig, store: Store | None = None) -> AsyncIterator[RunningApiServer]:
-    """A served API, from before the first request to after the last. Raises ConfigError or StoreError."""
+    """A served API, from before the first request to after the last. Raises ConfigError."""
     config.check()
     _prepare_directory(config)
     clock, ids = SystemClock(), RandomIds()
@@ -162,6 +156,7 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
         address = f"{shown}:{port}"
         api.address = address
         await api.start()
+        await bootstrap(api)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = _admin_kubeconfig(config, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
@@ -198,4 +193,4 @@ async def wait_for_signal() -> None:
     await stop.wait()
 
 
-__all__ = ["RunningApiServer", "StoreError", "apiserver", "open_store", "wait_for_signal"]
+__all__ = ["RunningApiServer", "apiserver", "open_store", "wait_for_signal"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
+from setpoint.apiserver.filters.rbac import RbacAuthorizer
 from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.apiserver.http.message import Answer, Response
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer
 from setpoint.cluster.config import ApiServerConfig
 
@@ -24,6 +26,8 @@ def _authorizers(api: ApiServer, config: ApiServerConfig) -> list[Authorizer]:
             modes.append(AlwaysAllow())
         elif mode == "AlwaysDeny":
             modes.append(AlwaysDeny())
+        else:
+            modes.append(RbacAuthorizer(CacheReader(api)))
     return modes
 
 
