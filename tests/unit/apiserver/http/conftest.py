@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from setpoint.apiserver.http.message import Handler
+from setpoint.apiserver.http.server import Server
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from wire_harness import Attach, LoopClock, MemoryTransport, Serve, Served  # noqa: E402
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
+    if item.get_closest_marker("looptime") is not None:
+        return {"asyncio": asyncio.SelectorEventLoop}
+    return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    running: list[Served] = []
+
+    async def start(handler: Handler, **options: Any) -> Served:
+        server = Server(handler, clock=LoopClock(), **options)
+        served = Served(server, await server.start("127.0.0.1", 0))
+        running.append(served)
+        return served
+
+    async with asyncio.timeout(20):
+        yield start
+        for served in running:
+            await served.server.stop(0)
+            for client in served.clients:
+                client.close()
+
+
+@pytest.fixture
+async def attach() -> AsyncIterator[Attach]:
+    """Connect without a socket."""
+    servers: list[Server] = []
+
+    def connect(handler: Handler, **options: Any) -> MemoryTransport:
+        server = Server(handler, clock=LoopClock(), **options)
+        servers.append(server)
+        return MemoryTransport(server.connection())
+
+    yield connect
+    for server in servers:
+        with contextlib.suppress(TimeoutError):
+            await server.stop(0)
