@@ -34,6 +34,9 @@ _WITHOUT_VALUE = {
     "FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "FieldValueTooShort", "InternalError",
 }  # fmt: skip
 
+# Go's encoder keeps JSON fit for HTML.
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
 
 class FieldError(NamedTuple):
     reason: str
@@ -65,7 +68,7 @@ def _render(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    return orjson.dumps(value).decode()
+    return orjson.dumps(value).decode().translate(_HTML)
 
 
 def aggregate_message(errors: Iterable[FieldError]) -> str:
