@@ -1,0 +1,357 @@
+"""autoscaling/v1 and v2: v1 knows CPU utilization only, so the rest of an autoscaler travels in annotations there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from setpoint.kinds.strategy import Obj
+from setpoint.meta.quantity import QuantityError, canonical
+
+METRICS = "autoscaling.alpha.kubernetes.io/metrics"
+CURRENT_METRICS = "autoscaling.alpha.kubernetes.io/current-metrics"
+CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
+BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
+_ROUND_TRIP = (
+    METRICS, BEHAVIOR, "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance", CURRENT_METRICS, CONDITIONS,
+)  # fmt: skip
+_SOURCES = ("object", "pods", "resource", "containerResource", "external")
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+Item = dict[str, Any]
+
+
+def drop_round_trip_annotations(obj: Obj) -> None:
+    annotations = obj.get("metadata", {}).get("annotations")
+    if annotations and any(name in annotations for name in _ROUND_TRIP):
+        kept = {name: value for name, value in annotations.items() if name not in _ROUND_TRIP}
+        obj["metadata"] = {**obj["metadata"], "annotations": kept}
+        if not kept:
+            del obj["metadata"]["annotations"]
+
+
+def to_v1(obj: Obj) -> Obj:
+    """The v1 view of a v2 object, which stays as it is."""
+    out: Obj = {**obj, "apiVersion": "autoscaling/v1"}
+    drop_round_trip_annotations(out)
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    metrics, current = spec.get("metrics") or [], status.get("currentMetrics") or []
+    out["spec"] = _present({
+        "scaleTargetRef": spec.get("scaleTargetRef") or {"kind": "", "name": ""},
+        "minReplicas": spec.get("minReplicas"),
+        "maxReplicas": spec.get("maxReplicas", 0),
+        "targetCPUUtilizationPercentage": next(filter(None, map(_cpu_utilization, metrics)), None),
+    })  # fmt: skip
+    used = [
+        (metric["resource"].get("current") or {}).get("averageUtilization")
+        for metric in current
+        if metric.get("type") == "Resource" and (metric.get("resource") or {}).get("name") == "cpu"
+    ]
+    out["status"] = _present({
+        "observedGeneration": status.get("observedGeneration"),
+        "lastScaleTime": status.get("lastScaleTime"),
+        "currentReplicas": status.get("currentReplicas", 0),
+        "desiredReplicas": status.get("desiredReplicas", 0),
+        "currentCPUUtilizationPercentage": next((value for value in reversed(used) if value is not None), None),
+    })  # fmt: skip
+    carried: dict[str, str] = {}
+    others = [_spec_to_v1(metric) for metric in metrics if _cpu_utilization(metric) is None]
+    if others:
+        carried[METRICS] = _go_json(others)
+    if current:
+        carried[CURRENT_METRICS] = _go_json([_status_to_v1(metric) for metric in current])
+    if spec.get("behavior") is not None:
+        carried[BEHAVIOR] = _go_json(_behavior_to_annotation(spec["behavior"]))
+    if status.get("conditions"):
+        carried[CONDITIONS] = _go_json([
+            _present({
+                "type": condition.get("type", ""), "status": condition.get("status", ""),
+                "lastTransitionTime": condition.get("lastTransitionTime"), "reason": condition.get("reason") or None,
+                "message": condition.get("message") or None,
+                "observedGeneration": condition.get("observedGeneration"),
+            })
+            for condition in status["conditions"]
+        ])  # fmt: skip
+    if carried:
+        meta = dict(out["metadata"])
+        merged = {**(meta.pop("annotations", None) or {}), **carried}
+        out["metadata"] = _with_annotations(meta, dict(sorted(merged.items())))
+    return out
+
+
+def from_v1(obj: Obj) -> Obj:
+    """The v2 object that a v1 object stands for, which stays as it is. Annotations that cannot be read are dropped."""
+    out: Obj = {**obj, "apiVersion": "autoscaling/v2"}
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    metrics: list[Item] = [_spec_from_v1(metric) for metric in _read_list(annotations.get(METRICS)) or ()]
+    utilization = spec.get("targetCPUUtilizationPercentage")
+    if utilization is not None or not metrics:
+        # Without anything to measure, CPU it is, as the v1 controller always had it.
+        target = {"type": "Utilization", "averageUtilization": 80 if utilization is None else utilization}
+        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+    out["spec"] = _present({
+        "scaleTargetRef": spec.get("scaleTargetRef") or {"kind": "", "name": ""},
+        "minReplicas": spec.get("minReplicas"),
+        "maxReplicas": spec.get("maxReplicas", 0),
+        "metrics": metrics,
+        "behavior": _behavior_from_annotation(annotations.get(BEHAVIOR)),
+    })  # fmt: skip
+    used = status.get("currentCPUUtilizationPercentage")
+    current = _read_list(annotations.get(CURRENT_METRICS))
+    shown: list[Item] | None = None
+    if current is not None:
+        shown = [_status_from_v1(metric) for metric in current]
+    elif used is not None:
+        shown = [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": used}}}]
+    out["status"] = _present({
+        "observedGeneration": status.get("observedGeneration"),
+        "lastScaleTime": status.get("lastScaleTime"),
+        "currentReplicas": status.get("currentReplicas") or None,
+        "desiredReplicas": status.get("desiredReplicas", 0),
+    })  # fmt: skip
+    out["status"]["currentMetrics"] = shown
+    conditions = _read_list(annotations.get(CONDITIONS))
+    if conditions:
+        out["status"]["conditions"] = conditions
+    drop_round_trip_annotations(out)
+    return out
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def _cpu_utilization(metric: Item) -> int | None:
+    resource = metric.get("resource")
+    if metric.get("type") != "Resource" or resource is None or resource.get("name") != "cpu":
+        return None
+    value: int | None = (resource.get("target") or {}).get("averageUtilization")
+    return value
+
+
+def _spec_to_v1(metric: Item) -> Item:
+    out: Item = {"type": metric.get("type", "")}
+    for name in _SOURCES:
+        source = metric.get(name)
+        if source is None:
+            continue
+        target, measured = source.get("target") or {}, source.get("metric") or {}
+        value, average = target.get("value"), target.get("averageValue")
+        if name == "object":
+            out[name] = _present({
+                "target": source.get("describedObject") or {"kind": "", "name": ""},
+                "metricName": measured.get("name", ""), "targetValue": "0" if value is None else value,
+                "selector": measured.get("selector"), "averageValue": average,
+            })  # fmt: skip
+        elif name == "pods":
+            out[name] = _present({
+                "metricName": measured.get("name", ""), "targetAverageValue": "0" if average is None else average,
+                "selector": measured.get("selector"),
+            })  # fmt: skip
+        elif name == "external":
+            out[name] = _present({
+                "metricName": measured.get("name", ""), "metricSelector": measured.get("selector"),
+                "targetValue": value, "targetAverageValue": average,
+            })  # fmt: skip
+        else:
+            out[name] = _present({
+                "name": source.get("name", ""), "targetAverageUtilization": target.get("averageUtilization"),
+                "targetAverageValue": average,
+                "container": source.get("container", "") if name == "containerResource" else None,
+            })  # fmt: skip
+    return out
+
+
+def _spec_from_v1(metric: Item) -> Item:
+    out: Item = {"type": metric.get("type", "")}
+    for name in _SOURCES:
+        source = metric.get(name)
+        if source is None:
+            continue
+        measured = _present({"name": source.get("metricName", ""), "selector": source.get("selector")})
+        if name == "object":
+            average, value = _quantity(source.get("averageValue")), _quantity(source.get("targetValue")) or "0"
+            target = {"type": "Value", "value": value} if average is None else _present({
+                # v1 cannot leave the value out: a zero beside an average is none.
+                "type": "AverageValue", "value": None if value == "0" else value, "averageValue": average,
+            })  # fmt: skip
+            out[name] = {"describedObject": source.get("target") or {}, "target": target, "metric": measured}
+        elif name == "pods":
+            average = _quantity(source.get("targetAverageValue")) or "0"
+            out[name] = {"metric": measured, "target": {"type": "AverageValue", "averageValue": average}}
+        elif name == "external":
+            value, average = _quantity(source.get("targetValue")), _quantity(source.get("targetAverageValue"))
+            measured = _present({"name": source.get("metricName", ""), "selector": source.get("metricSelector")})
+            kind = "AverageValue" if value is None else "Value"
+            target = _present({"type": kind, "value": value, "averageValue": average})
+            out[name] = {"metric": measured, "target": target}
+        else:
+            utilization = source.get("targetAverageUtilization")
+            target = _present({
+                "type": "AverageValue" if utilization is None else "Utilization",
+                "averageValue": _quantity(source.get("targetAverageValue")), "averageUtilization": utilization,
+            })  # fmt: skip
+            out[name] = {"name": source.get("name", ""), "target": target}
+            if name == "containerResource":
+                out[name]["container"] = source.get("container", "")
+    return out
+
+
+def _status_to_v1(metric: Item) -> Item:
+    out: Item = {"type": metric.get("type", "")}
+    for name in _SOURCES:
+        source = metric.get(name)
+        if source is None:
+            continue
+        current, measured = source.get("current") or {}, source.get("metric") or {}
+        value, average = current.get("value"), current.get("averageValue")
+        if name == "object":
+            out[name] = _present({
+                "target": source.get("describedObject") or {"kind": "", "name": ""},
+                "metricName": measured.get("name", ""), "currentValue": "0" if value is None else value,
+                "selector": measured.get("selector"), "averageValue": average,
+            })  # fmt: skip
+        elif name == "pods":
+            out[name] = _present({
+                "metricName": measured.get("name", ""), "currentAverageValue": "0" if average is None else average,
+                "selector": measured.get("selector"),
+            })  # fmt: skip
+        elif name == "external":
+            out[name] = _present({
+                "metricName": measured.get("name", ""), "metricSelector": measured.get("selector"),
+                "currentValue": "0" if value is None else value, "currentAverageValue": average,
+            })  # fmt: skip
+        else:
+            out[name] = _present({
+                "name": source.get("name", ""), "currentAverageUtilization": current.get("averageUtilization"),
+                "currentAverageValue": "0" if average is None else average,
+                "container": source.get("container", "") if name == "containerResource" else None,
+            })  # fmt: skip
+    return out
+
+
+def _status_from_v1(metric: Item) -> Item:
+    out: Item = {"type": metric.get("type", "")}
+    for name in _SOURCES:
+        source = metric.get(name)
+        if source is None:
+            continue
+        selector = source.get("metricSelector" if name == "external" else "selector")
+        measured = _present({"name": source.get("metricName", ""), "selector": selector})
+        if name in ("object", "external"):
+            extra = "averageValue" if name == "object" else "currentAverageValue"
+            current = _present({
+                "value": _quantity(source.get("currentValue")) or "0", "averageValue": _quantity(source.get(extra)),
+            })  # fmt: skip
+            out[name] = {"metric": measured, "current": current}
+            if name == "object":
+                out[name]["describedObject"] = source.get("target") or {}
+        else:
+            current = _present({
+                "averageValue": _quantity(source.get("currentAverageValue")) or "0",
+                "averageUtilization": source.get("currentAverageUtilization"),
+            })  # fmt: skip
+            if name == "pods":
+                out[name] = {"metric": measured, "current": current}
+            else:
+                out[name] = {"name": source.get("name", ""), "current": current}
+                if name == "containerResource":
+                    out[name]["container"] = source.get("container", "")
+    return out
+
+
+# -- behavior ----------------------------------------------------------------------------------------------------------
+
+_RULE_FIELDS = ("StabilizationWindowSeconds", "SelectPolicy", "Policies", "Tolerance")
+
+
+def _behavior_to_annotation(behavior: Item) -> Item:
+    """Upstream writes its internal type here: Go's names, and null for what is not there."""
+
+    def rules(name: str) -> Item | None:
+        given = behavior.get(name)
+        if given is None:
+            return None
+        policies = [
+            {"Type": policy.get("type", ""), "Value": policy.get("value", 0),
+             "PeriodSeconds": policy.get("periodSeconds", 0)}
+            for policy in given.get("policies") or ()
+        ]  # fmt: skip
+        return {
+            "StabilizationWindowSeconds": given.get("stabilizationWindowSeconds"),
+            "SelectPolicy": given.get("selectPolicy"), "Policies": policies or None,
+            "Tolerance": given.get("tolerance"),
+        }  # fmt: skip
+
+    return {"ScaleUp": rules("scaleUp"), "ScaleDown": rules("scaleDown")}
+
+
+def _behavior_from_annotation(text: str | None) -> Item | None:
+    read = _read(text)
+    if not isinstance(read, dict):
+        return None
+    given = _caseless(read)
+    behavior: Item = {}
+    for name in ("scaleUp", "scaleDown"):
+        rules = given.get(name.lower())
+        if isinstance(rules, dict):
+            behavior[name] = _rules_from(_caseless(rules))
+    return behavior or None
+
+
+def _rules_from(given: Item) -> Item:
+    policies = [
+        {"type": policy.get("type", ""), "value": policy.get("value", 0), "periodSeconds": policy.get("periodseconds", 0)}
+        for policy in map(_caseless, filter(lambda one: isinstance(one, dict), given.get("policies") or ()))
+    ]
+    return _present({
+        "stabilizationWindowSeconds": given.get("stabilizationwindowseconds"),
+        "selectPolicy": given.get("selectpolicy"), "policies": policies or None,
+        "tolerance": _quantity(given.get("tolerance")),
+    })  # fmt: skip
+
+
+def _caseless(given: Item) -> Item:
+    """Go reads JSON keys in any case."""
+    return {name.lower(): value for name, value in given.items()}
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _present(item: Item) -> Item:
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _with_annotations(meta: Item, annotations: dict[str, str]) -> Item:
+    """Annotations stand before these, as everywhere."""
+    later = {name: meta.pop(name) for name in ("ownerReferences", "finalizers", "managedFields") if name in meta}
+    return {**meta, "annotations": annotations, **later}
+
+
+def _go_json(value: Any) -> str:
+    return orjson.dumps(value).decode().translate(_HTML)
+
+
+def _read(text: str | None) -> Any:
+    try:
+        return orjson.loads(text) if text else None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _read_list(text: str | None) -> list[Item] | None:
+    read = _read(text)
+    if not isinstance(read, list) or not all(isinstance(item, dict) for item in read):
+        return None
+    return read
+
+
+def _quantity(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        return canonical(str(value))
+    except QuantityError:
+        return None
