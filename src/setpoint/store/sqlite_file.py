@@ -137,7 +137,9 @@ class SqliteFile:
         self._connection.execute("COMMIT")
 
     def _insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        self._connection.execute(_INSERT[len(rows)], [field for row in rows for field in row])
+        # executemany for one execution: unlike execute it does not look up the last rowid, which lets go of the
+        # interpreter lock once more.
+        self._connection.executemany(_INSERT[len(rows)], [[field for row in rows for field in row]])
 
     def compacted(self, revision: int) -> None:
         """From now on, durably, nobody asks for what was before. Raises sqlite3.Error."""
@@ -152,8 +154,8 @@ class SqliteFile:
         again. Says whether there is more to give. Raises sqlite3.Error."""
         if not self._is_mostly_free():
             return False
-        # Each step of the statement frees one page, so it has to be run to its end.
-        self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+        # As a script, because that runs the statement to its end; `execute` would free a single page.
+        self._connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
         if self._is_mostly_free():
             return True
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -7,6 +7,7 @@ is tried, so the file never holds a transaction without those before it.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from setpoint.store.sqlite_file import SqliteFile, explained
 
 _MOST_AT_ONCE = 1_024
 _MOST_BYTES = 16 << 20
+_SWITCH_INTERVAL = 0.0005
 
 
 class Flight:
@@ -67,6 +69,9 @@ class Writer:
         self._landed, self._did, self._failed, self._ended = landed, did, failed, ended
         self._queue: SimpleQueue[Flight | Chore | None] = SimpleQueue()
         self.put = self._queue.put  # None: close the file and end, after everything before
+        # By default a busy event loop keeps the interpreter lock for 5 ms, and much longer if it pauses briefly within
+        # that time, as it does to look at its sockets. The writer needs the lock a few times for each batch.
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
         # A daemon: a program that ends without closing the store is a crash, which the file survives.
         self._thread = threading.Thread(target=self._run, name="setpoint-store", daemon=True)
         self._thread.start()
