@@ -53,8 +53,8 @@ class Owner(Protocol):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_closing", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_owner", "_paused", "_pending",
-        "_reading_paused", "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write", "deadline",
+        "_closing", "_deaf", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_owner", "_paused",
+        "_pending", "_reading_paused", "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write", "deadline",
         "loop", "lost", "parser",
     )  # fmt: skip
 
@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._expired: Callable[[], None] = self.abort
         self._eof = False  # the peer sends no more
         self._closing = False
+        self._deaf = False  # what still comes in is not looked at
         self._streaming = False
         self._hijacked: Hijacked | None = None
         self._paused = False
@@ -98,7 +99,7 @@ class Connection(asyncio.Protocol):
         if self._hijacked is not None:
             self._hijacked.received(data)
             return
-        if self._closing:
+        if self._deaf or self._closing:
             return
         waiter = self._waiter
         if waiter is None or waiter.done():
@@ -138,8 +139,7 @@ class Connection(asyncio.Protocol):
             self._hijacked.ended()
         elif self._streaming:
             self._task.cancel()
-        else:
-            self._wake()
+        self._wake()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -449,6 +449,7 @@ class Connection(asyncio.Protocol):
             return
         # The client may still be sending. Closing with its bytes unread would reset the connection, and the reset could
         # overtake the answer: so read them into nothing for a moment.
+        self._deaf = True
         self._pending.clear()
         self.resume_reading()
         await self.drained()

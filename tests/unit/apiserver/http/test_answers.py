@@ -92,7 +92,11 @@ async def test_large_answers_are_gzipped_when_asked_for(serve: Serve) -> None:
     assert gzip.decompress(answer.body) == body
     client.send(GZIP.replace(b"GET", b"HEAD"))
     assert (await client.answer(has_body=False)).headers["content-encoding"] == "gzip"
-    for unasked in (GET, GZIP.replace(b" gzip", b" gzip;q=0"), GZIP.replace(b"1.1", b"1.0").replace(b"Host", b"Connection: keep-alive\r\nHost")):
+    for unasked in (
+        GET,
+        GZIP.replace(b" gzip", b" gzip;q=0"),
+        GZIP.replace(b"1.1", b"1.0").replace(b"Host", b"Connection: keep-alive\r\nHost"),
+    ):
         client.send(unasked)
         answer = await client.answer()
         assert "content-encoding" not in answer.headers

@@ -15,7 +15,9 @@ GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 async def test_a_request_arrives_as_it_was_sent(serve: Serve) -> None:
     recorder = Recorder()
     client = await (await serve(recorder)).connect()
-    client.send(b"GET /a%2Fb/c?x=%20&y HTTP/1.1\r\nHOST: x\r\nX-One: 1 \t\r\nx-two: a\r\nX-Two: b\r\nUser-Agent: \xc3\xa9\r\n\r\n")
+    client.send(
+        b"GET /a%2Fb/c?x=%20&y HTTP/1.1\r\nHOST: x\r\nX-One: 1 \t\r\nx-two: a\r\nX-Two: b\r\nUser-Agent: \xc3\xa9\r\n\r\n"
+    )
     assert (await client.answer()).body == b"GET /a%2Fb/c [x=%20&y] 0"
     request = recorder.seen[0]
     assert request.headers == {"host": "x", "x-one": "1", "x-two": "a, b", "user-agent": "é"}
@@ -106,7 +108,9 @@ async def test_forms_of_the_target(serve: Serve, target: bytes, path: str, query
 
 async def test_close_when_the_client_says_so(serve: Serve) -> None:
     served = await serve(echo)
-    said = await served.exchange(b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n")
+    said = await served.exchange(
+        b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
     assert said.count(b"HTTP/1.1 200") == 1
     assert b"\r\nConnection: close\r\n" in said
 

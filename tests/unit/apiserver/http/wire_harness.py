@@ -81,9 +81,7 @@ class Served:
 
     async def connect(self, context: ssl.SSLContext | None = None, limit: int = 2**20) -> Client:
         name = "localhost" if context else None
-        client = Client(
-            *await asyncio.open_connection(*self.address, ssl=context, server_hostname=name, limit=limit)
-        )
+        client = Client(*await asyncio.open_connection(*self.address, ssl=context, server_hostname=name, limit=limit))
         self.clients.append(client)
         return client
 
