@@ -18,7 +18,7 @@ from setpoint.meta.quantity import canonical as canonical_quantity
 from setpoint.meta.schema import Shape, Type
 from setpoint.meta.times import TimeError, canonical_micro, canonical_time, parse_duration
 
-_MOST_STRICT_ENTRIES = 100
+MOST_STRICT_ENTRIES = 100
 _LONGEST_INT = 20
 
 
@@ -60,13 +60,17 @@ def number_text(number: float) -> str:
         return number.text
     if isinstance(number, int):
         return str(number)
-    if number == 0 or 1e-6 <= abs(number) < 1e21:
-        text = f"{number:.17f}" if abs(number) < 1e-4 else repr(number)
-        if "e" in text:
-            text = f"{number:f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa, _, exponent = repr(number).partition("e")
-    return f"{mantissa.removesuffix('.0')}e{exponent}" if exponent else mantissa
+    if number != 0 and not 1e-6 <= abs(number) < 1e21:
+        return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    whole, _, fraction = mantissa.partition(".")
+    fraction = fraction.rstrip("0")
+    if exponent.startswith("-"):
+        sign = "-" if number < 0 else ""
+        return f"{sign}0.{'0' * (-int(exponent) - 1)}{whole.lstrip('-')}{fraction}"
+    if exponent:
+        return whole + fraction.ljust(int(exponent), "0")
+    return f"{whole}.{fraction}" if fraction else whole
 
 
 def number_texts(value: Any) -> Any:
@@ -137,7 +141,7 @@ class _Look:
 
     def note(self, what: str, where: str) -> None:
         entry = f"{what} field {quote(where)}"
-        if len(self.strict) < _MOST_STRICT_ENTRIES and entry not in self.strict:
+        if len(self.strict) < MOST_STRICT_ENTRIES and entry not in self.strict:
             self.strict.append(entry)
 
     def walk(self, type: Type, value: Any, where: str) -> None:

@@ -1,0 +1,122 @@
+"""Request bodies: bytes to plain values, with what strict field validation needs to know of the text.
+
+Reading is bounded: nesting to MAX_DEPTH (upstream allows 10,000, which nothing real needs), YAML aliases to a budget.
+Where upstream replaces what is no Unicode by U+FFFD, so does this.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, DecodeError, Pairs, describe
+from setpoint.meta.goformat import quote
+from setpoint.meta.json_syntax import complaint
+
+MAX_DEPTH = 254
+"""As deep as orjson writes."""
+
+_SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class BodyError(ValueError):
+    """The bytes cannot be read; the message is upstream's."""
+
+
+def parse_json(data: bytes) -> tuple[Any, list[str]]:
+    """The value, and the `duplicate field "..."` entries. Of duplicate keys the last wins. Raises BodyError."""
+    try:
+        value = orjson.loads(data)
+        written = orjson.dumps(value)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return _parse_odd(data)
+    # Every key, and every `":` inside a string, is in both texts once: fewer in ours means that a key got lost.
+    if data.count(b'":') == written.count(b'":') and _SPACED_COLON.search(data) is None and b"\\u0022" not in data:
+        return value, []
+    return value, _duplicates(json.loads(data, object_pairs_hook=Pairs))
+
+
+def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
+    """A text that orjson refuses: wrong, too deep, or with characters or numbers that Go lets pass."""
+    if problem := complaint(data, MAX_DEPTH):
+        raise BodyError(problem)
+    pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
+    return _plain(pairs), _duplicates(pairs)
+
+
+def _int(text: str) -> int | float:
+    return int(text) if len(text) <= 20 else _float(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise BodyError(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """Pairs as dicts, lone surrogates replaced."""
+    if isinstance(value, Pairs):
+        return {_SURROGATES.sub("\ufffd", key): _plain(one) for key, one in value}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return _SURROGATES.sub("\ufffd", value) if isinstance(value, str) else value
+
+
+def _duplicates(value: Any) -> list[str]:
+    found: dict[str, None] = {}
+
+    def walk(value: Any, where: str) -> None:
+        if isinstance(value, Pairs):
+            seen = set()
+            for key, one in value:
+                below = f"{where}.{key}" if where else key
+                if key in seen:
+                    found[f"duplicate field {quote(below)}"] = None
+                seen.add(key)
+                walk(one, below)
+        elif isinstance(value, list):
+            for at, one in enumerate(value):
+                walk(one, f"{where}[{at}]")
+
+    walk(value, "")
+    return list(found)[:MOST_STRICT_ENTRIES]
+
+
+def type_meta(value: Any) -> tuple[str, str]:
+    """apiVersion and kind of a body, "" where there is none. Raises DecodeError as upstream's first look does."""
+    if value is None:
+        return "", ""
+    if not isinstance(value, dict):
+        into = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+        raise DecodeError(f"json: cannot unmarshal {describe(value)} into Go value of type {into}")
+    found = []
+    for name in value:
+        if name in ("apiVersion", "kind"):
+            if not isinstance(value[name], str | None):
+                what = describe(value[name])
+                raise DecodeError(f"json: cannot unmarshal {what} into Go struct field .{name} of type string")
+    for name in ("apiVersion", "kind"):
+        found.append(value.get(name) or "")
+    return found[0], found[1]
+
+
+def parse_yaml(data: bytes) -> tuple[Any, list[str]]:
+    """The first document, keys sorted as upstream's detour over JSON sorts them, and what strictness has to say of
+    duplicate keys. Raises BodyError.
+    """
+    from setpoint.meta import yaml_read  # YAML costs start-up time and is rare
+
+    return yaml_read.read(data)
+
+
+def dump_yaml(value: Any) -> bytes:
+    """In upstream's style: sorted keys, lists not indented."""
+    from setpoint.meta import yaml_write  # YAML costs start-up time and is rare
+
+    return yaml_write.write(value)

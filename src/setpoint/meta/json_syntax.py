@@ -1,0 +1,168 @@
+"""What is wrong with a JSON text, in the words of Go's scanner. Slow; only for texts that the real parser refused."""
+
+from __future__ import annotations
+
+import re
+
+from setpoint.meta.goformat import quote
+
+_SPACE = b" \t\r\n"
+_DIGITS = b"0123456789"
+_LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+_STRING_BODY = re.compile(rb'[^"\\\x00-\x1f]*')
+_HEX = b"0123456789abcdefABCDEF"
+_END = "unexpected end of JSON input"
+
+
+class _Complaint(Exception):
+    pass
+
+
+def complaint(data: bytes, max_depth: int) -> str:
+    """The message, or "" if Go would find nothing wrong."""
+    try:
+        _Scanner(data, max_depth).scan()
+    except _Complaint as found:
+        return str(found)
+    return ""
+
+
+class _Scanner:
+    def __init__(self, data: bytes, max_depth: int) -> None:
+        self.data = data
+        self.at = 0
+        self.max_depth = max_depth
+
+    def peek(self) -> int:
+        if self.at >= len(self.data):
+            raise _Complaint(_END)
+        return self.data[self.at]
+
+    def inside(self) -> int:
+        """The next character within a token; Go ends a text that stops there with a blank."""
+        return self.data[self.at] if self.at < len(self.data) else ord(" ")
+
+    def refuse(self, context: str) -> _Complaint:
+        char = chr(self.inside())
+        shown = {"'": r"'\''", '"': "'\"'"}.get(char) or "'" + quote(char)[1:-1] + "'"
+        return _Complaint(f"invalid character {shown} {context}")
+
+    def skip_space(self) -> None:
+        while self.at < len(self.data) and self.data[self.at] in _SPACE:
+            self.at += 1
+
+    def scan(self) -> None:
+        """Iterative: the text may nest deeper than Python's stack."""
+        open_brackets: list[int] = []
+        while True:
+            self.skip_space()
+            char = self.peek()
+            if char in b"{[":
+                if len(open_brackets) >= self.max_depth:
+                    raise self.refuse("exceeded max depth")
+                open_brackets.append(char)
+                self.at += 1
+                self.skip_space()
+                if self.peek() != (ord("}") if char == ord("{") else ord("]")):
+                    if char == ord("{"):
+                        self.key()
+                    continue
+                self.at += 1
+                open_brackets.pop()
+            else:
+                self.scalar(char)
+            if not self.close(open_brackets):
+                return
+
+    def close(self, open_brackets: list[int]) -> bool:
+        """After a value: go to the next one; False at the end of the text."""
+        while open_brackets:
+            self.skip_space()
+            char = self.peek()
+            in_object = open_brackets[-1] == ord("{")
+            if char == ord(","):
+                self.at += 1
+                if in_object:
+                    self.skip_space()
+                    self.key()
+                return True
+            if char != (ord("}") if in_object else ord("]")):
+                raise self.refuse("after object key:value pair" if in_object else "after array element")
+            self.at += 1
+            open_brackets.pop()
+        self.skip_space()
+        if self.at < len(self.data):
+            raise self.refuse("after top-level value")
+        return False
+
+    def key(self) -> None:
+        if self.peek() != ord('"'):
+            raise self.refuse("looking for beginning of object key string")
+        self.string()
+        self.skip_space()
+        if self.peek() != ord(":"):
+            raise self.refuse("after object key")
+        self.at += 1
+
+    def scalar(self, char: int) -> None:
+        if char == ord('"'):
+            self.string()
+        elif char == ord("-") or char in _DIGITS:
+            self.number(char)
+        elif char in _LITERALS:
+            word = _LITERALS[char]
+            for expected in word:
+                if self.inside() != expected:
+                    raise self.refuse(f"in literal {word.decode()} (expecting '{chr(expected)}')")
+                self.at += 1
+        else:
+            raise self.refuse("looking for beginning of value")
+
+    def string(self) -> None:
+        self.at += 1
+        while True:
+            match = _STRING_BODY.match(self.data, self.at)
+            assert match is not None  # it may be empty
+            self.at = match.end()
+            char = self.peek()
+            if char == ord('"'):
+                self.at += 1
+                return
+            if char != ord("\\"):
+                raise self.refuse("in string literal")
+            self.at += 1
+            char = self.inside()
+            if char == ord("u"):
+                for _ in range(4):
+                    self.at += 1
+                    if self.inside() not in _HEX:
+                        raise self.refuse("in \\u hexadecimal character escape")
+            elif char not in b'bfnrt\\/"':
+                raise self.refuse("in string escape code")
+            self.at += 1
+
+    def digits(self) -> None:
+        while self.at < len(self.data) and self.data[self.at] in _DIGITS:
+            self.at += 1
+
+    def number(self, char: int) -> None:
+        if char == ord("-"):
+            self.at += 1
+            if self.inside() not in _DIGITS:
+                raise self.refuse("in numeric literal")
+        if self.inside() == ord("0"):
+            self.at += 1
+        else:
+            self.digits()
+        if self.data[self.at : self.at + 1] == b".":
+            self.at += 1
+            if self.inside() not in _DIGITS:
+                raise self.refuse("after decimal point in numeric literal")
+            self.digits()
+        if self.data[self.at : self.at + 1] in (b"e", b"E"):
+            self.at += 1
+            if self.inside() in b"+-":
+                self.at += 1
+            if self.inside() not in _DIGITS:
+                raise self.refuse("in exponent of numeric literal")
+            self.digits()

@@ -1,0 +1,269 @@
+"""YAML to the plain values that upstream's YAML-to-JSON conversion gives.
+
+Built from parser events, so that nothing but plain values can come out, and so that every cost is seen before it is
+paid: a document may nest to a bound, and what its aliases would expand to is counted before it is copied.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import yaml
+
+from setpoint.meta.body import MAX_DEPTH, BodyError
+from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, number_text
+from setpoint.meta.goformat import quote
+from setpoint.meta.yaml_scalar import (
+    BINARY,
+    BOOL,
+    FLOAT,
+    INT,
+    MERGE,
+    NULL,
+    STR,
+    TIMESTAMP,
+    Resolved,
+    resolve,
+    shortest,
+)  # fmt: skip
+
+try:
+    from yaml.cyaml import CParser as _Parser  # type: ignore[attr-defined]
+except ImportError:  # built without libyaml
+    from yaml.loader import BaseLoader as _Parser  # type: ignore[assignment]
+
+_PREFIX = "tag:yaml.org,2002:"
+_RESOLVABLE = {STR, BOOL, INT, FLOAT, NULL, TIMESTAMP}
+_MOST_ALIASED = 100_000
+"""Nodes that aliases may add; upstream's allowance grows with the document, to 400,000."""
+
+
+class _Invalid(BodyError):
+    def __init__(self, message: str) -> None:
+        super().__init__(f"yaml: {message}")
+
+
+class _Merge:
+    """The key `<<`."""
+
+
+def read(data: bytes) -> tuple[Any, list[str]]:
+    try:
+        reader = _Reader(_Parser(data or b"\n"))
+        value = reader.document()
+    except yaml.YAMLError as error:
+        raise _Invalid(_explain(error)) from None
+    value = _jsonable(value)
+    if reader.repeated:
+        return value, ["yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in reader.repeated)]
+    return value, []
+
+
+def _explain(error: yaml.YAMLError) -> str:
+    """The parser's complaint with the line that upstream's port of the same parser would name."""
+    if isinstance(error, yaml.reader.ReaderError):
+        return str(error.reason)
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return "unknown problem parsing YAML content"
+    line = error.problem_mark.line if error.problem_mark else 0
+    if line:
+        line += isinstance(error, yaml.scanner.ScannerError)
+    elif error.context_mark:
+        line = error.context_mark.line
+    return f"line {line}: {error.problem}" if line else str(error.problem)
+
+
+class _Node:
+    """A value with what aliases and merges must know of it."""
+
+    __slots__ = ("is_map", "line", "size", "value")
+
+    def __init__(self, value: Any, size: int, line: int, is_map: bool = False) -> None:
+        self.value, self.size, self.line, self.is_map = value, size, line, is_map
+
+
+class _Reader:
+    def __init__(self, parser: Any) -> None:
+        self.next = parser.get_event
+        self.anchors: dict[str, _Node | None] = {}
+        """None while the anchored value is still being read."""
+        self.read = 0
+        self.aliased = 0
+        self.repeated: list[str] = []
+
+    def document(self) -> Any:
+        self.next()  # start of the stream
+        if isinstance(self.next(), yaml.StreamEndEvent):
+            return None
+        return self.node(self.next(), 0).value
+
+    def node(self, event: Any, depth: int) -> _Node:
+        self.read += 1
+        if event.__class__ is yaml.AliasEvent:
+            return self.alias(event)
+        if depth > MAX_DEPTH:
+            raise _Invalid(f"line {event.start_mark.line + 1}: exceeded max depth of {MAX_DEPTH}")
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        if event.__class__ is yaml.ScalarEvent:
+            node = _Node(_scalar(event), 1, event.start_mark.line)
+        elif event.__class__ is yaml.SequenceStartEvent:
+            node = self.sequence(event, depth)
+        else:
+            node = self.mapping(event, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
+
+    def alias(self, event: Any) -> _Node:
+        if event.anchor not in self.anchors:
+            raise _Invalid(f"unknown anchor '{event.anchor}' referenced")
+        node = self.anchors[event.anchor]
+        if node is None:
+            raise _Invalid(f"anchor '{event.anchor}' value contains itself")
+        self.read += node.size
+        self.aliased += node.size
+        mostly = self.aliased > 100 and self.read > 1000 and self.aliased > 0.99 * self.read
+        if mostly or self.aliased > _MOST_ALIASED:
+            raise _Invalid("document contains excessive aliasing")
+        return _Node(_copy(node.value), node.size + 1, event.start_mark.line, node.is_map)
+
+    def sequence(self, event: Any, depth: int) -> _Node:
+        nodes = self.items(depth)
+        return _Node([node.value for node in nodes], 1 + sum(node.size for node in nodes), event.start_mark.line)
+
+    def items(self, depth: int) -> list[_Node]:
+        nodes = []
+        while not isinstance(event := self.next(), yaml.SequenceEndEvent):
+            nodes.append(self.node(event, depth + 1))
+        return nodes
+
+    def mapping(self, event: Any, depth: int) -> _Node:
+        out: dict[Any, Any] = {}
+        size = 1
+        while not isinstance(key_event := self.next(), yaml.MappingEndEvent):
+            if _is_merge(key_event):
+                size += self.merge(out, depth)
+                continue
+            key, value_event = self.node(key_event, depth + 1), self.next()
+            if isinstance(key.value, dict | list):
+                raise _Invalid(f"invalid map key: {_go_syntax(key.value)}")
+            value = self.node(value_event, depth + 1)
+            self.put(out, key.value, value.value, value.line)
+            size += key.size + value.size
+        return _Node(out, size, event.start_mark.line, is_map=True)
+
+    def put(self, out: dict[Any, Any], key: Any, value: Any, line: int) -> None:
+        key = _Key(key) if key.__class__ is not str else key
+        if key in out and len(self.repeated) < MOST_STRICT_ENTRIES:
+            self.repeated.append(f"line {line + 1}: key {_go_syntax(key)} already set in map")
+        out[key] = value
+
+    def merge(self, out: dict[Any, Any], depth: int) -> int:
+        """What is merged overwrites what stands before it and is overwritten by what comes after."""
+        event = self.next()
+        if isinstance(event, yaml.SequenceStartEvent):
+            nodes = self.items(depth + 1)
+        else:
+            nodes = [self.node(event, depth + 1)]
+        for node in reversed(nodes):
+            if not node.is_map:
+                raise _Invalid("map merge requires map or sequence of maps as the value")
+            for key, value in node.value.items():
+                self.put(out, key, value, node.line)
+        return sum(node.size for node in nodes)
+
+
+class _Key:
+    """A key that is no string: 1, 1.0 and true are three keys, which Python would take for one."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value.value if isinstance(value, _Key) else value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and type(other.value) is type(self.value) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+def _is_merge(event: Any) -> bool:
+    return isinstance(event, yaml.ScalarEvent) and event.value == "<<" and (
+        event.implicit[0] or event.tag == _PREFIX + MERGE[2:]
+    )  # fmt: skip
+
+
+def _scalar(event: Any) -> Any:
+    tag = event.tag
+    if not tag:
+        return resolve(event.value).value if event.implicit[0] else event.value
+    tag = "!!" + tag.removeprefix(_PREFIX) if tag.startswith(_PREFIX) else tag
+    if tag == BINARY:
+        try:
+            return b64decode(event.value, validate=False).decode(errors="replace")
+        except ValueError:
+            raise _Invalid("!!binary value contains invalid base64 data") from None
+    if tag not in _RESOLVABLE or tag == STR:
+        return event.value
+    found = resolve(event.value)
+    if tag == FLOAT and found.tag == INT:
+        found = Resolved(FLOAT, float(found.value))
+    if found.tag != tag:
+        raise _Invalid(f"cannot decode {found.tag} `{event.value}` as a {tag}")
+    return found.value
+
+
+def _copy(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {key: _copy(one) for key, one in value.items()}
+    return [_copy(one) for one in value] if value.__class__ is list else value
+
+
+def _jsonable(value: Any) -> Any:
+    """As it comes out of JSON: keys are strings and sorted, a float that is whole is an integer."""
+    if value.__class__ is dict:
+        texts = {key if key.__class__ is str else _key_text(key.value, one): one for key, one in value.items()}
+        return {key: _jsonable(texts[key]) for key in sorted(texts)}
+    if value.__class__ is list:
+        return [_jsonable(one) for one in value]
+    if value.__class__ is float:
+        if value != value or abs(value) == float("inf"):
+            raise BodyError(f"json: unsupported value: {'NaN' if value != value else '+Inf' if value > 0 else '-Inf'}")
+        if value.is_integer() and abs(value) < 2**63:
+            return int(number_text(value))
+    return value
+
+
+def _key_text(key: Any, value: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int) and key < 2**63:
+        return str(key)
+    if isinstance(key, float):
+        return shortest(key, 32)
+    kind = "%!s(<nil>)" if key is None else "uint64"
+    shown = "<nil>" if key is None else f"{key:#x}"
+    raise BodyError(f"unsupported map key of type: {kind}, key: {shown}, value: {_go_syntax(value)}")
+
+
+def _go_syntax(value: Any) -> str:
+    """Go's %#v."""
+    if isinstance(value, _Key):
+        value = value.value
+    if isinstance(value, str):
+        return quote(value)
+    if value is None:
+        return "interface {}(nil)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return shortest(value)
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{_go_syntax(key)}:{_go_syntax(one)}" for key, one in value.items())
+        return f"map[interface {{}}]interface {{}}{{{pairs}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(_go_syntax(one) for one in value)}}}"
+    return str(value)
