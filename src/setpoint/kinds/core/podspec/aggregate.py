@@ -1,7 +1,7 @@
 """What all containers of a pod need together.
 
-Regular containers and sidecars run side by side, so they add up; init containers run one after the other, each beside the
-sidecars that were started before it, so the greatest of them counts.
+Regular containers and sidecars run side by side, so they add up; init containers run one after the other, each beside
+the sidecars that were started before it, so the greatest of them counts.
 """
 
 from __future__ import annotations

@@ -22,15 +22,15 @@ SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _LOCALHOST = "localhost/"
-_COST = re.compile(r"-?(0|[1-9][0-9]*)")
+_COST = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 
 
 def has_valid_deletion_cost(annotations: Mapping[str, str] | None) -> bool:
     cost = (annotations or {}).get(DELETION_COST)
     if cost is None:
         return True
-    # A leading plus is taken for a sloppy spelling, leading zeros for octal.
-    return bool(_COST.fullmatch(cost)) and cost != "-0" and -(2**31) <= int(cost) < 2**31
+    # No leading plus, and leading zeros only behind a minus.
+    return bool(_COST.fullmatch(cost)) and -(2**31) <= int(cost) < 2**31
 
 
 def validate_pod_annotations(

@@ -14,7 +14,14 @@ from setpoint.kinds.core.podspec.probes import validate_lifecycle, validate_prob
 from setpoint.kinds.core.podspec.requirements import validate_container_resources
 from setpoint.kinds.core.podspec.security import validate_security_context
 from setpoint.meta.field import (
-    Errors, duplicate, forbidden, invalid, not_found, not_supported, required, too_many,
+    Errors,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+    too_many,
 )  # fmt: skip
 from setpoint.meta.names import _dns1123_label, port_name, port_number
 

@@ -102,7 +102,7 @@ def _default_http_get(action: Dict) -> None:
 
 def default_volume(volume: Dict) -> None:
     """A volume without a source is an emptyDir."""
-    if len(volume) == 1 and "name" in volume or not volume:
+    if (len(volume) == 1 and "name" in volume) or not volume:
         volume["emptyDir"] = {}
         return
     for name, source in volume.items():

@@ -8,7 +8,11 @@ from typing import Any
 from setpoint.kinds.core.podspec.paths import validate_no_backsteps
 from setpoint.meta.field import Errors, invalid, not_supported, required
 from setpoint.meta.names import (
-    config_map_key, dns1123_label, dns1123_subdomain, qualified_name, relaxed_env_var_name,
+    config_map_key,
+    dns1123_label,
+    dns1123_subdomain,
+    qualified_name,
+    relaxed_env_var_name,
 )  # fmt: skip
 
 ENV_FIELD_PATHS = (

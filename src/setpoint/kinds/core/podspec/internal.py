@@ -52,9 +52,10 @@ def internal(type_name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def internal_diff(type_name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
     """A unified diff of the two, printed as indented JSON."""
-    texts = [
-        [line + "\n" for line in json.dumps(internal(type_name, value), indent=1, ensure_ascii=False).translate(_ESCAPES).split("\n")]
-        for value in (left, right)
-    ]
-    lines = list(difflib.unified_diff(*texts))
-    return "".join(lines[2:])
+    before, after = _lines(type_name, left), _lines(type_name, right)
+    return "".join(list(difflib.unified_diff(before, after))[2:])
+
+
+def _lines(type_name: str, value: Mapping[str, Any]) -> list[str]:
+    text = json.dumps(internal(type_name, value), indent=1, ensure_ascii=False).translate(_ESCAPES)
+    return [line + "\n" for line in text.split("\n")]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+Item = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,6 @@ CREATE = PodOptions()
 CREATE_POD = PodOptions(is_pod=True)
 
 
-def pod_template_options(old: Mapping[str, Any] | None) -> PodOptions:
-    """Options for a template that replaces `old`; None: a new one."""
-    return CREATE
+def all_containers(spec: Item) -> Iterator[Item]:
+    for key in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(key) or ()

@@ -10,7 +10,10 @@ from setpoint.kinds.core.podspec.internal import internal
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_non_reserved_path
 from setpoint.kinds.core.podspec.signers import (
-    is_kubernetes_signer, signer_of_trust_bundle, trust_bundle_name_errors, validate_signer_name,
+    is_kubernetes_signer,
+    signer_of_trust_bundle,
+    trust_bundle_name_errors,
+    validate_signer_name,
 )  # fmt: skip
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required, too_long
 from setpoint.meta.names import qualified_name, user_id

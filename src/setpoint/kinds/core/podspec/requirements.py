@@ -8,7 +8,11 @@ from typing import Any
 from setpoint.kinds.core.podspec.aggregate import aggregate_limits, aggregate_requests
 from setpoint.kinds.core.podspec.options import PodOptions
 from setpoint.kinds.core.resources import (
-    amount_errors, container_name_errors, is_divisible_by_page, is_huge_page, is_overcommit_allowed,
+    amount_errors,
+    container_name_errors,
+    is_divisible_by_page,
+    is_huge_page,
+    is_overcommit_allowed,
     validate_pod_resource_name,
 )  # fmt: skip
 from setpoint.meta.field import Errors, FieldError, duplicate, forbidden, invalid, required

@@ -8,17 +8,25 @@ from typing import Any
 from setpoint.kinds.core.podspec.affinity import validate_affinity
 from setpoint.kinds.core.podspec.annotations import MIRROR
 from setpoint.kinds.core.podspec.containers import (
-    PodScope, validate_containers, validate_ephemeral_containers, validate_init_containers,
+    PodScope,
+    validate_containers,
+    validate_ephemeral_containers,
+    validate_init_containers,
 )  # fmt: skip
 from setpoint.kinds.core.podspec.internal import internal
 from setpoint.kinds.core.podspec.naming import (
-    validate_dns_config, validate_host_aliases, validate_hostname_override, validate_readiness_gates,
+    validate_dns_config,
+    validate_host_aliases,
+    validate_hostname_override,
+    validate_readiness_gates,
     validate_scheduling_gates,
 )  # fmt: skip
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.requirements import validate_overhead, validate_pod_level_resources
 from setpoint.kinds.core.podspec.security import (
-    validate_host_users, validate_pod_security_context, validate_share_process_namespace,
+    validate_host_users,
+    validate_pod_security_context,
+    validate_share_process_namespace,
 )  # fmt: skip
 from setpoint.kinds.core.podspec.spreading import validate_topology_spread
 from setpoint.kinds.core.podspec.tolerations import validate_tolerations

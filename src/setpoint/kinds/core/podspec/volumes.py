@@ -13,7 +13,10 @@ from setpoint.kinds.core.podspec.claims import validate_claim_template
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_descending_path, validate_no_backsteps
 from setpoint.kinds.core.podspec.projections import (
-    validate_config_map, validate_downward_api, validate_projected, validate_secret,
+    validate_config_map,
+    validate_downward_api,
+    validate_projected,
+    validate_secret,
 )  # fmt: skip
 from setpoint.meta.field import Errors, FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from setpoint.meta.goformat import quote
@@ -34,7 +37,8 @@ _BLOB_DISK = "https://{account-name}.blob.core.windows.net/{container-name}/{dis
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PAIRS = "must be a host:port pair or multiple pairs separated by commas"
 ISCSI_TOO_LONG = (
-    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
+    "if iscsi.initiatorName is specified."
 )
 
 

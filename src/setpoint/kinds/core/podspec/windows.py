@@ -139,4 +139,5 @@ def _validate_windows(spec: Item, path: str, errs: Errors) -> None:
         errs.append(forbidden(f"{path}.shareProcessNamespace", text))
     for container, at in containers_with_path(spec, path):
         context = container.get("securityContext") or {}
-        errs.extend(forbidden(f"{at}.securityContext.{name}", text) for name in _CONTAINER_LINUX_ONLY if name in context)
+        given = [name for name in _CONTAINER_LINUX_ONLY if name in context]
+        errs.extend(forbidden(f"{at}.securityContext.{name}", text) for name in given)

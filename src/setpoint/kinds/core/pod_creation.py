@@ -1,0 +1,84 @@
+"""What the server itself writes into a new Pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from setpoint.kinds.core.podspec.affinity import PREFERRED, REQUIRED
+from setpoint.kinds.core.podspec.annotations import APP_ARMOR
+from setpoint.kinds.core.podspec.options import all_containers
+from setpoint.kinds.core.podspec.warnings import OLD_APP_ARMOR, app_armor_profile
+
+Dict = dict[str, Any]
+_LONGEST_PROFILE = 4095
+
+
+def merge_match_label_keys(pod: Dict) -> None:
+    """Keys whose values come from the pod's own labels become part of the selectors."""
+    spec = pod["spec"]
+    labels = pod["metadata"].get("labels") or {}
+    affinity = spec.get("affinity")
+    if affinity:
+        for kind in ("podAffinity", "podAntiAffinity"):
+            terms = affinity.get(kind)
+            if terms:
+                for weighted in terms.get(PREFERRED, ()):
+                    _merge(weighted.get("podAffinityTerm") or {}, labels)
+                for term in terms.get(REQUIRED, ()):
+                    _merge(term, labels)
+    for constraint in spec.get("topologySpreadConstraints", ()):
+        _merge(constraint, labels)
+
+
+def _merge(term: Dict, labels: Mapping[str, str]) -> None:
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(keys, ()):
+            if key in labels:
+                expressions = selector.setdefault("matchExpressions", [])
+                expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
+
+
+class TakenOverProfile(Dict):
+    """An AppArmor profile that was given by the old annotation, not by the field. Warnings must know the difference."""
+
+
+def take_over_app_armor(pod: Dict) -> None:
+    annotations, spec = pod["metadata"].get("annotations"), pod["spec"]
+    if not annotations or not any(key.startswith(APP_ARMOR) for key in annotations):
+        return
+    if (spec.get("os") or {}).get("name") == "windows":
+        return
+    of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    for container in all_containers(spec):
+        annotation = annotations.get(APP_ARMOR + container.get("name", ""))
+        if annotation is None or "appArmorProfile" in (container.get("securityContext") or {}):
+            continue
+        profile = _valid_profile(annotation)
+        if profile is not None and profile != of_pod:
+            container.setdefault("securityContext", {})["appArmorProfile"] = TakenOverProfile(profile)
+
+
+def _valid_profile(annotation: str) -> dict[str, str] | None:
+    profile = app_armor_profile(annotation)
+    name = (profile or {}).get("localhostProfile", "")
+    return None if name.strip() != name or len(name.encode()) > _LONGEST_PROFILE else profile
+
+
+def app_armor_warnings(pod: Dict) -> list[str]:
+    """For annotations that no field of the request backs."""
+    annotations, spec = pod["metadata"].get("annotations"), pod["spec"]
+    if not annotations or (spec.get("os") or {}).get("name") == "windows":
+        return []
+    found = []
+    for container in all_containers(spec):
+        key = APP_ARMOR + container.get("name", "")
+        if key not in annotations:
+            continue
+        profile = (container.get("securityContext") or {}).get("appArmorProfile")
+        if isinstance(profile, TakenOverProfile) or (profile is None and _valid_profile(annotations[key]) is None):
+            found.append(f"metadata.annotations[{key}]: {OLD_APP_ARMOR}")
+    return found
