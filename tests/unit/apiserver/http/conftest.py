@@ -15,7 +15,7 @@ from setpoint.apiserver.http.server import Server
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from wire_harness import Attach, LoopClock, MemoryTransport, Serve, Served  # noqa: E402
+from wire_harness import Attach, LoopClock, MemoryTransport, Serve, Served
 
 
 @pytest.hookimpl(optionalhook=True)

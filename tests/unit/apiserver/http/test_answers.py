@@ -7,7 +7,7 @@ import gzip
 import logging
 
 import pytest
-from wire_harness import EPOCH, Attach, Serve, settle
+from wire_harness import EPOCH, Attach, Serve, settle, until
 
 from setpoint.apiserver.http.encoding import BLOCK, DateHeader, blocks, gzipped, unframed
 from setpoint.apiserver.http.message import Answer, Request, Response, frame
@@ -203,7 +203,6 @@ async def test_a_handler_runs_to_its_end_without_its_client(serve: Serve) -> Non
     client.send(GET)
     await started.wait()
     client.writer.transport.abort()
-    while not all(connection._eof for connection in served.server._connections):
-        await asyncio.sleep(0)
+    await until(lambda: all(connection._eof for connection in served.server._connections))
     go.set()
     await ended.wait()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from wire_harness import SMALL_LIMITS, Attach, LoopClock, MemoryTransport, Recorder, Serve, echo, settle
+from wire_harness import SMALL_LIMITS, Attach, LoopClock, MemoryTransport, Recorder, Serve, echo, settle, until
 
 from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.http.parsing import RequestParser
@@ -148,8 +149,7 @@ async def test_reading_pauses_while_much_is_pipelined(attach: Attach) -> None:
     transport.connection.data_received(GET * 2000)
     assert not transport.reading
     gate.set()
-    while transport.sent.count(b"HTTP/1.1 200") < 3001:
-        await asyncio.sleep(0)
+    await until(lambda: transport.sent.count(b"HTTP/1.1 200") == 3001)
     await settle()
     assert transport.reading
 
@@ -158,7 +158,7 @@ _parts = st.sampled_from(
     [
         b"GET ", b"POST ", b"/", b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"Host: x\r\n", b"\r\n", b"\n", b"\r", b" ",
         b"Content-Length: 3\r\n", b"Content-Length: ", CHUNKED, b"Connection: close\r\n", b"Connection: Upgrade\r\n",
-        b"Upgrade: x\r\n", b"Expect: 100-continue\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n", b"abc", GET, POST, b"PRI * HTTP/2.0",
+        b"Upgrade: x\r\n", b"Expect: 100-continue\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n", b"abc", GET, POST,
     ]
 )  # fmt: skip
 
@@ -199,4 +199,4 @@ def test_how_bytes_are_cut_makes_no_difference(data: bytes, cuts: list[int]) -> 
         ]
 
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    assert parsed([data]) == parsed([data[a:b] for a, b in zip(edges, edges[1:]) if a < b])
+    assert parsed([data]) == parsed([data[a:b] for a, b in pairwise(edges) if a < b])

@@ -16,7 +16,8 @@ async def test_a_request_arrives_as_it_was_sent(serve: Serve) -> None:
     recorder = Recorder()
     client = await (await serve(recorder)).connect()
     client.send(
-        b"GET /a%2Fb/c?x=%20&y HTTP/1.1\r\nHOST: x\r\nX-One: 1 \t\r\nx-two: a\r\nX-Two: b\r\nUser-Agent: \xc3\xa9\r\n\r\n"
+        b"GET /a%2Fb/c?x=%20&y HTTP/1.1\r\nHOST: x\r\nX-One: 1 \t\r\nx-two: a\r\nX-Two: b\r\n"
+        b"User-Agent: \xc3\xa9\r\n\r\n"
     )
     assert (await client.answer()).body == b"GET /a%2Fb/c [x=%20&y] 0"
     request = recorder.seen[0]
@@ -61,7 +62,8 @@ async def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
 
 async def test_a_request_in_single_bytes(serve: Serve) -> None:
     client = await (await serve(echo)).connect()
-    raw = b"POST /a?b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: 1\r\n\r\n"
+    head = b"POST /a?b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    raw = head + b"3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: 1\r\n\r\n"
     for index in range(len(raw)):
         client.send(raw[index : index + 1])
         await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from wire_harness import Attach, MemoryTransport, echo, settle
+from wire_harness import Attach, MemoryTransport, echo, settle, until
 
 from setpoint.apiserver.http.message import Answer, Request, Response, StreamResponse, StreamWriter
 
@@ -17,8 +17,7 @@ POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
 
 async def end_of(transport: MemoryTransport) -> float:
     start = asyncio.get_running_loop().time()
-    while not transport.connection.lost:
-        await asyncio.sleep(0.25)
+    await until(lambda: transport.connection.lost, every=0.25)
     return asyncio.get_running_loop().time() - start
 
 

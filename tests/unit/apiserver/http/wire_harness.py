@@ -172,6 +172,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], bool], every: float = 0) -> None:
+    while not condition():  # noqa: ASYNC110 (nothing signals what the tests look at)
+        await asyncio.sleep(every)
+
+
 async def echo(request: Request) -> Response:
     """Tells what the server understood."""
     text = f"{request.method} {request.path} [{request.query}] {len(request.body)}"
