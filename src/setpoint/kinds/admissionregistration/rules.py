@@ -1,0 +1,126 @@
+"""Which requests a webhook or policy is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
+from setpoint.meta.names import path_segment
+from setpoint.meta.objectmeta import validate_label_selector
+
+MATCH_POLICIES = ("Equivalent", "Exact")
+FAILURE_POLICIES = ("Fail", "Ignore")
+REINVOCATION_POLICIES = ("IfNeeded", "Never")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+_SCOPES = ("*", "Cluster", "Namespaced")
+
+
+def default_match(holder: dict[str, Any]) -> None:
+    holder.setdefault("matchPolicy", "Equivalent")
+    holder.setdefault("namespaceSelector", {})
+    holder.setdefault("objectSelector", {})
+
+
+def default_rules(rules: Sequence[dict[str, Any]] | None) -> None:
+    for rule in rules or ():
+        rule.setdefault("scope", "*")
+
+
+def default_match_resources(match: dict[str, Any] | None) -> None:
+    if match is not None:
+        default_match(match)
+        default_rules(match.get("resourceRules"))
+        default_rules(match.get("excludeResourceRules"))
+
+
+def one_of(value: str | None, allowed: Sequence[str], path: str, errs: Errors) -> None:
+    """A value that must be there and be known."""
+    if value is None or (not value and "" not in allowed):
+        errs.append(required(path))
+    elif value not in allowed:
+        errs.append(not_supported(path, value, allowed))
+
+
+def known(value: str | None, allowed: Sequence[str], path: str, errs: Errors) -> None:
+    if value is not None and value not in allowed:
+        errs.append(not_supported(path, value, allowed))
+
+
+def _validate_resources(resources: Sequence[str], path: str, errs: Errors) -> None:
+    if not resources:
+        errs.append(required(path))
+    whole: set[str] = set()  # resources of which all subresources are meant
+    everywhere: set[str] = set()  # subresources that are meant of all resources
+    without_subresource = False
+    for i, text in enumerate(resources):
+        if not text:
+            errs.append(required(f"{path}[{i}]"))
+            continue
+        resource, slash, subresource = text.partition("/")
+        if not slash:
+            without_subresource = text != "*"
+            continue
+        if resource in whole:
+            errs.append(invalid(f"{path}[{i}]", text, f"if '{resource}/*' is present, must not specify {text}"))
+        if subresource in everywhere:
+            errs.append(invalid(f"{path}[{i}]", text, f"if '*/{subresource}' is present, must not specify {text}"))
+        if subresource == "*":
+            whole.add(resource)
+        if resource == "*":
+            everywhere.add(subresource)
+    if len(resources) > 1 and "*/*" in resources:
+        errs.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
+    if "*" in resources and without_subresource:
+        text = "if '*' is present, must not specify other resources without subresources"
+        errs.append(invalid(path, resources, text))
+
+
+def validate_rule(rule: dict[str, Any], path: str, errs: Errors) -> None:
+    operations = rule.get("operations") or []
+    if not operations:
+        errs.append(required(f"{path}.operations"))
+    if len(operations) > 1 and "*" in operations:
+        text = "if '*' is present, must not specify other operations"
+        errs.append(invalid(f"{path}.operations", operations, text))
+    for i, operation in enumerate(operations):
+        known(operation, _OPERATIONS, f"{path}.operations[{i}]", errs)
+    for name, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        values = rule.get(name) or []
+        if not values:
+            errs.append(required(f"{path}.{name}"))
+        if len(values) > 1 and "*" in values:
+            errs.append(invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {what}"))
+    for i, version in enumerate(rule.get("apiVersions") or ()):
+        if not version:
+            errs.append(required(f"{path}.apiVersions[{i}]"))
+    _validate_resources(rule.get("resources") or [], f"{path}.resources", errs)
+    known(rule.get("scope"), _SCOPES, f"{path}.scope", errs)
+
+
+def _validate_named_rule(rule: dict[str, Any], path: str, errs: Errors) -> None:
+    names = rule.get("resourceNames") or []
+    for i, name in enumerate(names):
+        errs.extend(invalid(f"{path}.resourceNames[{i}]", name, text) for text in path_segment(name))
+        if name in names[:i]:
+            errs.append(duplicate(f"{path}.resourceNames[{i}]", name))
+    validate_rule(rule, path, errs)
+
+
+def validate_match_resources(match: dict[str, Any] | None, path: str, errs: Errors) -> None:
+    if match is None:
+        return
+    one_of(match.get("matchPolicy"), MATCH_POLICIES, f"{path}.matchPolicy", errs)
+    for name in ("namespaceSelector", "objectSelector"):
+        validate_label_selector(match.get(name), f"{path}.{name}", errs)
+    for name in ("resourceRules", "excludeResourceRules"):
+        for i, rule in enumerate(match.get(name) or ()):
+            _validate_named_rule(rule, f"{path}.{name}[{i}]", errs)
+
+
+def validate_mutating_operations(match: dict[str, Any], path: str, errs: Errors) -> None:
+    """Nothing can be changed about a deletion."""
+    for rule in match.get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            known(operation, _MUTATING_OPERATIONS, f"{path}.resourceRules.operations", errs)
