@@ -5,13 +5,13 @@ are in wire form and decoded (presence rules applied); neither argument is ever 
 trusted to be canonical, since they came from here; those that clients send are not.
 """
 
-from setpoint.meta.apply.apply import apply
 from setpoint.meta.apply.conflicts import TypeMismatch
 from setpoint.meta.apply.field_set import FieldSet, Filter, exclude, include, of_fields
 from setpoint.meta.apply.managers import BadManagedFields
 from setpoint.meta.apply.managers import decode as check_managed_fields
+from setpoint.meta.apply.ownership import Converter, update
+from setpoint.meta.apply.server_side import apply
 from setpoint.meta.apply.times import keep_times
-from setpoint.meta.apply.update import Converter, update
 
 __all__ = [
     "BadManagedFields",

@@ -38,26 +38,26 @@ def _check(type_: Type, value: Any, path: str, allow_duplicates: bool, out: list
         _check_list(type_, value, path, allow_duplicates, out)
     elif shape is Shape.MAP:
         if type(value) is not dict:
-            out.append((path, f"expected map, got &{{{plain(_as_sent(value))}}}"))
+            out.append((path, f"expected map, got &{{{plain(value)}}}"))
         elif type_.item is not None:
             for name, member in value.items():
                 _check(type_.item, member, f"{path}.{name}", allow_duplicates, out)
     elif shape in _NUMBERS:
         if type(value) not in (int, float):
-            out.append((path, f"expected numeric (int or float), got {type_name(_as_sent(value))}"))
+            out.append((path, f"expected numeric (int or float), got {type_name(value)}"))
     elif shape in _STRINGS:
         if type(value) is not str:
             out.append((path, f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"))
     elif shape is Shape.BOOL:
         if type(value) is not bool:
-            out.append((path, f"expected boolean, got &{{{plain(_as_sent(value))}}}"))
+            out.append((path, f"expected boolean, got &{{{plain(value)}}}"))
     elif type(value) in (dict, list):
-        out.append((path, f"expected any scalar, got &{{{plain(_as_sent(value))}}}"))
+        out.append((path, f"expected any scalar, got &{{{plain(value)}}}"))
 
 
 def _check_struct(type_: Type, value: Any, path: str, allow_duplicates: bool, out: list[Problem]) -> None:
     if type(value) is not dict:
-        out.append((path, f"expected map, got &{{{plain(_as_sent(value))}}}"))
+        out.append((path, f"expected map, got &{{{plain(value)}}}"))
         return
     for name, member in value.items():
         field = type_.fields.get(name)
@@ -71,7 +71,7 @@ def _check_struct(type_: Type, value: Any, path: str, allow_duplicates: bool, ou
 
 def _check_list(type_: Type, value: Any, path: str, allow_duplicates: bool, out: list[Problem]) -> None:
     if type(value) is not list:
-        out.append((path, f"expected list, got &{{{plain(_as_sent(value))}}}"))
+        out.append((path, f"expected list, got &{{{plain(value)}}}"))
         return
     item_type = type_.item
     if type_.list_type is ListType.ATOMIC:
@@ -93,17 +93,6 @@ def _check_list(type_: Type, value: Any, path: str, allow_duplicates: bool, out:
             _check(item_type, item, path + text(element), allow_duplicates, out)
 
 
-def _as_sent(value: Any) -> Any:
-    """Applied configurations are read as YAML, where every number becomes a float."""
-    if type(value) is int:
-        return float(value)
-    if type(value) is dict:
-        return {name: _as_sent(member) for name, member in value.items()}
-    if type(value) is list:
-        return [_as_sent(item) for item in value]
-    return value
-
-
 def _go_syntax(value: Any) -> str:
     """Go's %#v."""
     if value is None:
@@ -115,4 +104,4 @@ def _go_syntax(value: Any) -> str:
         return f"map[string]interface {{}}{{{inner}}}"
     if type(value) is list:
         return "[]interface {}{" + ", ".join(map(_go_syntax, value)) + "}"
-    return plain(_as_sent(value))
+    return plain(value)

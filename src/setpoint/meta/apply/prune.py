@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, difference, intersection, union
 from setpoint.meta.apply.managers import Entry, Managers
+from setpoint.meta.apply.ownership import Converter, Obj
 from setpoint.meta.apply.remove import remove_items, with_named_fields
-from setpoint.meta.apply.update import Converter, Obj
 from setpoint.meta.apply.walk import walk_of
 from setpoint.meta.schema import Type
 

@@ -150,16 +150,18 @@ def _forgive_missing_metadata(walk: Walk, plans: _Plans) -> None:
 
 
 def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
+    leaf_elements = {name: element for name, (element, inner, _) in plans.items() if inner.leaf}
+    leaf_element = leaf_elements.get
+
     def fill(value: dict[str, Any], node: FieldSet) -> None:
-        for name in sorted(value):
-            if name in skip:
-                continue
-            element, inner, _ = plans[name]
-            if inner.leaf:
+        for name in sorted(value) if len(value) > 1 else value:
+            element = leaf_element(name)
+            if element is not None:
                 node[element] = EMPTY
-            else:
+            elif name not in skip:
+                element, inner, _ = plans[name]
                 child = value[name]
-                if child:
+                if child and not inner.leaf:
                     below: FieldSet = {".": EMPTY}
                     inner.fill(child, below)
                     node[element] = below if len(below) > 1 else EMPTY
@@ -271,7 +273,7 @@ def _make_listed(walk: Walk, type_: Type) -> None:
     element_of = element_function(type_)
     assert type_.item is not None
     item = walk_of(type_.item)
-    keyed = type_.list_type is ListType.MAP
+    keyed = type_.list_type is ListType.MAP and not item.leaf
 
     def fill(value: list[Any], node: FieldSet) -> None:
         below: FieldSet = {}
@@ -282,8 +284,12 @@ def _make_listed(walk: Walk, type_: Type) -> None:
                 continue
             if element in below:
                 repeated.add(element)
+            elif keyed:
+                inner: FieldSet = {".": EMPTY}
+                item.fill(child, inner)
+                below[element] = inner if len(inner) > 1 else EMPTY
             else:
-                below[element] = item.whole(child) if keyed else EMPTY
+                below[element] = EMPTY
         for element in repeated:
             below[element] = EMPTY
         node.update(sort(below))

@@ -113,7 +113,7 @@ class _Run:
         _delete(container, key, f"error in remove for path: '{path}': ")
 
     def _replace(self, operation: dict[str, Any]) -> None:
-        path = _text(operation, "path", "replace operation failed to decode path: ")
+        path = _text(operation, "path", "replace operation failed to decode path: operation missing path field: ")
         value = operation.get("value")
         if path == "":
             if type(value) not in (dict, list):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import is_
 from typing import Any
 
-from setpoint.meta.goformat import plain, quote, type_name
+from setpoint.meta.goformat import kind_of, plain, quote, type_name
 from setpoint.meta.patch.element_order import index_key, interleave, partition
 from setpoint.meta.patch.errors import PatchRefused, PatchUndecodable, PatchUnprocessable
 from setpoint.meta.schema import Field, Shape, Type
@@ -23,8 +23,14 @@ _DELETE_LIST = "$deleteFromPrimitiveList"
 _GONE = object()
 
 
-def apply_strategic(type_: Type, doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """The patched document; `doc` itself if the patch changes nothing."""
+def apply_strategic(type_: Type, doc: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """The patched document; `doc` itself if the patch changes nothing. A patch of null changes nothing."""
+    if patch is None:
+        return doc
+    if type(patch) is not dict:
+        raise PatchUndecodable(
+            f"json: cannot unmarshal {kind_of(patch)} into Go value of type map[string]interface {{}}"
+        )
     return _merge_map(type_, doc, patch)
 
 
@@ -127,6 +133,7 @@ def _ordered_lists(
             _require_list(patched)
         field = _list_field(type_, key)
         _check_order(patched if patched is not _GONE else [], order, field.merge_key)
+        server_order = current if current is not _GONE else []
         if patched is _GONE:
             if current is _GONE:
                 continue
@@ -134,13 +141,14 @@ def _ordered_lists(
         elif current is _GONE:
             items = [kept for item in patched if (kept := _without_directives(item)) is not _GONE]
         else:
-            items = _merge_list_field(field, current, patched, False)
+            server_order = list(current)
+            items = _merge_list_field(field, current, patched, False, server_order)
         present = current if current is not _GONE else []
         ours, theirs = partition(items, order, field.merge_key)
         is_map = _element_type(present, patched if patched is not _GONE else []) is dict
         merge_key = field.merge_key if is_map else None
         rest.pop(key, None)
-        ordered = interleave(ours, theirs, order, present, merge_key)
+        ordered = interleave(ours, theirs, order, server_order, merge_key)
         if not _identical(ordered, present) or current is _GONE:
             if merged is doc:
                 merged = dict(doc)
@@ -165,8 +173,6 @@ def _check_order(patched: list[Any], order: list[Any], merge_key: str) -> None:
             return
         if _same_element(items[at], wanted, merge_key):
             at += 1
-    while at < len(items) and type(items[at]) is dict and _DIRECTIVE in items[at]:
-        at += 1
     if at < len(items):
         raise PatchRefused(
             f"The order in patch list:\n{plain(patched)}\n doesn't match {_SET_ORDER} list:\n{plain(order)}\n"
@@ -183,14 +189,24 @@ def _same_element(left: Any, right: Any, merge_key: str) -> bool:
     return index_key(left[merge_key]) == index_key(right[merge_key])
 
 
-def _merge_list_field(field: Field, current: list[Any], patched: list[Any], is_delete_list: bool) -> list[Any]:
+def _merge_list_field(
+    field: Field,
+    current: list[Any],
+    patched: list[Any],
+    is_delete_list: bool,
+    server_order: list[Any] | None = None,
+) -> list[Any]:
     # A list of deletions works the same whatever the field's strategy is.
     if is_delete_list or "merge" in field.patch_strategy:
-        return _merge_list(field, current, patched, is_delete_list)
+        return _merge_list(field, current, patched, is_delete_list, server_order)
     return patched
 
 
-def _merge_list(field: Field, current: list[Any], patched: list[Any], is_delete_list: bool) -> list[Any]:
+def _merge_list(
+    field: Field, current: list[Any], patched: list[Any], is_delete_list: bool, server_order: list[Any] | None
+) -> list[Any]:
+    """`server_order`, a copy of `current`, becomes what the reference takes for the document's order afterwards: it
+    merges in place, so deleted items are gone from it and new ones stand in the places that became free."""
     if not current and not patched:
         return current
     if _element_type(current, patched) is not dict:
@@ -205,7 +221,7 @@ def _merge_list(field: Field, current: list[Any], patched: list[Any], is_delete_
     merge_key = field.merge_key
     if not merge_key:
         raise PatchRefused(f"cannot merge lists without merge key for {_go_kind(field.type.item)}")
-    server, changes = _special_items(current, patched, merge_key)
+    server, changes, replaced = _special_items(current, patched, merge_key, server_order)
     items = list(server)
     positions: dict[Any, int] = {}
     for at, item in enumerate(items):
@@ -218,6 +234,8 @@ def _merge_list(field: Field, current: list[Any], patched: list[Any], is_delete_
         if found is None:
             positions[index_key(change[merge_key])] = len(items)
             items.append(change)
+            if not replaced:
+                _fill_free_place(server_order, len(items) - 1, change)
         else:
             items[found] = _merge_map(field.type.item, items[found], change)
     ours, theirs = partition(items, changes, merge_key)
@@ -229,10 +247,15 @@ def _identical(left: list[Any], right: list[Any]) -> bool:
     return len(left) == len(right) and all(map(is_, left, right))
 
 
+def _fill_free_place(server_order: list[Any] | None, place: int, item: Any) -> None:
+    if server_order is not None and place < len(server_order):
+        server_order[place] = item
+
+
 def _special_items(
-    current: list[Any], patched: list[Any], merge_key: str
-) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The list after its `$patch` items took effect, and the patch without them."""
+    current: list[Any], patched: list[Any], merge_key: str, server_order: list[Any] | None
+) -> tuple[list[Any], list[dict[str, Any]], bool]:
+    """The list after its `$patch` items took effect, the patch without them, and whether it replaces the list."""
     changes: list[dict[str, Any]] = []
     replace = False
     server = current
@@ -245,16 +268,16 @@ def _special_items(
             if merge_key not in item:
                 raise PatchRefused(_no_merge_key(item, merge_key))
             unwanted = index_key(item[merge_key])
-            server = [
-                old for old in server if merge_key not in old or index_key(old[merge_key]) != unwanted
-            ]
+            server = [old for old in server if merge_key not in old or index_key(old[merge_key]) != unwanted]
+            if server_order is not None:
+                server_order[: len(server)] = server
         elif directive == "replace":
             replace = True
         elif directive == "merge":
             raise PatchRefused("merging lists cannot yet be specified in the patch")
         else:
             raise PatchRefused(_bad_directive(item))
-    return (changes, []) if replace else (server, changes)
+    return (changes, [], True) if replace else (server, changes, False)
 
 
 def _element_type(*lists: list[Any]) -> type:

@@ -14,8 +14,8 @@ from setpoint.meta.apply.field_set import Filter, difference
 from setpoint.meta.apply.last_applied import allowed_by_last_applied, sync_last_applied
 from setpoint.meta.apply.managers import Entry, ManagerId, Managers, encode, make_entry, trusted
 from setpoint.meta.apply.merge import merge
+from setpoint.meta.apply.ownership import Converter, Obj, empty_object, take_over, track_update
 from setpoint.meta.apply.prune import prune
-from setpoint.meta.apply.update import Converter, Obj, empty_object, take_over, track_update
 from setpoint.meta.apply.walk import object_walk_of, walk_of
 from setpoint.meta.errors import BadRequest
 from setpoint.meta.schema import Type
