@@ -6,7 +6,7 @@ import re
 from collections.abc import Container
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
-from setpoint.meta.field import Errors, invalid
+from setpoint.meta.field import Errors, internal, invalid
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import CIDR_TEXT, IP_TEXT, parse_ip
 
@@ -49,12 +49,19 @@ def is_ipv6(value: str) -> bool:
     return parsed is not None and parsed.version == 6
 
 
-def is_dual_stack_cidrs(values: list[str]) -> bool | None:
-    """Whether both families are there; None when one of them is no CIDR."""
-    parsed = [_parse_cidr_sloppy(value) for value in values]
-    if None in parsed:
-        return None
-    return len({pair[0].version for pair in parsed if pair is not None}) == 2
+def validate_dual_stack_cidrs(values: list[str], path: str, errs: Errors) -> None:
+    """At most one of each family."""
+    families = set()
+    for i, value in enumerate(values):
+        parsed = _parse_cidr_sloppy(value)
+        if parsed is None:
+            problem = f"invalid CIDR[{i}]: <nil> (invalid CIDR address: {value})"
+            errs.append(internal(path, f"invalid PodCIDRs. failed to check with dual stack with error:{problem}"))
+            families.clear()
+            break
+        families.add(parsed[0].version)
+    if len(families) != 2 or len(values) > 2:
+        errs.append(invalid(path, values, "may specify no more than one CIDR for each IP family"))
 
 
 def validate_ip(value: str, path: str, errs: Errors, old: Container[str] = ()) -> None:

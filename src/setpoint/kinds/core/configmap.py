@@ -30,8 +30,8 @@ class ConfigMapStrategy(Strategy):
         validate_keys(binary, "binaryData", errs)
         size += sum(map(decoded_length, binary.values()))
         if size > MAX_SIZE:
-            # The whole object is too long; upstream names no field.
-            errs.append(too_long("", MAX_SIZE))
+            # The whole object is too long, which upstream writes as the path of nothing.
+            errs.append(too_long("[]", MAX_SIZE))
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         forbid_change(obj, old, ("data", "binaryData"), errs)

@@ -25,7 +25,7 @@ class LimitRangeStrategy(Strategy):
     allow_create_on_update = True
 
     def default(self, obj: Obj) -> None:
-        for item in (obj.get("spec") or {}).get("limits", ()):
+        for item in (obj.get("spec") or {}).get("limits") or ():
             if item.get("type") == "Container":
                 limits = {**item.get("max", {}), **item.get("default", {})}
                 requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}

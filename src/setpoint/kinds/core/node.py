@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, NONE, UNKNOWN
-from setpoint.kinds.core.addresses import cidr_warnings, is_dual_stack_cidrs, validate_cidr
+from setpoint.kinds.core.addresses import cidr_warnings, validate_cidr, validate_dual_stack_cidrs
 from setpoint.kinds.core.node_annotations import validate_node_annotations
 from setpoint.kinds.core.node_config import validate_config_source, validate_config_status
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
@@ -183,8 +183,8 @@ def _validate_features(features: Sequence[str], errs: Errors) -> None:
 def _validate_pod_cidrs(cidrs: list[str], errs: Errors) -> None:
     for i, value in enumerate(cidrs):
         validate_cidr(value, f"spec.podCIDRs[{i}]", errs)
-    if len(cidrs) > 1 and (not is_dual_stack_cidrs(cidrs) or len(cidrs) > 2):
-        errs.append(invalid("spec.podCIDRs", cidrs, "may specify no more than one CIDR for each IP family"))
+    if len(cidrs) > 1:
+        validate_dual_stack_cidrs(cidrs, "spec.podCIDRs", errs)
 
 
 def _validate_change(obj: Obj, old: Obj, errs: Errors) -> None:

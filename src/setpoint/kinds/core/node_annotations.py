@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from setpoint.kinds.core.embedded_json import syntax_error
 from setpoint.kinds.core.taints import validate_taints
 from setpoint.meta.field import Errors, invalid, required
 
@@ -26,15 +27,22 @@ def _folded(item: Mapping[str, Any], name: str) -> Any:
     return next((value for key, value in item.items() if key.lower() == name.lower()), None)
 
 
-def _load(text: str) -> Any:
-    return orjson.loads(text)
+def _load(text: str, shape: type, go: str) -> Any:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise ValueError(syntax_error(text.encode())) from None
+    if value is not None and not isinstance(value, shape):
+        names = {str: "string", bool: "bool", list: "array", dict: "object"}
+        raise ValueError(f"json: cannot unmarshal {names.get(type(value), 'number')} into Go value of type {go}")
+    return value
 
 
 def _validate_taints(text: str, path: str, errs: Errors) -> None:
     try:
-        items = _load(text)
-        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise ValueError("json: cannot unmarshal value into Go value of type []core.Taint")
+        items = _load(text, list, "[]core.Taint") or []
+        if not all(isinstance(item, dict) for item in items):
+            raise ValueError("json: cannot unmarshal value into Go value of type core.Taint")
     except ValueError as error:
         errs.append(invalid(path, _TAINTS, str(error)))
         return
@@ -47,9 +55,7 @@ def _validate_taints(text: str, path: str, errs: Errors) -> None:
 
 def _validate_avoid_pods(text: str, path: str, errs: Errors) -> None:
     try:
-        avoid = _load(text)
-        if not isinstance(avoid, dict):
-            raise ValueError("json: cannot unmarshal value into Go value of type v1.AvoidPods")
+        avoid = _load(text, dict, "v1.AvoidPods") or {}
     except ValueError as error:
         errs.append(invalid(f"{path}.AvoidPods", _AVOID_PODS, str(error)))
         return

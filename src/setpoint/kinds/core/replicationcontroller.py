@@ -109,10 +109,10 @@ class ReplicationControllerStatusStrategy(StatusStrategy):
         total, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
         for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
             if status.get(name, 0) > total:
-                errs.append(invalid(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+                errs.append(invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas"))
         if status.get("availableReplicas", 0) > ready:
             text = "cannot be greater than readyReplicas"
-            errs.append(invalid("status.availableReplicas", status["availableReplicas"], text))
+            errs.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), text))
 
 
 def _validate_spec(spec: dict[str, Any], errs: Errors, options: PodOptions) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.core.docker_config import object_error
+from setpoint.kinds.core.embedded_json import object_error
 from setpoint.kinds.core.keyed_data import MAX_SIZE, decoded_length, forbid_change, validate_keys
 from setpoint.kinds.core.tls_pair import pair_error
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy

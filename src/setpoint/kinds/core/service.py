@@ -110,12 +110,17 @@ class ServiceStrategy(Strategy):
                 if point.get("ip"):
                     point.setdefault("ipMode", "VIP")
 
+    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
+        self.reset_status(obj)
+        _drop_unused_policy(_spec(obj))
+
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         validate_service(_spec(obj), None, _annotations(obj), {}, errs)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         self.keep_status(obj, old)
         drop_type_dependent_fields(obj, old)
+        _drop_unused_policy(_spec(obj))
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         validate_service_change(_spec(obj), _spec(old), errs)
@@ -157,6 +162,12 @@ class ServiceStrategy(Strategy):
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         spec = _spec(obj)
         return {"spec.clusterIP": spec.get("clusterIP", ""), "spec.type": spec.get("type", "")}
+
+
+def _drop_unused_policy(spec: dict[str, Any]) -> None:
+    """An external name has no internal traffic; upstream hides a valid policy whenever it is read."""
+    if spec.get("type") == "ExternalName" and spec.get("internalTrafficPolicy") in ("Cluster", "Local"):
+        del spec["internalTrafficPolicy"]
 
 
 class ServiceStatusStrategy(StatusStrategy):

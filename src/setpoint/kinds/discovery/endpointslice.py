@@ -70,6 +70,8 @@ class EndpointSliceStrategy(Strategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         endpoints = obj.get("endpoints") or ()
         changed = obj.get("endpoints") != old.get("endpoints")
+        if obj.get("addressType") not in (*_TYPES, "", old.get("addressType")):
+            _validate_type(obj, errs)
         _validate_ports(obj.get("ports") or (), errs)
         if changed:
             _validate_endpoints(endpoints, obj.get("addressType", ""), errs)

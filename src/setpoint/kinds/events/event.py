@@ -7,6 +7,7 @@ from typing import Any
 
 from setpoint.kinds.core.event import COLUMNS, validate_event
 from setpoint.kinds.core.event import STRATEGY as CORE
+from setpoint.kinds.core.podspec.internal import internal
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.objectmeta import IMMUTABLE
@@ -118,9 +119,7 @@ def _validate_series(obj: Obj, errs: Errors) -> None:
 def _shown(name: str, value: Any) -> Any:
     """Upstream prints its internal structs, all fields and Go names."""
     if name in ("involvedObject", "related") and value is not None:
-        fields = ("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath")
-        keys = {"UID": "uid", "APIVersion": "apiVersion"}
-        return {each: value.get(keys.get(each, each[0].lower() + each[1:]), "") for each in fields}
+        return internal("ObjectReference", value)
     if name == "source":
         return {"Component": (value or {}).get("component", ""), "Host": (value or {}).get("host", "")}
     if name == "count":

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from setpoint.kinds.columns import AGE, NAME
+from setpoint.kinds.core.podspec.internal import internal
 from setpoint.kinds.core.podspec.options import CREATE
 from setpoint.kinds.core.podspec.requirements import validate_overhead
-from setpoint.kinds.core.podspec.rounding import round_up_to_milli
 from setpoint.kinds.core.podspec.tolerations import validate_tolerations
 from setpoint.kinds.node.labels import DEPRECATED_LABELS
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
@@ -25,19 +23,17 @@ class RuntimeClassStrategy(Strategy):
     allow_create_on_update = True
     allow_unconditional_update = False
 
-    def default(self, obj: Obj) -> None:
-        amounts = (obj.get("overhead") or {}).get("podFixed")
-        if amounts:
-            round_up_to_milli(amounts)
-
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         _validate_parts(obj, errs)
         _validate_handler(obj.get("handler", ""), errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        _validate_parts(obj, errs)
         handler = obj.get("handler", "")
-        if handler != old.get("handler", ""):
+        changed = handler != old.get("handler", "")
+        if changed and handler:
+            _validate_handler(handler, errs)
+        _validate_parts(obj, errs)
+        if changed:
             errs.append(invalid("handler", None, IMMUTABLE))
             if not handler:
                 errs.append(required("handler"))
@@ -69,16 +65,8 @@ def _validate_parts(obj: Obj, errs: Errors) -> None:
     for i, toleration in enumerate(tolerations):
         key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
         if key in seen:
-            errs.append(duplicate(f"{path}[{i}]", _shown(toleration)))
+            errs.append(duplicate(f"{path}[{i}]", internal("Toleration", toleration)))
         seen.add(key)
-
-
-def _shown(toleration: dict[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        name: toleration.get(name.lower(), "") for name in ("Key", "Operator", "Value", "Effect")
-    }
-    shown["TolerationSeconds"] = toleration.get("tolerationSeconds")
-    return shown
 
 
 STRATEGY = RuntimeClassStrategy()

@@ -1,7 +1,8 @@
 """Parts of a pod as upstream's own types would print them: Go names, every field, in the order of the type.
 
-Only error messages need this form. The table `data/internal_core.json` gives, for each type, its fields as (Go name, API
-name, kind), where kind is `*T` or `[]T` for what is null when absent, `T` for an inlined type, or else the empty value.
+Only error messages need this form. The table `data/internal_core.json` gives, for each type, its fields as (Go name,
+API name, kind), where kind is `*T` or `[]T` for what is null when absent, `T` for a plain struct, or else the empty
+value.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import orjson
 
 _EMPTY: dict[str, Any] = {'""': "", "0": 0, "false": False, '"0"': "0", "{}": {}}
+_SELECTOR = {"matchLabels", "matchExpressions"}
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
@@ -41,8 +43,9 @@ def internal(type_name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
             item = kind[2:]
             out[go_name] = [internal(item, one) for one in given] if given and item else given or None
         elif kind == "*":
-            # Maps are printed in the order of their keys.
-            out[go_name] = dict(sorted(given.items())) if isinstance(given, dict) else given
+            # Maps are printed in the order of their keys; label selectors are API types, in the order of their fields.
+            is_map = isinstance(given, dict) and not given.keys() <= _SELECTOR
+            out[go_name] = dict(sorted((given or {}).items())) if is_map else given
         elif kind.startswith("*"):
             out[go_name] = None if given is None else internal(kind[1:], given)
         else:

@@ -1,8 +1,9 @@
-"""Is this a JSON object? If not: the complaint, in the words of Go's JSON decoder, which clients see."""
+"""What is wrong with a JSON text inside a string, in the words of Go's decoder: clients see them."""
 
 from __future__ import annotations
 
 import re
+from math import isinf
 
 import orjson
 
@@ -19,16 +20,23 @@ class _Malformed(Exception):
     pass
 
 
+def syntax_error(data: bytes) -> str:
+    """Empty when this is JSON whose numbers fit."""
+    scanner = _Scanner(data)
+    try:
+        scanner.document()
+    except _Malformed as error:
+        return str(error)
+    overflow = scanner.overflow
+    return f"json: cannot unmarshal number {overflow} into Go value of type float64" if overflow else ""
+
+
 def object_error(data: bytes) -> str:
-    """Empty when `data` is a JSON object (or null)."""
+    """Empty when this is a JSON object (or null)."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        try:
-            _Scanner(data).document()
-        except _Malformed as error:
-            return str(error)
-        return ""
+        return syntax_error(data)
     if value is None or isinstance(value, dict):
         return ""
     shape = (
@@ -54,11 +62,14 @@ class _Scanner:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.overflow = ""
+        """The first number that no float can hold."""
 
-    def fail(self, where: str) -> _Malformed:
-        if self.at >= len(self.data):
-            return _Malformed(_END)
-        return _Malformed(f"invalid character {_character(self.data[self.at])} {where}")
+    def fail(self, where: str, space_may_follow: bool = False) -> _Malformed:
+        """At the end of the input Go pretends that there is one more space, and complains if none may be there."""
+        if self.at < len(self.data):
+            return _Malformed(f"invalid character {_character(self.data[self.at])} {where}")
+        return _Malformed(_END if space_may_follow else f"invalid character ' ' {where}")
 
     def peek(self) -> int:
         self.at = _SPACE.match(self.data, self.at).end()  # type: ignore[union-attr]  # matches the empty string too
@@ -74,7 +85,7 @@ class _Scanner:
                     break
             else:
                 if self.peek() != -1:
-                    raise self.fail("after top-level value")
+                    raise self.fail("after top-level value", space_may_follow=True)
                 return
 
     def value(self, open_: list[int]) -> bool:
@@ -103,7 +114,7 @@ class _Scanner:
         elif char == ord("n"):
             self.literal(b"null")
         else:
-            raise self.fail("looking for beginning of value")
+            raise self.fail("looking for beginning of value", space_may_follow=True)
         return False
 
     def after_value(self, open_: list[int]) -> bool:
@@ -120,14 +131,15 @@ class _Scanner:
             self.at += 1
             open_.pop()
             return False
-        raise self.fail("after object key:value pair" if in_object else "after array element")
+        where = "after object key:value pair" if in_object else "after array element"
+        raise self.fail(where, space_may_follow=True)
 
     def key(self) -> None:
         if self.peek() != ord('"'):
-            raise self.fail("looking for beginning of object key string")
+            raise self.fail("looking for beginning of object key string", space_may_follow=True)
         self.string()
         if self.peek() != ord(":"):
-            raise self.fail("after object key")
+            raise self.fail("after object key", space_may_follow=True)
         self.at += 1
 
     def string(self) -> None:
@@ -135,7 +147,7 @@ class _Scanner:
         while True:
             self.at = _PLAIN.match(self.data, self.at).end()  # type: ignore[union-attr]  # matches the empty string too
             if self.at >= len(self.data) or self.data[self.at] < 0x20:
-                raise self.fail("in string literal")
+                raise self.fail("in string literal", space_may_follow=True)
             if self.data[self.at] == ord('"'):
                 self.at += 1
                 return
@@ -150,7 +162,7 @@ class _Scanner:
                 self.at += 1
 
     def number(self) -> None:
-        data = self.data
+        data, start = self.data, self.at
         if data[self.at] == ord("-"):
             self.at += 1
             if self.at >= len(data) or data[self.at] not in b"0123456789":
@@ -169,6 +181,9 @@ class _Scanner:
                 self.at += 1
             if not self.digits():
                 raise self.fail("in exponent of numeric literal")
+        text = data[start : self.at].decode()
+        if not self.overflow and isinf(float(text)):
+            self.overflow = text
 
     def digits(self) -> bool:
         start = self.at

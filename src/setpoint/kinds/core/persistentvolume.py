@@ -1,0 +1,269 @@
+"""PersistentVolume: a piece of storage that outlives Pods."""
+
+from __future__ import annotations
+
+import posixpath
+from datetime import datetime
+from typing import Any
+
+from setpoint.kinds.columns import AGE, NAME, UNSET
+from setpoint.kinds.core.persistentvolume_sources import SOURCES, default_sources, validate_sources
+from setpoint.kinds.core.podspec.affinity import validate_node_selector
+from setpoint.kinds.core.podspec.claims import ACCESS_MODES, VOLUME_MODES
+from setpoint.kinds.core.podspec.internal import internal, internal_diff
+from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.node.labels import DEPRECATED_LABELS
+from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
+from setpoint.meta.names import dns1123_subdomain, label_value
+from setpoint.meta.objectmeta import IMMUTABLE, validate_immutable
+from setpoint.meta.quantity import parse
+from setpoint.meta.times import format_time
+
+STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+_TAKE_MOUNT_OPTIONS = frozenset({
+    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
+    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
+})  # fmt: skip
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_SHORT_MODES = {
+    "ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP",
+}  # fmt: skip
+_GENERAL_LABELS = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+_DEPRECATED_SOURCES = {
+    "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    "storageos": ("storageOS", "deprecated in v1.22, non-functional in v1.25+"),
+    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+}
+
+
+def _spec(obj: Obj) -> dict[str, Any]:
+    return obj.get("spec") or {}
+
+
+def _annotations(obj: Obj) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def access_modes_text(modes: list[str] | None) -> str:
+    return ",".join(short for mode, short in _SHORT_MODES.items() if mode in (modes or ()))
+
+
+def phase_text(obj: Obj, now: datetime) -> str:
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return str((obj.get("status") or {}).get("phase", ""))
+
+
+def _claim(obj: Obj, now: datetime) -> str:
+    claim = _spec(obj).get("claimRef")
+    return "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}"
+
+
+def _class(obj: Obj, now: datetime) -> str:
+    return str(_annotations(obj).get(STORAGE_CLASS_ANNOTATION, _spec(obj).get("storageClassName", "")))
+
+
+def _field(name: str, missing: str) -> Any:
+    return lambda obj, now: _spec(obj).get(name, missing)
+
+
+class PersistentVolumeStrategy(Strategy):
+    columns = (
+        NAME,
+        Column("Capacity", lambda obj, now: _spec(obj).get("capacity", {}).get("storage", "0"),
+               description="How much it holds."),
+        Column("Access Modes", lambda obj, now: access_modes_text(_spec(obj).get("accessModes")),
+               description="Ways it can be mounted."),
+        Column("Reclaim Policy", _field("persistentVolumeReclaimPolicy", ""), description="What follows its release."),
+        Column("Status", phase_text, description="Where it is in its life."),
+        Column("Claim", _claim, description="The claim it is bound to."),
+        Column("StorageClass", _class, description="Class of storage."),
+        Column("VolumeAttributesClass", _field("volumeAttributesClassName", UNSET), description="Class of attributes."),
+        Column("Reason", lambda obj, now: (obj.get("status") or {}).get("reason", ""), description="Why it failed."),
+        AGE,
+        Column("VolumeMode", _field("volumeMode", UNSET), priority=1, description="Filesystem or raw device."),
+    )  # fmt: skip
+    field_labels = frozenset({"metadata.name", "metadata.namespace"})
+    has_status = True
+    returns_deleted = True
+
+    def __init__(self) -> None:
+        self.subresources = {"status": PersistentVolumeStatusStrategy(self)}
+
+    def default(self, obj: Obj) -> None:
+        spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
+        if not status.get("phase"):
+            status["phase"] = "Pending"
+        if not spec.get("persistentVolumeReclaimPolicy"):
+            spec["persistentVolumeReclaimPolicy"] = "Retain"
+        spec.setdefault("volumeMode", "Filesystem")
+        round_up_to_milli(spec.get("capacity") or {})
+        default_sources(spec)
+
+    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": format_time(ctx.now)}
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        _validate(obj, errs, allow_invalid_values=False)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        terms = ((_spec(old).get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+        loose = any(
+            label_value(value)
+            for term in terms
+            for expression in term.get("matchExpressions", ())
+            for value in expression.get("values", ())
+        )
+        _validate(obj, errs, allow_invalid_values=loose)
+        _validate_change(_spec(obj), _spec(old), errs)
+
+    def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
+        spec, warnings = _spec(obj), []
+        for key, text in (
+            (STORAGE_CLASS_ANNOTATION, 'deprecated since v1.8; use "storageClassName" attribute instead'),
+            (_MOUNT_OPTIONS, 'deprecated since v1.31; use "mountOptions" attribute instead'),
+        ):
+            if key in _annotations(obj):
+                warnings.append(f"metadata.annotations[{key}]: {text}")
+        if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            warnings.append(
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
+                "Instead, the recommended approach is to use dynamic provisioning."
+            )
+        terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+        for i, term in enumerate(terms):
+            for j, expression in enumerate(term.get("matchExpressions", ())):
+                key = expression.get("key", "")
+                if key in DEPRECATED_LABELS:
+                    path = f"spec.nodeAffinity.required.nodeSelectorTerms[{i}].matchExpressions[{j}].key"
+                    warnings.append(f"{path}: {key} is {DEPRECATED_LABELS[key]}")
+        for kind, (shown, text) in _DEPRECATED_SOURCES.items():
+            if kind in spec:
+                warnings.append(f"spec.{shown}: {text}")
+        return warnings
+
+
+class PersistentVolumeStatusStrategy(StatusStrategy):
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        status, before = obj.setdefault("status", {}), old.get("status") or {}
+        given, known = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+        if status.get("phase", "") == before.get("phase", ""):
+            if given is None and known is not None:
+                status["lastPhaseTransitionTime"] = known
+        elif given is None or given == known:
+            status["lastPhaseTransitionTime"] = format_time(ctx.now)
+
+
+def _validate(obj: Obj, errs: Errors, *, allow_invalid_values: bool) -> None:
+    spec = _spec(obj)
+    _validate_access_modes(spec.get("accessModes") or (), errs)
+    _validate_capacity(spec.get("capacity"), errs)
+    policy = spec.get("persistentVolumeReclaimPolicy", "")
+    if policy and policy not in _RECLAIM_POLICIES:
+        errs.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None:
+        path = "spec.nodeAffinity.required"
+        if "required" in affinity:
+            validate_node_selector(affinity["required"], path, errs, allow_invalid_values=allow_invalid_values)
+        else:
+            errs.append(required(path, "must specify required node constraints"))
+    validate_sources(spec, obj["metadata"].get("name", ""), errs)
+    host_path = spec.get("hostPath")
+    if host_path is not None and policy == "Recycle" and _clean(host_path.get("path", "")) == "/":
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        errs.append(forbidden("spec.persistentVolumeReclaimPolicy", text))
+    name, mode = spec.get("storageClassName", ""), spec.get("volumeMode")
+    for text in dns1123_subdomain(name) if name else ():
+        errs.append(invalid("spec.storageClassName", name, text))
+    if mode is not None and mode not in VOLUME_MODES:
+        errs.append(not_supported("spec.volumeMode", mode, VOLUME_MODES))
+    attributes = spec.get("volumeAttributesClassName")
+    if attributes is not None:
+        if not attributes:
+            errs.append(required("spec.volumeAttributesClassName", "an empty string is disallowed"))
+        for text in dns1123_subdomain(attributes) if attributes else ():
+            errs.append(invalid("spec.volumeAttributesClassName", attributes, text))
+        if "csi" not in spec:
+            errs.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+    if _MOUNT_OPTIONS in _annotations(obj) and not spec.keys() & _TAKE_MOUNT_OPTIONS:
+        text = "may not specify mount options for this volume type"
+        errs.append(forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", text))
+
+
+def _clean(path: str) -> str:
+    cleaned = posixpath.normpath(path) if path else "."
+    return "/" if cleaned == "//" else cleaned
+
+
+def _validate_access_modes(modes: list[str] | tuple[str, ...], errs: Errors) -> None:
+    path = "spec.accessModes"
+    if not modes:
+        errs.append(required(path))
+    for mode in modes:
+        if mode not in ACCESS_MODES:
+            errs.append(not_supported(path, mode, ACCESS_MODES))
+    known = {mode for mode in modes if mode in ACCESS_MODES}
+    if "ReadWriteOncePod" in known and len(known) > 1:
+        errs.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+
+
+def _validate_capacity(capacity: dict[str, str] | None, errs: Errors) -> None:
+    path = "spec.capacity"
+    if not capacity:
+        errs.append(required(path))
+    if set(capacity or ()) != {"storage"}:
+        errs.append(not_supported(path, capacity, ("storage",)))
+    for name, amount in (capacity or {}).items():
+        quantity = parse(amount)
+        if quantity.value() < 0:
+            errs.append(invalid(f"{path}[{name}]", quantity.value(), "must be a valid resource quantity"))
+        if quantity.nano <= 0:
+            errs.append(invalid(f"{path}[{name}]", quantity.text, "must be greater than zero"))
+
+
+def _validate_change(spec: dict[str, Any], old: dict[str, Any], errs: Errors) -> None:
+    sources = {name: spec[name] for name in SOURCES if name in spec}
+    before = {name: old[name] for name in SOURCES if name in old}
+    csi = sources.get("csi")
+    if csi is not None and "csi" in before and "controllerExpandSecretRef" not in before["csi"]:
+        # Expanding may become possible later.
+        sources["csi"] = {name: value for name, value in csi.items() if name != "controllerExpandSecretRef"}
+    if sources != before:
+        text = "spec.persistentvolumesource is immutable after creation\n"
+        text += internal_diff("PersistentVolumeSource", before, sources)
+        errs.append(forbidden("spec.persistentvolumesource", text))
+    validate_immutable(spec.get("volumeMode"), old.get("volumeMode"), "volumeMode", errs)
+    affinity, old_affinity = spec.get("nodeAffinity"), old.get("nodeAffinity")
+    if old_affinity is not None and not _same_affinity(affinity, old_affinity):
+        shown = None if affinity is None else internal("VolumeNodeAffinity", affinity)
+        errs.append(invalid("nodeAffinity", shown, f"{IMMUTABLE}, except for updating from beta label to GA"))
+    if "volumeAttributesClassName" in old and "volumeAttributesClassName" not in spec:
+        text = "update from non-nil value to nil is forbidden"
+        errs.append(forbidden("spec.volumeAttributesClassName", text))
+
+
+def _same_affinity(affinity: Any, old: Any) -> bool:
+    """The same but for labels that moved from their beta names to the general ones."""
+    if isinstance(affinity, dict) and isinstance(old, dict):
+        if "key" in old and "operator" in old and _GENERAL_LABELS.get(old["key"]) == affinity.get("key"):
+            old = {**old, "key": affinity["key"]}
+        return affinity.keys() == old.keys() and all(_same_affinity(affinity[name], old[name]) for name in old)
+    if isinstance(affinity, list) and isinstance(old, list):
+        return len(affinity) == len(old) and all(map(_same_affinity, affinity, old))
+    return bool(affinity == old)
+
+
+STRATEGY = PersistentVolumeStrategy()
