@@ -167,11 +167,14 @@ def _bytes(value: Any, unknown: list[bool]) -> Any:
     if value.__class__ is not str:
         raise _Wrong
     try:
-        return b2a_base64(a2b_base64(value, strict_mode=True), newline=False).decode()
+        if b2a_base64(a2b_base64(value, strict_mode=True), newline=False).decode() == value:
+            return value
     except (Base64Error, ValueError):
-        if (text := decode_report.lenient_base64(value)) is None:
-            raise _Wrong from None
-        return text
+        pass
+    text = decode_report.lenient_base64(value)
+    if text is None:
+        raise _Wrong
+    return text
 
 
 def _quantity(value: Any, unknown: list[bool]) -> Any:

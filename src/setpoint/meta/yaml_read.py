@@ -107,7 +107,7 @@ class _Reader:
         if event.anchor:
             self.anchors[event.anchor] = None
         if event.__class__ is yaml.ScalarEvent:
-            node = _Node(_scalar(event), 1, event.start_mark.line)
+            node = _Node(_scalar(event), 1, _line(event))
         elif event.__class__ is yaml.SequenceStartEvent:
             node = self.sequence(event, depth)
         else:
@@ -188,6 +188,10 @@ class _Key:
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line)
 
 
 def _is_merge(event: Any) -> bool:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from setpoint.kinds import tables
+from setpoint.meta.schema import ListType, Presence, Shape, Type
+
+ROOT = Path(__file__).parents[3]
+CORE = "io.k8s.api.core.v1"
+
+
+def test_the_tables_are_what_the_tool_makes() -> None:
+    pytest.importorskip("kubernetes_validate")
+    spec = importlib.util.spec_from_file_location("make_field_tables", ROOT / "tools" / "make_field_tables.py")
+    assert spec is not None and spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.make_tables() == tool.OUTPUT.read_bytes(), "run tools/make_field_tables.py"
+
+
+def test_kinds_have_definitions() -> None:
+    assert tables.definition_for("", "v1", "Pod") == f"{CORE}.Pod"
+    assert tables.definition_for("apps", "v1", "Deployment") == "io.k8s.api.apps.v1.Deployment"
+    assert tables.definition_for("meta.k8s.io", "v1", "Table") == "io.k8s.apimachinery.pkg.apis.meta.v1.Table"
+    with pytest.raises(KeyError):
+        tables.definition_for("apps", "v1", "Pod")
+
+
+def test_fields_stand_in_their_order_with_their_presence() -> None:
+    spec = tables.type_of(f"{CORE}.PodSpec")
+    assert list(spec.fields)[:4] == ["volumes", "initContainers", "containers", "ephemeralContainers"]
+    assert spec.fields["containers"].presence is Presence.ALWAYS
+    assert spec.fields["hostNetwork"].presence is Presence.OMIT
+    assert spec.fields["priority"].presence is Presence.KEEP
+    pod = tables.type_of(f"{CORE}.Pod")
+    assert list(pod.fields) == ["kind", "apiVersion", "metadata", "spec", "status"]
+    assert pod.fields["spec"].type is spec
+
+
+def test_lists_and_maps_say_how_they_merge() -> None:
+    spec = tables.type_of(f"{CORE}.PodSpec")
+    containers = spec.fields["containers"]
+    assert containers.type.list_type is ListType.MAP
+    assert containers.type.list_keys == ("name",)
+    assert containers.merge_key == "name"
+    assert containers.patch_strategy == {"merge"}
+    assert spec.fields["volumes"].patch_strategy == {"merge", "retainKeys"}
+    assert spec.fields["tolerations"].type.list_type is ListType.ATOMIC
+    assert spec.fields["nodeSelector"].type.atomic
+    meta = tables.type_of("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    assert meta.fields["finalizers"].type.list_type is ListType.SET
+    assert not meta.fields["labels"].type.atomic
+    port = tables.type_of(f"{CORE}.ContainerPort").fields["protocol"]
+    assert port.default == "TCP"
+
+
+def test_a_field_may_be_atomic_where_its_definition_is_not() -> None:
+    deployment = tables.type_of("io.k8s.api.apps.v1.DeploymentSpec")
+    selector = deployment.fields["selector"].type
+    assert selector.atomic and selector.nullable  # written as null when absent
+    assert selector.fields is tables.type_of("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector").fields
+
+
+def test_types_are_named_as_decoding_errors_name_them() -> None:
+    spec = tables.type_of(f"{CORE}.PodSpec")
+    assert spec.go == "v1.PodSpec"
+    assert spec.fields["restartPolicy"].type.go == "v1.RestartPolicy"
+    assert spec.fields["containers"].type.go == "[]v1.Container"
+    assert spec.fields["nodeSelector"].type.go == "map[string]string"
+    assert spec.fields["overhead"].type.go == "v1.ResourceList"
+    assert tables.type_of(f"{CORE}.Volume").fields["emptyDir"].embedded == "VolumeSource"
+
+
+def test_every_definition_builds() -> None:
+    kinds, lines = tables._data()
+    assert set(kinds.values()) <= set(lines)
+    shapes: set[Shape] = set()
+    for definition in lines:
+        built = tables.type_of(definition)
+        assert tables.type_of(definition) is built
+        shapes |= {field.type.shape for field in built.fields.values()}
+    assert shapes == set(Shape) - {Shape.DURATION}  # no built-in kind has one
+
+
+def test_schemas_contain_themselves() -> None:
+    schema = tables.type_of(tables._SCHEMA)
+    properties = schema.fields["properties"].type
+    assert isinstance(properties.item, Type)
+    assert properties.item is schema

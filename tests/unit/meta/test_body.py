@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.meta.body import MAX_DEPTH, BodyError, dump_yaml, parse_json, parse_yaml, type_meta
+from setpoint.meta.decode import DecodeError
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+YAML_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.text(st.characters(codec="latin-1", exclude_categories=["Cc"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=20), inner, max_size=4
+        )
+    ),
+    max_leaves=20,
+)
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(BodyError) as caught:
+        parse_json(data)
+    return str(caught.value)
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b'{"apiVersion":"v1",', "unexpected end of JSON input"),
+        (b"{} {}", "invalid character '{' after top-level value"),
+        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        (b"{'a':1}", r"invalid character '\'' looking for beginning of object key string"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b'{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
+        (b"[1 2]", "invalid character '2' after array element"),
+        (b"[1,]", "invalid character ']' looking for beginning of value"),
+        (b"nul", "invalid character ' ' in literal null (expecting 'l')"),
+        (b"1.", "invalid character ' ' after decimal point in numeric literal"),
+        (b'"a\nb"', r"invalid character '\n' in string literal"),
+        (b'"\\x"', "invalid character 'x' in string escape code"),
+        (b"kind: X", "invalid character 'k' looking for beginning of value"),
+    ],
+)
+def test_malformed_json_gets_the_known_words(data: bytes, message: str) -> None:
+    assert refusal(data) == message
+
+
+def test_depth_is_bounded() -> None:
+    assert parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)[1] == []
+    started = time.perf_counter()
+    for depth in (MAX_DEPTH + 1, 2000, 1_000_000):
+        assert refusal(b"[" * depth + b"]" * depth) == "invalid character '[' exceeded max depth"
+        assert refusal(b'{"a":' * depth) == "invalid character '{' exceeded max depth"
+    assert time.perf_counter() - started < 2
+
+
+def test_what_is_no_unicode_is_replaced() -> None:
+    assert parse_json(b'{"a":"\xff"}')[0] == {"a": "\ufffd"}
+    assert parse_json(rb'{"a":"\ud800"}')[0] == {"a": "\ufffd"}
+    assert parse_json(rb'{"a":"\ud83d\ude00"}')[0] == {"a": "😀"}
+
+
+def test_huge_numbers_are_floats() -> None:
+    assert parse_json(b"[123456789012345678901234567890]")[0] == [1.2345678901234568e29]
+    assert refusal(b"[1e999]") == "json: cannot unmarshal number 1e999 into Go value of type float64"
+
+
+@pytest.mark.parametrize(
+    ("data", "duplicates"),
+    [
+        (b'{"a":1,"a":2}', ["a"]),
+        (b'{"a":1, "a" :2}', ["a"]),
+        (b'{"a":{"b":1,"b":2},"c":[0,{"d":1,"d":1}]}', ["a.b", "c[1].d"]),
+        (rb'{"a":"x\u0022:y","b":1,"b":2}', ["b"]),
+        (rb'{"a":"x\":y"}', []),
+        (b'{ "a" : 1 }', []),
+        (rb'{"a":"\/","b":"\u003c"}', []),
+    ],
+)
+def test_duplicate_keys_are_noticed(data: bytes, duplicates: list[str]) -> None:
+    assert parse_json(data)[1] == [f'duplicate field "{path}"' for path in duplicates]
+    assert parse_json(data)[0] == orjson.loads(data)
+
+
+@given(VALUES, st.sampled_from([None, 1]))
+def test_any_json_is_read_as_it_is(value: Any, indent: int | None) -> None:
+    for ascii in (True, False):
+        data = json.dumps(value, indent=indent, ensure_ascii=ascii).encode()
+        assert parse_json(data) == (value, [])
+
+
+def test_the_kind_of_a_body() -> None:
+    assert type_meta({"apiVersion": "v1", "kind": "Pod"}) == ("v1", "Pod")
+    assert type_meta(None) == ("", "")
+    assert type_meta({"kind": None}) == ("", "")
+    with pytest.raises(
+        DecodeError, match=r"^json: cannot unmarshal number into Go struct field \.kind of type string$"
+    ):
+        type_meta({"kind": 1})
+    with pytest.raises(DecodeError) as caught:
+        type_meta([])
+    assert str(caught.value) == (
+        "json: cannot unmarshal array into Go value of type "
+        r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+    )
+
+
+# -- YAML -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", True), ("Off", False), ("y", True), ("~", None), ("", None), ("0777", 511), ("08", 8), ("0o17", 15),
+        ("0x1F", 31), ("0b11", 3), ("1_000", 1000), ("1e3", 1000), ("1.50", 1.5), ("+5", 5), (".5", 0.5),
+        ("1e400", "1e400"), ("2024-01-01", "2024-01-01"), ("12:30:45", "12:30:45"), ("<<", "<<"), ('"5"', "5"),
+        ("!!str 5", "5"), ('!!int "5"', 5), ("!foo 5", "5"), ("!!binary aGVsbG8=", "hello"), ("1.0", 1),
+        ("18446744073709551615", 18446744073709551615), ("|\n  x\n  y\n", "x\ny\n"), ("!!python/name:os.system", ""),
+    ],
+)  # fmt: skip
+def test_scalars_mean_what_they_mean_upstream(text: str, value: Any) -> None:
+    read = parse_yaml(f"a: {text}".encode())[0]["a"]
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("a: 1\n---\nb: 2", {"a": 1}),
+        ("1: x\n1.5: y\ntrue: z\n", {"1": "x", "1.5": True, "true": "z"}),
+        ("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}),
+        ("a: &x {b: 1, c: 1}\nd:\n  <<: *x\n  b: 2", {"a": {"b": 1, "c": 1}, "d": {"b": 2, "c": 1}}),
+        ("<<: [{a: 1},{a: 2,b: 3}]\nc: 1", {"a": 1, "b": 3, "c": 1}),
+        ('{"a": [1, "x"]}', {"a": [1, "x"]}),
+    ],
+)
+def test_documents(text: str, value: Any) -> None:
+    assert parse_yaml(text.encode())[0] == value
+
+
+def test_keys_come_sorted_and_aliases_are_copies() -> None:
+    value = parse_yaml(b"b: &x {d: 1, c: 2}\na: *x")[0]
+    assert orjson.dumps(value) == b'{"a":{"c":2,"d":1},"b":{"c":2,"d":1}}'
+    assert value["a"] is not value["b"]
+
+
+def test_repeated_keys_are_reported_with_their_lines() -> None:
+    value, repeated = parse_yaml(b"a: 1\nb:\n  c: 1\n  c: 2\nb: 3")
+    assert value == {"a": 1, "b": 3}
+    expected = 'yaml: unmarshal errors:\n  line 4: key "c" already set in map\n  line 5: key "b" already set in map'
+    assert repeated == [expected]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"apiVersion: v1\n\tkind: X", "yaml: line 2: found a tab character that violates indentation"),
+        (b"a: b: c", "yaml: mapping values are not allowed in this context"),
+        (b"a: 1\n b: 2", "yaml: line 2: mapping values are not allowed in this context"),
+        (b"a: [1", "yaml: line 1: did not find expected ',' or ']'"),
+        (b"a: @x", "yaml: found character that cannot start any token"),
+        (b"a: *nope", "yaml: unknown anchor 'nope' referenced"),
+        (b"a: &x [*x]", "yaml: anchor 'x' value contains itself"),
+        (b"a: {{ x }}", 'yaml: invalid map key: map[interface {}]interface {}{"x":interface {}(nil)}'),
+        (b"a: !!int x", "yaml: cannot decode !!str `x` as a !!int"),
+        (b"a: &x 1\n<<: *x", "yaml: map merge requires map or sequence of maps as the value"),
+        (b"a: .inf", "json: unsupported value: +Inf"),
+        (b"a: \x01", "yaml: control characters are not allowed"),
+        (b"a: " + b"[" * 100_000, "yaml: line 1: exceeded max depth of 254"),
+    ],
+)
+def test_malformed_yaml_gets_the_known_words(data: bytes, message: str) -> None:
+    with pytest.raises(BodyError) as caught:
+        parse_yaml(data)
+    assert str(caught.value) == message
+
+
+def test_alias_bombs_are_refused_before_they_cost_anything() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 12)]
+    started = time.perf_counter()
+    with pytest.raises(BodyError, match=r"^yaml: document contains excessive aliasing$"):
+        parse_yaml("\n".join(lines).encode())
+    assert time.perf_counter() - started < 1
+
+
+def test_yaml_is_written_in_upstreams_style() -> None:
+    value = {
+        "kind": "X",
+        "list": ["plain", "5", "yes", "", "a: b", "x\ny\n", {"b": 1, "a": [[1], []]}],
+        "a10": None,
+        "a2": {},
+        "5": 1.5,
+    }
+    assert dump_yaml(value).decode() == (
+        '"5": 1.5\na2: {}\na10: null\nkind: X\nlist:\n- plain\n- "5"\n- "yes"\n- ""\n- \'a: b\'\n- |\n  x\n  y\n'
+        "- a:\n  - - 1\n  - []\n  b: 1\n"
+    )
+
+
+@pytest.mark.parametrize(("number", "text"), [(1.5, "1.5"), (1e6, "1e+06"), (1e-7, "1e-07"), (123456.5, "123456.5")])
+def test_floats_in_yaml(number: float, text: str) -> None:
+    assert dump_yaml([number]) == f"- {text}\n".encode()
+
+
+@given(YAML_VALUES)
+def test_written_yaml_reads_back(value: Any) -> None:
+    assert parse_yaml(dump_yaml(value))[0] == value
+    yaml.safe_load(dump_yaml(value))
