@@ -1,8 +1,8 @@
 """Cron schedules: the five fields, `@daily` and its like, `@every 1h30m`, and a `TZ=` in front.
 
 `parse` says what is wrong in the words of the parser that upstream uses. `next_after` steps through real time and looks
-at the clock on the wall of the schedule's zone: a time that daylight saving skips does not come that day, and one that the
-clock shows twice comes twice.
+at the clock on the wall of the schedule's zone: a time that daylight saving skips does not come that day, and one that
+the clock shows twice comes twice.
 """
 
 from __future__ import annotations

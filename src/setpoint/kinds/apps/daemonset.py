@@ -8,11 +8,21 @@ from setpoint.kinds.apps.deployment import shown_strategy
 from setpoint.kinds.apps.podtemplate import MISMATCH, usable_selector, validate_long_running
 from setpoint.kinds.columns import AGE, NAME, container_images, container_names, labels_text
 from setpoint.kinds.core.podspec import (
-    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
-    pod_template_warnings, validate_pod_template,
+    CREATE,
+    PodOptions,
+    default_pod_template,
+    drop_disabled_template_fields,
+    pod_template_options,
+    pod_template_warnings,
+    validate_pod_template,
 )  # fmt: skip
 from setpoint.kinds.numbers import (
-    at_most_100_percent, int_or_percent, never_decremented, non_negative, non_negative_fields, number_of,
+    at_most_100_percent,
+    int_or_percent,
+    never_decremented,
+    non_negative,
+    non_negative_fields,
+    number_of,
 )  # fmt: skip
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, not_supported, required
@@ -37,12 +47,12 @@ class DaemonSetStrategy(Strategy):
         kind = strategy.get("type")
         if not kind:
             kind = strategy["type"] = "RollingUpdate"
-        if kind == "RollingUpdate":
-            rolling = strategy.get("rollingUpdate")
-            if rolling is None:
-                rolling = strategy["rollingUpdate"] = {}
+        rolling = strategy.get("rollingUpdate")
+        if rolling is None and kind == "RollingUpdate":
+            rolling = strategy["rollingUpdate"] = {}
+        if rolling is not None:
             if rolling.get("maxUnavailable") is None:
-                rolling["maxUnavailable"] = 1
+                rolling["maxUnavailable"] = 1 if kind == "RollingUpdate" else 0
             if rolling.get("maxSurge") is None:
                 rolling["maxSurge"] = 0
         if spec.get("revisionHistoryLimit") is None:

@@ -7,11 +7,20 @@ from typing import Any
 from setpoint.kinds.apps.podtemplate import name_warning, validate_replicated
 from setpoint.kinds.columns import AGE, NAME, container_images, container_names
 from setpoint.kinds.core.podspec import (
-    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
+    CREATE,
+    PodOptions,
+    default_pod_template,
+    drop_disabled_template_fields,
+    pod_template_options,
     pod_template_warnings,
 )  # fmt: skip
 from setpoint.kinds.numbers import (
-    at_most_100_percent, int_or_percent, never_decremented, non_negative, non_negative_fields, number_of,
+    at_most_100_percent,
+    int_or_percent,
+    never_decremented,
+    non_negative,
+    non_negative_fields,
+    number_of,
 )  # fmt: skip
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
@@ -108,10 +117,10 @@ class DeploymentStatusStrategy(StatusStrategy):
         replicas = status.get("replicas", 0)
         for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
             if status.get(name, 0) > replicas:
-                errs.append(invalid(f"status.{name}", status[name], _NOT_MORE))
+                errs.append(invalid(f"status.{name}", status.get(name, 0), _NOT_MORE))
         if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
             text = "cannot be greater than readyReplicas"
-            errs.append(invalid("status.availableReplicas", status["availableReplicas"], text))
+            errs.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), text))
         never_decremented(status, old.get("status") or {}, "collisionCount", "status", errs)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from setpoint.kinds.apps.podtemplate import name_warning, validate_replicated
 from setpoint.kinds.columns import AGE, NAME, container_images, container_names
 from setpoint.kinds.core.podspec import (
-    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
+    CREATE,
+    PodOptions,
+    default_pod_template,
+    drop_disabled_template_fields,
+    pod_template_options,
     pod_template_warnings,
 )  # fmt: skip
 from setpoint.kinds.numbers import non_negative_fields
@@ -76,10 +80,10 @@ class ReplicaSetStatusStrategy(StatusStrategy):
         replicas = status.get("replicas", 0)
         for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
             if status.get(name, 0) > replicas:
-                errs.append(invalid(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+                errs.append(invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas"))
         if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
             text = "cannot be greater than readyReplicas"
-            errs.append(invalid("status.availableReplicas", status["availableReplicas"], text))
+            errs.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), text))
 
 
 def _validate_spec(obj: Obj, errs: Errors, options: PodOptions) -> None:

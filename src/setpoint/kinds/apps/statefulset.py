@@ -5,20 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.kinds.apps.podtemplate import (
-    usable_selector, validate_labels_match, validate_long_running, validate_selector,
+    usable_selector,
+    validate_labels_match,
+    validate_long_running,
+    validate_selector,
 )  # fmt: skip
 from setpoint.kinds.apps.volume_claim_templates import (
-    claim_warnings, default_claim_templates, shown_claim_templates, with_claims_as_volumes,
+    claim_warnings,
+    default_claim_templates,
+    shown_claim_templates,
+    with_claims_as_volumes,
 )  # fmt: skip
 from setpoint.kinds.columns import AGE, NAME, container_images, container_names
 from setpoint.kinds.core.podspec import (
-    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
-    pod_template_warnings, validate_pod_template,
+    CREATE,
+    PodOptions,
+    default_pod_template,
+    drop_disabled_template_fields,
+    pod_template_options,
+    pod_template_warnings,
+    validate_pod_template,
 )  # fmt: skip
 from setpoint.kinds.core.podspec.annotations import validate_pod_annotations
 from setpoint.kinds.core.podspec.claims import validate_claim_spec
 from setpoint.kinds.numbers import (
-    at_most_100_percent, int_or_percent, never_decremented, non_negative, non_negative_fields, number_of,
+    at_most_100_percent,
+    int_or_percent,
+    never_decremented,
+    non_negative,
+    non_negative_fields,
+    number_of,
 )  # fmt: skip
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, not_supported, required
@@ -119,10 +135,10 @@ class StatefulSetStatusStrategy(StatusStrategy):
         replicas = status.get("replicas", 0)
         for name in ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"):
             if status.get(name, 0) > replicas:
-                errs.append(invalid(f"status.{name}", status[name], "cannot be greater than status.replicas"))
+                errs.append(invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas"))
         if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
             text = "cannot be greater than status.readyReplicas"
-            errs.append(invalid("status.availableReplicas", status["availableReplicas"], text))
+            errs.append(invalid("status.availableReplicas", status.get("availableReplicas", 0), text))
         never_decremented(status, old.get("status") or {}, "collisionCount", "status", errs)
 
 
@@ -178,7 +194,8 @@ def _validate_template(
     template = with_claims_as_volumes(template, spec.get("volumeClaimTemplates") or ())
     if not skip:
         validate_pod_template(template, path, errs, options=options)
-    # Upstream looks at these twice; clients see the causes twice.
+        return
+    # Of a template that was stored with faults, only the metadata is judged again.
     meta = template.get("metadata") or {}
     validate_labels(meta.get("labels"), f"{path}.labels", errs)
     annotations = meta.get("annotations")

@@ -11,7 +11,7 @@ from setpoint.meta.quantity import is_integer
 
 _STATUS_FIELDS = (
     "Phase", "AccessModes", "Capacity", "Conditions", "AllocatedResources", "AllocatedResourceStatuses",
-    "CurrentVolumeAttributesClassName", "ModifyVolumeStatus",
+    "CurrentVolumeAttributesClassName", "ModifyVolumeStatus", "HealthStatus",
 )  # fmt: skip
 
 
@@ -47,7 +47,8 @@ def claim_warnings(claims: Sequence[dict[str, Any]], suffix: str) -> list[str]:
         for kind in ("requests", "limits"):
             size = (resources.get(kind) or {}).get("storage")
             if size is not None and not is_integer(size):
-                warnings.append(f'{path}.{kind}[storage]: fractional byte value "{size}" is invalid, must be an integer')
+                text = f'fractional byte value "{size}" is invalid, must be an integer'
+                warnings.append(f"{path}.{kind}[storage]: {text}")
     return warnings
 
 

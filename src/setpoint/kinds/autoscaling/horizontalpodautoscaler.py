@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from setpoint.kinds.autoscaling.hpa_conversion import drop_round_trip_annotations, from_v1, to_v1
+from setpoint.kinds.autoscaling.hpa_conversion import (
+    default_behavior,
+    drop_round_trip_annotations,
+    from_v1,
+    to_v1,
+)  # fmt: skip
 from setpoint.kinds.autoscaling.hpa_metrics import metrics_text, validate_metrics, validate_reference
 from setpoint.kinds.columns import AGE, NAME, UNSET
 from setpoint.kinds.numbers import NOT_NEGATIVE, non_negative, non_negative_fields
@@ -49,7 +55,7 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             check_object_versions=not any(_has_bad_object_version(metric) for metric in before.get("metrics") or ()),
         )  # fmt: skip
 
-    columns = (
+    columns: Sequence[Column] = (
         NAME,
         Column("Reference", lambda obj, now: _reference(obj), description="What is scaled."),
         Column("Targets", lambda obj, now: _targets(obj), description="What is measured, and what it should be."),
@@ -69,30 +75,14 @@ class HorizontalPodAutoscalerStatusStrategy(StatusStrategy):
         non_negative_fields(status, ("currentReplicas", "desiredReplicas"), "status", errs)
 
 
-def default_behavior(behavior: dict[str, Any]) -> None:
-    up, down = behavior.get("scaleUp") or {}, behavior.get("scaleDown") or {}
-    behavior["scaleUp"] = {
-        "stabilizationWindowSeconds": 0,
-        "selectPolicy": "Max",
-        "policies": [
-            {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15},
-        ],
-        **up,
-    }  # fmt: skip
-    behavior["scaleDown"] = {
-        "selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}], **down,
-    }  # fmt: skip
-
-
 def _validate_spec(
     spec: dict[str, Any], errs: Errors, *, check_version: bool, allow_core: bool, check_object_versions: bool = True
 ) -> None:
     low, high = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     if low is not None and high < low:
         errs.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
-    validate_reference(
-        spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", errs, check_version=check_version, allow_core=allow_core
-    )
+    target = spec.get("scaleTargetRef") or {}
+    validate_reference(target, "spec.scaleTargetRef", errs, check_version=check_version, allow_core=allow_core)
     validate_metrics(spec.get("metrics") or [], low, errs, check_versions=check_object_versions)
     behavior = spec.get("behavior")
     if behavior is not None:

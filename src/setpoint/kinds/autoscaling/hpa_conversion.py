@@ -171,11 +171,12 @@ def _spec_from_v1(metric: Item) -> Item:
             continue
         measured = _present({"name": source.get("metricName", ""), "selector": source.get("selector")})
         if name == "object":
-            average, value = _quantity(source.get("averageValue")), _quantity(source.get("targetValue")) or "0"
-            target = {"type": "Value", "value": value} if average is None else _present({
+            average, fixed = _quantity(source.get("averageValue")), _quantity(source.get("targetValue")) or "0"
+            target: Item = {"type": "Value", "value": fixed}
+            if average is not None:
                 # v1 cannot leave the value out: a zero beside an average is none.
-                "type": "AverageValue", "value": None if value == "0" else value, "averageValue": average,
-            })  # fmt: skip
+                kept = None if fixed == "0" else fixed
+                target = _present({"type": "AverageValue", "value": kept, "averageValue": average})
             out[name] = {"describedObject": source.get("target") or {}, "target": target, "metric": measured}
         elif name == "pods":
             average = _quantity(source.get("targetAverageValue")) or "0"
@@ -297,13 +298,31 @@ def _behavior_from_annotation(text: str | None) -> Item | None:
         rules = given.get(name.lower())
         if isinstance(rules, dict):
             behavior[name] = _rules_from(_caseless(rules))
+    if behavior and all(rules.get("policies") for rules in behavior.values()):
+        # What is stored gets the defaults of v2; what is invalid stays as it is, to be refused.
+        default_behavior(behavior)
     return behavior or None
+
+
+def default_behavior(behavior: Item) -> None:
+    up, down = behavior.get("scaleUp") or {}, behavior.get("scaleDown") or {}
+    behavior["scaleUp"] = {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ],
+        **up,
+    }  # fmt: skip
+    behavior["scaleDown"] = {
+        "selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}], **down,
+    }  # fmt: skip
 
 
 def _rules_from(given: Item) -> Item:
     policies = [
-        {"type": policy.get("type", ""), "value": policy.get("value", 0), "periodSeconds": policy.get("periodseconds", 0)}
-        for policy in map(_caseless, filter(lambda one: isinstance(one, dict), given.get("policies") or ()))
+        {"type": one.get("type", ""), "value": one.get("value", 0), "periodSeconds": one.get("periodseconds", 0)}
+        for one in (_caseless(policy) for policy in given.get("policies") or () if isinstance(policy, dict))
     ]
     return _present({
         "stabilizationWindowSeconds": given.get("stabilizationwindowseconds"),
@@ -326,7 +345,7 @@ def _present(item: Item) -> Item:
 
 def _with_annotations(meta: Item, annotations: dict[str, str]) -> Item:
     """Annotations stand before these, as everywhere."""
-    later = {name: meta.pop(name) for name in ("ownerReferences", "finalizers", "managedFields") if name in meta}
+    later: Item = {name: meta.pop(name) for name in ("ownerReferences", "finalizers", "managedFields") if name in meta}
     return {**meta, "annotations": annotations, **later}
 
 

@@ -33,7 +33,7 @@ def validate_reference(
     version = ref.get("apiVersion", "")
     if version.count("/") > 1:
         errs.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
-    elif not allow_core and not version.partition("/")[0] or (not allow_core and "/" not in version):
+    elif (not allow_core and not version.partition("/")[0]) or (not allow_core and "/" not in version):
         errs.append(invalid(f"{path}.apiVersion", version, "apiVersion must specify API group"))
 
 
@@ -58,9 +58,7 @@ def _validate_metric(metric: dict[str, Any], path: str, errs: Errors, check_vers
         first = present[0]
         _validate_source(first, metric[first], f"{path}.{first}", errs, check_versions)
     expected = _FIELDS.get(kind)
-    if expected is None:
-        errs.append(not_supported(f"{path}.type", kind, _TYPES))
-    elif expected not in present:
+    if expected is not None and expected not in present:
         errs.append(required(f"{path}.{expected}", "must populate information for the given metric source"))
     if len(present) != 1:
         for name in present:

@@ -36,7 +36,7 @@ def replicas_of(scale: Obj) -> int:
 
 
 def apply_scale(scale: Obj, obj: Obj) -> Obj:
-    """`obj` with the replicas and the resourceVersion of `scale`: none there means an unconditional write. `obj` stays."""
+    """A copy of `obj` with the replicas and the resourceVersion of `scale`; none there means an unconditional write."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     version = (scale.get("metadata") or {}).get("resourceVersion")
     if version:

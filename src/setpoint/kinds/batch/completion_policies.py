@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from setpoint.kinds.numbers import non_negative
@@ -74,7 +75,7 @@ def _validate_exit_codes(codes: dict[str, Any], path: str, containers: set[str],
         text = "must be one of the container or initContainer names in the pod template"
         errs.append(invalid(f"{path}.containerName", container, text))
     if not values:
-        errs.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
+        errs.append(invalid(f"{path}.values", values, "at least one value is required"))
     elif len(values) > 255:
         errs.append(too_many(f"{path}.values", len(values), 255))
     seen: set[int] = set()
@@ -84,7 +85,7 @@ def _validate_exit_codes(codes: dict[str, Any], path: str, containers: set[str],
         if value in seen:
             errs.append(duplicate(f"{path}.values[{i}]", value))
         seen.add(value)
-    if any(left > right for left, right in zip(values, values[1:])):
+    if any(left > right for left, right in pairwise(values)):
         errs.append(invalid(f"{path}.values", values, "must be ordered"))
 
 

@@ -8,11 +8,18 @@ from typing import Any
 
 from setpoint.kinds.apps.podtemplate import name_warning
 from setpoint.kinds.batch.jobspec import (
-    default_failure_policy, drop_disabled_fields, job_warnings, validate_job_spec,
+    default_failure_policy,
+    drop_disabled_fields,
+    job_warnings,
+    validate_job_spec,
 )  # fmt: skip
 from setpoint.kinds.columns import AGE, NAME, NONE, UNSET, since
 from setpoint.kinds.core.podspec import (
-    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
+    CREATE,
+    PodOptions,
+    default_pod_template,
+    drop_disabled_template_fields,
+    pod_template_options,
 )  # fmt: skip
 from setpoint.kinds.numbers import non_negative_fields
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy

@@ -10,10 +10,17 @@ from setpoint.kinds.batch.job_columns import COLUMNS
 from setpoint.kinds.batch.job_status import JobStatusStrategy, condition_is
 from setpoint.kinds.batch.job_template_update import validate_template_update
 from setpoint.kinds.batch.jobspec import (
-    default_failure_policy, drop_disabled_fields, job_warnings, validate_job_spec,
+    default_failure_policy,
+    drop_disabled_fields,
+    job_warnings,
+    validate_job_spec,
 )  # fmt: skip
 from setpoint.kinds.core.podspec import (
-    CREATE, PodOptions, default_pod_template, drop_disabled_template_fields, pod_template_options,
+    CREATE,
+    PodOptions,
+    default_pod_template,
+    drop_disabled_template_fields,
+    pod_template_options,
 )  # fmt: skip
 from setpoint.kinds.strategy import Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, required
@@ -111,11 +118,16 @@ def _generate_selector(obj: Obj) -> None:
     shared = not meta.get("labels") or meta["labels"] is pod_meta.get("labels")
     uid, name = meta.get("uid", ""), meta.get("name", "")
     generated = {_OLD_NAME_LABEL: name, NAME_LABEL: name, _OLD_UID_LABEL: uid, UID_LABEL: uid}
-    pod_meta["labels"] = {**labels, **{key: value for key, value in generated.items() if key not in labels}}
+    pod_meta["labels"] = dict(sorted({**generated, **labels}.items()))
     if shared:
         meta["labels"] = dict(pod_meta["labels"])
     selector = spec.get("selector") or {}
-    spec["selector"] = {**selector, "matchLabels": {UID_LABEL: uid, **(selector.get("matchLabels") or {})}}
+    match = {UID_LABEL: uid, **(selector.get("matchLabels") or {})}
+    spec["selector"] = {"matchLabels": dict(sorted(match.items())), **_without_labels(selector)}
+
+
+def _without_labels(selector: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in selector.items() if name != "matchLabels"}
 
 
 def _validate_generated_selector(obj: Obj, errs: Errors) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.kinds.batch.completion_policies import (
-    shown_success_policy, validate_failure_policy, validate_success_policy,
+    shown_success_policy,
+    validate_failure_policy,
+    validate_success_policy,
 )  # fmt: skip
 from setpoint.kinds.core.podspec import PodOptions, pod_template_warnings, validate_pod_template
 from setpoint.kinds.networking.references import validate_domain_prefixed_path

@@ -10,7 +10,11 @@ from setpoint.kinds.networking.references import validate_group, validate_segmen
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, not_supported, required
 from setpoint.meta.names import (
-    dns1123_label, dns1123_subdomain, port_name, port_number, wildcard_dns1123_subdomain,
+    dns1123_label,
+    dns1123_subdomain,
+    port_name,
+    port_number,
+    wildcard_dns1123_subdomain,
 )  # fmt: skip
 
 _CLASS_ANNOTATION = "kubernetes.io/ingress.class"

@@ -7,7 +7,9 @@ from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, NONE
 from setpoint.kinds.networking.references import (
-    validate_domain_prefixed_path, validate_group, validate_segment,
+    validate_domain_prefixed_path,
+    validate_group,
+    validate_segment,
 )  # fmt: skip
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required, too_long

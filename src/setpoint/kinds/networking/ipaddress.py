@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from setpoint.kinds.columns import AGE, NAME, NONE
 from setpoint.kinds.networking.references import validate_group, validate_segment
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
@@ -19,10 +21,7 @@ class IPAddressStrategy(Strategy):
         if parent is None:
             errs.append(required("spec.parentRef"))
             return
-        if parent.get("group"):
-            validate_group(parent["group"], "spec.parentRef.group", errs)
-        for name in ("resource", "name", "namespace"):
-            validate_segment(parent.get(name, ""), f"spec.parentRef.{name}", errs)
+        _validate_parent(parent, errs, ())
         # Upstream declares these two at the type itself; what is declared is reported last.
         for name in ("resource", "name"):
             if not parent.get(name):
@@ -30,20 +29,31 @@ class IPAddressStrategy(Strategy):
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         parent = (obj.get("spec") or {}).get("parentRef")
-        found: Errors = []
-        self.validate(obj, found, ctx)
-        if parent != (old.get("spec") or {}).get("parentRef"):
-            # A declared rule that stops at the first of its field: required before immutable, nothing after that.
-            last = found if parent is None else [error for error in found if error.reason != "FieldValueRequired"]
-            errs.extend(last)
-            errs.append(invalid("spec.parentRef", None, IMMUTABLE))
+        if parent == (old.get("spec") or {}).get("parentRef"):
+            self.validate(obj, errs, ctx)
+            return
+        # A reference that may not change is looked into no further there: the older rules speak in its place.
+        if parent is None:
+            errs.append(required("spec.parentRef"))
         else:
-            errs.extend(found)
+            _validate_parent(parent, errs, ("resource", "name"))
+        errs.append(invalid("spec.parentRef", None, IMMUTABLE))
 
     columns = (
         NAME,
         Column("ParentRef", lambda obj, now: _parent(obj), description="The object that has the address."),
+        # Upstream's rows end in an age that its column list does not know.
+        Column("", AGE.cell),
     )
+
+
+def _validate_parent(parent: dict[str, Any], errs: Errors, needed: tuple[str, ...]) -> None:
+    if parent.get("group"):
+        validate_group(parent["group"], "spec.parentRef.group", errs)
+    for name in ("resource", "name", "namespace"):
+        if name in needed and not parent.get(name):
+            errs.append(required(f"spec.parentRef.{name}"))
+        validate_segment(parent.get(name, ""), f"spec.parentRef.{name}", errs)
 
 
 def _parent(obj: Obj) -> str:
@@ -51,8 +61,8 @@ def _parent(obj: Obj) -> str:
     if parent is None:
         return NONE
     group, resource = parent.get("group", ""), parent.get("resource", "")
-    parts = [(f"{resource}.{group}" if group else resource).lower(), parent.get("namespace", ""), parent.get("name", "")]
-    return "/".join(part for i, part in enumerate(parts) if part or i != 1)
+    where = [parent["namespace"]] if parent.get("namespace") else []
+    return "/".join([(f"{resource}.{group}" if group else resource).lower(), *where, parent.get("name", "")])
 
 
 STRATEGY = IPAddressStrategy()

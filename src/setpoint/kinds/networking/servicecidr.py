@@ -6,6 +6,7 @@ from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import _parse_cidr_sloppy, validate_cidr
+from setpoint.kinds.status_metadata import keep_metadata
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import cidr
@@ -45,7 +46,9 @@ class ServiceCIDRStrategy(Strategy):
 
 
 class ServiceCIDRStatusStrategy(StatusStrategy):
-    pass
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        keep_metadata(obj, old)
 
 
 def _cidrs(obj: Obj) -> list[str]:

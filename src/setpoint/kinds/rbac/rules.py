@@ -64,16 +64,17 @@ class BindingStrategy(RbacStrategy):
         self._validate_declared(obj, errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        self._validate(obj, errs)
         role, before = obj.get("roleRef") or {}, old.get("roleRef") or {}
+        # A declared rule is looked into no further once a role has changed: the older rules speak in its place.
+        self._validate(obj, errs, needs_name=role != before)
         if role != before:
             shown = {
                 "APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", ""),
             }  # fmt: skip
             errs.append(invalid("roleRef", shown, IMMUTABLE))
-        self._validate_declared(obj, errs)
+        self._validate_declared(obj, errs, with_role=role == before)
 
-    def _validate(self, obj: Obj, errs: Errors) -> None:
+    def _validate(self, obj: Obj, errs: Errors, *, needs_name: bool = False) -> None:
         role = obj.get("roleRef") or {}
         if role.get("apiGroup", "") != GROUP:
             errs.append(not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (GROUP,)))
@@ -82,6 +83,8 @@ class BindingStrategy(RbacStrategy):
         name = role.get("name", "")
         if name:
             errs.extend(invalid("roleRef.name", name, text) for text in path_segment(name))
+        elif needs_name:
+            errs.append(required("roleRef.name"))
         for i, subject in enumerate(obj.get("subjects", ())):
             self._validate_subject(subject, f"subjects[{i}]", errs)
 
@@ -100,11 +103,11 @@ class BindingStrategy(RbacStrategy):
         else:
             errs.append(not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group")))
 
-    def _validate_declared(self, obj: Obj, errs: Errors) -> None:
+    def _validate_declared(self, obj: Obj, errs: Errors, *, with_role: bool = True) -> None:
         for i, subject in enumerate(obj.get("subjects", ())):
             if not subject.get("name"):
                 errs.append(required(f"subjects[{i}].name"))
-        if not (obj.get("roleRef") or {}).get("name"):
+        if with_role and not (obj.get("roleRef") or {}).get("name"):
             errs.append(required("roleRef.name"))
 
     columns = (

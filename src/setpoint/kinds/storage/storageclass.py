@@ -37,7 +37,8 @@ class StorageClassStrategy(Strategy):
         # Declared at the type itself upstream: reported last, in the type's order, and without the value.
         if not obj.get("provisioner"):
             errs.append(required("provisioner"))
-        errs.extend(invalid(name, None, IMMUTABLE) for name in _FIXED if (obj.get(name) or None) != (old.get(name) or None))
+        changed = [name for name in _FIXED if (obj.get(name) or None) != (old.get(name) or None)]
+        errs.extend(invalid(name, None, IMMUTABLE) for name in changed)
 
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         return [

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
-from setpoint.kinds.storage.driver_name import text_size
+from setpoint.kinds.core.persistentvolume_sources import default_sources
+from setpoint.kinds.status_metadata import keep_metadata
+from setpoint.kinds.storage.driver_name import text_size, validate_driver_name
+from setpoint.kinds.storage.inline_volume import validate_inline_volume
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, required, too_long
 from setpoint.meta.names import dns1123_subdomain, dns1123_subdomain_caseless, in_range
@@ -14,9 +17,6 @@ from setpoint.meta.objectmeta import IMMUTABLE
 _EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 _MAX_METADATA = 256 * 1024
 _MAX_MESSAGE = 1024
-_KEPT_METADATA = (
-    "deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences",
-)  # fmt: skip
 
 
 class VolumeAttachmentStrategy(Strategy):
@@ -24,21 +24,29 @@ class VolumeAttachmentStrategy(Strategy):
     allow_unconditional_update = False
     has_status = True
 
+    def default(self, obj: Obj) -> None:
+        inline = _source(obj).get("inlineVolumeSpec")
+        if inline is not None:
+            default_sources(inline)
+
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         _validate(obj, errs)
-        _validate_attacher((obj.get("spec") or {}).get("attacher", ""), errs)
+        _validate_attacher(_attacher(obj), errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        _validate(obj, errs)
-        # Both rules are declared upstream: the first one that is broken ends the matter, and is reported last.
+        # Upstream declares both rules at the type itself: what is declared is reported last, and a spec that may not
+        # change is looked into no further there, which leaves the attacher to the older rule.
         if obj.get("spec") != old.get("spec"):
+            validate_driver_name(_attacher(obj), "spec.attacher", errs)
+            _validate(obj, errs)
             errs.append(invalid("spec", None, IMMUTABLE))
         else:
-            _validate_attacher((obj.get("spec") or {}).get("attacher", ""), errs)
+            _validate(obj, errs)
+            _validate_attacher(_attacher(obj), errs)
 
     columns = (
         NAME,
-        Column("Attacher", lambda obj, now: (obj.get("spec") or {}).get("attacher", ""), format="name",
+        Column("Attacher", lambda obj, now: _attacher(obj), format="name",
                description="The driver that attaches."),
         Column("PV", lambda obj, now: _source(obj).get("persistentVolumeName", ""), description="The volume."),
         Column("Node", lambda obj, now: (obj.get("spec") or {}).get("nodeName", ""), description="The node."),
@@ -51,15 +59,15 @@ class VolumeAttachmentStrategy(Strategy):
 class VolumeAttachmentStatusStrategy(StatusStrategy):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
-        meta, before = obj["metadata"], old["metadata"]
-        for name in _KEPT_METADATA:
-            if name in before:
-                meta[name] = before[name]
-            else:
-                meta.pop(name, None)
+        keep_metadata(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         self.main.validate_update(obj, old, errs, ctx)
+
+
+def _attacher(obj: Obj) -> str:
+    name: str = (obj.get("spec") or {}).get("attacher", "")
+    return name
 
 
 def _source(obj: Obj) -> dict[str, Any]:
@@ -84,6 +92,8 @@ def _validate(obj: Obj, errs: Errors) -> None:
         errs.append(forbidden("spec.source", _EXACTLY_ONE))
     elif volume == "":
         errs.append(required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
+    elif inline is not None:
+        validate_inline_volume(inline, "spec.source.inlineVolumeSpec", errs)
     node = (obj.get("spec") or {}).get("nodeName", "")
     errs.extend(invalid("spec.nodeName", node, text) for text in dns1123_subdomain(node))
     status = obj.get("status") or {}
