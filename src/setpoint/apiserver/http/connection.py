@@ -20,7 +20,7 @@ from setpoint.apiserver.http.message import (
     UpgradeResponse,
 )
 from setpoint.apiserver.http.parsing import Exchange, RequestParser
-from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream
+from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream, Signal
 
 if TYPE_CHECKING:
     from setpoint.meta.clock import Clock
@@ -54,8 +54,8 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_closing", "_deaf", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_owner", "_paused",
-        "_pending", "_reading_paused", "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write", "deadline",
-        "loop", "lost", "parser",
+        "_pending", "_reading_paused", "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write",
+        "deadline", "loop", "lost", "parser",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
@@ -66,8 +66,8 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._pending = bytearray()  # received, not parsed yet
         self._waiter: asyncio.Future[None] | None = None  # set while the task waits for a request: else it is busy
-        self._drain: asyncio.Future[None] | None = None
-        self._end: asyncio.Future[None] | None = None
+        self._drain = Signal()
+        self._end = Signal()
         self._expired: Callable[[], None] = self.abort
         self._eof = False  # the peer sends no more
         self._closing = False
@@ -132,8 +132,8 @@ class Connection(asyncio.Protocol):
         self.lost = True
         self.deadline = NEVER
         self._paused = False
-        _resolve(self._drain)
-        _resolve(self._end)
+        self._drain.fire()
+        self._end.fire()
         self._owner.closed(self)
         if self._hijacked is not None:
             self._hijacked.ended()
@@ -149,13 +149,13 @@ class Connection(asyncio.Protocol):
         self._paused = False
         if not self._closing:
             self.deadline = NEVER
-        _resolve(self._drain)
+        self._drain.fire()
 
     # What the server calls.
 
     def shut_down(self) -> None:
         """The server stops: end what can end at once, let the rest see that it is time."""
-        _resolve(self._end)
+        self._end.fire()
         if self._hijacked is not None:
             self._hijacked.ended()
         self._wake()
@@ -181,16 +181,11 @@ class Connection(asyncio.Protocol):
 
     async def drained(self) -> None:
         while self._paused:
-            if self._drain is None or self._drain.done():
-                self._drain = self.loop.create_future()
-            # Several may wait for it: one that is cancelled must not cancel it for the others.
-            await asyncio.shield(self._drain)
+            await self._drain.wait(self.loop)
 
     async def ending(self) -> None:
         if not (self.lost or self._owner.stopping):
-            if self._end is None:
-                self._end = self.loop.create_future()
-            await asyncio.shield(self._end)
+            await self._end.wait(self.loop)
 
     def pause_reading(self) -> None:
         if not self._reading_paused and not self.lost:
@@ -217,7 +212,8 @@ class Connection(asyncio.Protocol):
     # The reading side.
 
     def _wake(self) -> None:
-        _resolve(self._waiter)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _parse_pending(self) -> None:
         pending, parser = self._pending, self.parser
@@ -233,7 +229,7 @@ class Connection(asyncio.Protocol):
         while True:
             if parser.ready:
                 self.deadline = NEVER
-                return parser.ready.popleft()
+                return parser.ready.pop(0)
             if self._pending:
                 self._parse_pending()
                 if parser.ready:
@@ -453,7 +449,7 @@ class Connection(asyncio.Protocol):
         self._pending.clear()
         self.resume_reading()
         await self.drained()
-        if self._transport.can_write_eof():
+        if not self.lost and not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
         self._expired = self._wake
         self.deadline = self._owner.clock.monotonic() + self._owner.limits.linger
@@ -461,8 +457,3 @@ class Connection(asyncio.Protocol):
 
 
 _NO_REQUEST: Final = Request("", "", "", {}, b"", Peer())
-
-
-def _resolve(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)

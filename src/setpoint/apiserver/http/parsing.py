@@ -6,7 +6,6 @@ is read from the connection; after one with `upgrade` the bytes that follow are 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 import httptools
@@ -66,7 +65,7 @@ class RequestParser:
     def __init__(self, limits: Limits, peer: Peer) -> None:
         self._limits = limits
         self._peer = peer
-        self.ready: deque[Exchange] = deque()
+        self.ready: list[Exchange] = []
         self.finished = False
         """Nothing more will be parsed."""
         self.wants_continue = False
@@ -174,7 +173,7 @@ class RequestParser:
             text = value.decode()
         except UnicodeDecodeError:
             text = value.decode("latin-1")
-        if text[-1:] in _BLANK:
+        if text[-1:] <= " ":
             text = text.rstrip(" \t")
         headers = self._headers
         if key in headers:
@@ -274,11 +273,8 @@ class RequestParser:
         self._reset()
 
 
-_BLANK: Final = frozenset((" ", "\t"))
-
-
 def _split_target(target: bytes) -> tuple[str, str]:
-    text = target.decode("ascii")
+    text = target.decode("latin-1")
     if text[:1] != "/" and "://" in text:
         # The absolute form that proxies send: the authority is of no interest.
         slash = text.find("/", text.index("://") + 3)

@@ -11,6 +11,28 @@ if TYPE_CHECKING:
     from setpoint.apiserver.http.connection import Connection
 
 
+class Signal:
+    """Wakes all who wait; one who is cancelled takes nobody along."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+    def fire(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
 class ChunkedStream:
     __slots__ = ("_connection",)
 
