@@ -14,7 +14,7 @@ import orjson
 
 from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, DecodeError, Pairs, describe
 from setpoint.meta.goformat import quote
-from setpoint.meta.json_syntax import complaint
+from setpoint.meta.json_syntax import TOO_DEEP, complaint
 
 MAX_DEPTH = 254
 """As deep as orjson writes."""
@@ -32,12 +32,19 @@ def parse_json(data: bytes) -> tuple[Any, list[str]]:
     """The value, and the `duplicate field "..."` entries. Of duplicate keys the last wins. Raises BodyError."""
     try:
         value = orjson.loads(data)
-        written = orjson.dumps(value)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+    except orjson.JSONDecodeError:
         return _parse_odd(data)
+    written = _write(data, value)
     if data == written or not _lost_keys(data, written):
         return value, []
     return value, _duplicates(json.loads(data, object_pairs_hook=Pairs))
+
+
+def _write(data: bytes, value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:  # all that can be wrong with what was just read
+        raise BodyError(complaint(data, MAX_DEPTH) or TOO_DEEP) from None
 
 
 def _lost_keys(data: bytes, written: bytes) -> bool:
@@ -54,7 +61,9 @@ def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
     if problem := complaint(data, MAX_DEPTH):
         raise BodyError(problem)
     pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
-    return _plain(pairs), _duplicates(pairs)
+    value = _plain(pairs)
+    _write(data, value)
+    return value, _duplicates(pairs)
 
 
 def _int(text: str) -> int | float:

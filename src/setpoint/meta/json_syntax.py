@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from setpoint.meta.goformat import quote
@@ -12,19 +13,54 @@ _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _STRING_BODY = re.compile(rb'[^"\\\x00-\x1f]*')
 _HEX = b"0123456789abcdefABCDEF"
 _END = "unexpected end of JSON input"
+TOO_DEEP = "invalid character '[' exceeded max depth"
 
 
 class _Complaint(Exception):
     pass
 
 
+_LONG = 128 * 1024
+_CONTEXTS = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+    "Invalid \\escape": "in string escape code",
+}
+
+
 def complaint(data: bytes, max_depth: int) -> str:
-    """The message, or "" if Go would find nothing wrong."""
+    """The message, or "" if Go would find nothing wrong. In a long text the context may be less exact: a request must
+    not cost seconds because it is wrong.
+    """
+    if len(data) > _LONG:
+        return _complaint_about_long(data)
     try:
         _Scanner(data, max_depth).scan()
     except _Complaint as found:
         return str(found)
     return ""
+
+
+def _complaint_about_long(data: bytes) -> str:
+    text = data.decode(errors="replace")
+    try:
+        json.loads(text, parse_int=len, parse_float=len)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text) or error.msg.startswith("Unterminated"):
+            return _END
+        context = _CONTEXTS.get(error.msg.partition(":")[0].strip(), "after object key:value pair")
+        return f"invalid character {_quoted(text[error.pos])} {context}"
+    except RecursionError:
+        return TOO_DEEP
+    return ""
+
+
+def _quoted(char: str) -> str:
+    return {"'": r"'\''", '"': "'\"'"}.get(char) or "'" + quote(char)[1:-1] + "'"
 
 
 class _Scanner:
@@ -43,9 +79,7 @@ class _Scanner:
         return self.data[self.at] if self.at < len(self.data) else ord(" ")
 
     def refuse(self, context: str) -> _Complaint:
-        char = chr(self.inside())
-        shown = {"'": r"'\''", '"': "'\"'"}.get(char) or "'" + quote(char)[1:-1] + "'"
-        return _Complaint(f"invalid character {shown} {context}")
+        return _Complaint(f"invalid character {_quoted(chr(self.inside()))} {context}")
 
     def skip_space(self) -> None:
         while self.at < len(self.data) and self.data[self.at] in _SPACE:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from setpoint.meta.body import MAX_DEPTH, BodyError
+from setpoint.meta.body import MAX_DEPTH, BodyError, parse_json
 from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, number_text
 from setpoint.meta.goformat import quote
 from setpoint.meta.yaml_scalar import (
@@ -37,6 +37,8 @@ _PREFIX = "tag:yaml.org,2002:"
 _RESOLVABLE = {STR, BOOL, INT, FLOAT, NULL, TIMESTAMP}
 _MOST_ALIASED = 100_000
 """Nodes that aliases may add; upstream's allowance grows with the document, to 400,000."""
+_MOST_NODES = 250_000
+"""Keys and values; about a second's work. Upstream has no such bound, and clients send such amounts as JSON."""
 
 
 class _Invalid(BodyError):
@@ -49,6 +51,13 @@ class _Merge:
 
 
 def read(data: bytes) -> tuple[Any, list[str]]:
+    if data[:1] == b"{":  # most clients send JSON, whatever they call it
+        try:
+            value, duplicates = parse_json(data)
+        except BodyError:
+            duplicates = ["perhaps it is YAML"]
+        if not duplicates:
+            return _jsonable(value), []
     try:
         reader = _Reader(_Parser(data or b"\n"))
         value = reader.document()
@@ -100,6 +109,8 @@ class _Reader:
 
     def node(self, event: Any, depth: int) -> _Node:
         self.read += 1
+        if self.read - self.aliased > _MOST_NODES:
+            raise _Invalid("document contains too many nodes")
         if event.__class__ is yaml.AliasEvent:
             return self.alias(event)
         if depth > MAX_DEPTH:
