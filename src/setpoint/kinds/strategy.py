@@ -50,7 +50,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table column; `cell` gets the object and the current time."""
+    """A table column; `cell` gets the object and the current time. Without a name it is a cell that rows have and the
+    table's list of columns does not tell of."""
 
     name: str
     cell: Callable[[Obj, datetime], Any]
@@ -137,6 +138,10 @@ class Strategy:
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         """Values of `field_labels` beyond name and namespace."""
         return {}
+
+    def columns_of(self, objs: Sequence[Obj]) -> Sequence[Column]:
+        """The columns of a list of these objects, for kinds where one object's cells depend on the others."""
+        return self.columns
 
     def row_conditions(self, obj: Obj) -> list[dict[str, str]]:
         """What a table row says about itself beside its cells (a Pod that is done)."""
