@@ -14,7 +14,7 @@ import orjson
 
 from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, DecodeError, Pairs, describe
 from setpoint.meta.goformat import quote
-from setpoint.meta.json_syntax import TOO_DEEP, complaint
+from setpoint.meta.json_syntax import complaint, depth_complaint
 
 MAX_DEPTH = 254
 """As deep as orjson writes."""
@@ -44,7 +44,7 @@ def _write(data: bytes, value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:  # all that can be wrong with what was just read
-        raise BodyError(complaint(data, MAX_DEPTH) or TOO_DEEP) from None
+        raise BodyError(depth_complaint(data, MAX_DEPTH)) from None
 
 
 def _lost_keys(data: bytes, written: bytes) -> bool:
@@ -60,8 +60,12 @@ def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
     """A text that orjson refuses: wrong, too deep, or with characters or numbers that Go lets pass."""
     if problem := complaint(data, MAX_DEPTH):
         raise BodyError(problem)
-    pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
-    value = _plain(pairs)
+    text = data.decode(errors="replace")
+    try:
+        pairs = json.loads(text, object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
+        value = _plain(pairs)
+    except RecursionError:
+        raise BodyError(depth_complaint(data, MAX_DEPTH)) from None
     _write(data, value)
     return value, _duplicates(pairs)
 

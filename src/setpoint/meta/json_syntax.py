@@ -13,7 +13,6 @@ _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _STRING_BODY = re.compile(rb'[^"\\\x00-\x1f]*')
 _HEX = b"0123456789abcdefABCDEF"
 _END = "unexpected end of JSON input"
-TOO_DEEP = "invalid character '[' exceeded max depth"
 
 
 class _Complaint(Exception):
@@ -36,8 +35,16 @@ def complaint(data: bytes, max_depth: int) -> str:
     """The message, or "" if Go would find nothing wrong. In a long text the context may be less exact: a request must
     not cost seconds because it is wrong.
     """
-    if len(data) > _LONG:
-        return _complaint_about_long(data)
+    return _complaint_about_long(data, max_depth) if len(data) > _LONG else _scan(data, max_depth)
+
+
+def depth_complaint(data: bytes, max_depth: int) -> str:
+    """The message for a text that is known to nest too deep."""
+    found = _scan(data[:_LONG], max_depth)
+    return found if found.endswith("exceeded max depth") else "invalid character '[' exceeded max depth"
+
+
+def _scan(data: bytes, max_depth: int) -> str:
     try:
         _Scanner(data, max_depth).scan()
     except _Complaint as found:
@@ -45,7 +52,7 @@ def complaint(data: bytes, max_depth: int) -> str:
     return ""
 
 
-def _complaint_about_long(data: bytes) -> str:
+def _complaint_about_long(data: bytes, max_depth: int) -> str:
     text = data.decode(errors="replace")
     try:
         json.loads(text, parse_int=len, parse_float=len)
@@ -55,7 +62,7 @@ def _complaint_about_long(data: bytes) -> str:
         context = _CONTEXTS.get(error.msg.partition(":")[0].strip(), "after object key:value pair")
         return f"invalid character {_quoted(text[error.pos])} {context}"
     except RecursionError:
-        return TOO_DEEP
+        return depth_complaint(data, max_depth)
     return ""
 
 

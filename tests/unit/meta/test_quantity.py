@@ -10,7 +10,7 @@ from setpoint.meta.quantity import QuantityError, parse
 TEXTS = st.builds(
     lambda sign, whole, fraction, suffix: f"{sign}{whole}{fraction}{suffix}",
     st.sampled_from(["", "-", "+"]),
-    st.integers(0, 10**12),
+    st.integers(0, 10**6),  # with Ti still below 2**63, past which the reference caps and drops suffixes
     st.one_of(st.just(""), st.integers(0, 10**6).map(lambda digits: f".{digits}")),
     st.sampled_from(["", "n", "u", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti", "e3", "e-3", "E2"]),
 )
