@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from setpoint.apiserver.http import encoding
+from setpoint.apiserver.http.answering import respond
 from setpoint.apiserver.http.limits import Limits
 from setpoint.apiserver.http.message import (
     Answer,
@@ -31,8 +32,6 @@ OnError = Callable[[Request | None, int, str], Answer]
 NEVER: Final = float("inf")
 # Longer pieces are parsed bit by bit: how many requests one piece holds decides how much memory they take once parsed.
 SLICE: Final = 16 * 1024
-# Up to here head and body are copied into one write.
-SMALL: Final = 64 * 1024
 
 
 class Owner(Protocol):
@@ -53,9 +52,9 @@ class Owner(Protocol):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_closing", "_deaf", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_owner", "_paused",
-        "_pending", "_reading_paused", "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write",
-        "deadline", "loop", "lost", "parser",
+        "_closing", "_deaf", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_pending", "_reading_paused",
+        "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write",
+        "deadline", "loop", "lost", "owner", "parser", "paused",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,7 +62,7 @@ class Connection(asyncio.Protocol):
         self.deadline = NEVER
         """When `expire` is due, by the owner's monotonic clock."""
         self.lost = False
-        self._owner = owner
+        self.owner = owner
         self._pending = bytearray()  # received, not parsed yet
         self._waiter: asyncio.Future[None] | None = None  # set while the task waits for a request: else it is busy
         self._drain = Signal()
@@ -74,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._deaf = False  # what still comes in is not looked at
         self._streaming = False
         self._hijacked: Hijacked | None = None
-        self._paused = False
+        self.paused = False
         self._reading_paused = False
         self._sent = 0
         self._mark = 0
@@ -91,9 +90,9 @@ class Connection(asyncio.Protocol):
         # Without verification `getpeercert` would hand out whatever the peer claims.
         if tls is not None and tls.context.verify_mode is not ssl.CERT_NONE:
             peer.certificate = tls.getpeercert(binary_form=True)
-        self.parser = RequestParser(self._owner.limits, peer)
-        self._transport.set_write_buffer_limits(self._owner.limits.write_buffer)
-        self._task = self._owner.opened(self, self._run())
+        self.parser = RequestParser(self.owner.limits, peer)
+        self._transport.set_write_buffer_limits(self.owner.limits.write_buffer)
+        self._task = self.owner.opened(self, self._run())
 
     def data_received(self, data: bytes) -> None:
         if self._hijacked is not None:
@@ -104,7 +103,7 @@ class Connection(asyncio.Protocol):
         waiter = self._waiter
         if waiter is None or waiter.done():
             self._pending += data
-            if len(self._pending) > self._owner.limits.pipelined:
+            if len(self._pending) > self.owner.limits.pipelined:
                 self.pause_reading()
             return
         if len(data) <= SLICE and not self._pending:
@@ -131,10 +130,10 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         self.deadline = NEVER
-        self._paused = False
+        self.paused = False
         self._drain.fire()
         self._end.fire()
-        self._owner.closed(self)
+        self.owner.closed(self)
         if self._hijacked is not None:
             self._hijacked.ended()
         elif self._streaming:
@@ -142,11 +141,11 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self.paused = True
         self._watch_the_writing()
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self.paused = False
         if not self._closing:
             self.deadline = NEVER
         self._drain.fire()
@@ -180,11 +179,11 @@ class Connection(asyncio.Protocol):
         return 0 if self.lost else self._transport.get_write_buffer_size()
 
     async def drained(self) -> None:
-        while self._paused:
+        while self.paused:
             await self._drain.wait(self.loop)
 
     async def ending(self) -> None:
-        if not (self.lost or self._owner.stopping):
+        if not (self.lost or self.owner.stopping):
             await self._end.wait(self.loop)
 
     def pause_reading(self) -> None:
@@ -234,10 +233,10 @@ class Connection(asyncio.Protocol):
                 self._parse_pending()
                 if parser.ready:
                     continue
-            if self.lost or self._eof or self._closing or (self._owner.stopping and parser.idle):
+            if self.lost or self._eof or self._closing or (self.owner.stopping and parser.idle):
                 return None
             self._expired = self.close
-            self.deadline = self._owner.clock.monotonic() + self._owner.limits.idle_timeout
+            self.deadline = self.owner.clock.monotonic() + self.owner.limits.idle_timeout
             self._await_more()
             if self._reading_paused:
                 self.resume_reading()
@@ -255,7 +254,7 @@ class Connection(asyncio.Protocol):
         parser = self.parser
         if parser.idle:
             return
-        limits = self._owner.limits
+        limits = self.owner.limits
         expired, timeout = self._expired, 0.0
         if not parser.in_body:
             expired, timeout = self._head_too_slow, limits.head_timeout
@@ -266,7 +265,7 @@ class Connection(asyncio.Protocol):
                 self.send(encoding.CONTINUE)
         if self._expired != expired:
             self._expired = expired
-            self.deadline = self._owner.clock.monotonic() + timeout
+            self.deadline = self.owner.clock.monotonic() + timeout
 
     def _head_too_slow(self) -> None:
         self._too_slow("reading the head took too long")
@@ -284,7 +283,7 @@ class Connection(asyncio.Protocol):
     def _watch_the_writing(self) -> None:
         self._mark = self._sent - self._transport.get_write_buffer_size()
         self._expired = self._writing_stalled
-        self.deadline = self._owner.clock.monotonic() + self._owner.limits.write_timeout
+        self.deadline = self.owner.clock.monotonic() + self.owner.limits.write_timeout
 
     def _writing_stalled(self) -> None:
         if self._sent - self._transport.get_write_buffer_size() > self._mark:
@@ -297,7 +296,7 @@ class Connection(asyncio.Protocol):
             while (exchange := await self._next()) is not None:
                 if not await self._serve(exchange):
                     break
-                if self._paused:
+                if self.paused:
                     await self.drained()
         except asyncio.CancelledError:
             # Either the peer of a stream is gone or the server gives up on us: both end the connection, and nobody
@@ -322,8 +321,8 @@ class Connection(asyncio.Protocol):
         if self.lost:
             return False
         if type(answer) is Response:
-            keep = not (exchange.last or self._owner.stopping)
-            keep = await self._respond(answer, request, exchange.http10, keep)
+            keep = not (exchange.last or self.owner.stopping)
+            keep = await respond(self, answer, request, exchange.http10, keep)
         elif type(answer) is StreamResponse:
             keep = await self._stream(answer, request, exchange)
         else:
@@ -335,7 +334,7 @@ class Connection(asyncio.Protocol):
 
     async def _handle(self, request: Request, exchange: Exchange) -> Answer:
         try:
-            answer = await self._owner.handler(request)
+            answer = await self.owner.handler(request)
             if isinstance(answer, UpgradeResponse) and not exchange.upgrade:
                 raise TypeError("an upgrade was answered to a request that offers none")
             return answer
@@ -346,63 +345,13 @@ class Connection(asyncio.Protocol):
             logger.exception("handler of %s %s was cancelled from within", request.method, request.path)
         except Exception:
             logger.exception("handler of %s %s failed", request.method, request.path)
-        return self._owner.answer_for(request, 500, "")
-
-    async def _respond(self, response: Response, request: Request, http10: bool, keep: bool) -> bool:
-        """Write it all; False when the connection must end with it."""
-        status, body = response.status, response.body
-        pieces = (body,) if isinstance(body, bytes) else body
-        size = len(body) if isinstance(body, bytes) else sum(map(len, pieces))
-        own = encoding.header_lines(response.headers)
-        lowered = own.lower()
-        # The looking is cheap and nearly never finds anything.
-        if "content-length:" in lowered or "transfer-encoding:" in lowered:
-            own = encoding.header_lines(encoding.without_framing(response.headers))
-        connection = ""
-        if "connection: close" in lowered and encoding.says_close(lowered):
-            keep = False
-        elif not keep:
-            connection = "Connection: close\r\n"
-        elif http10:
-            connection = "Connection: keep-alive\r\n"
-        date = self._owner.date.line(self._owner.clock.monotonic())
-        if size > encoding.GZIP_THRESHOLD and not http10 and encoding.wants_gzip(request, response, size):
-            lines = "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\nTransfer-Encoding: chunked\r\n"
-            self.send(encoding.head(status, own, date, lines, connection))
-            if request.method != "HEAD":
-                await self._send_gzipped(pieces)
-            return keep
-        length = "" if encoding.bodyless(status) else f"Content-Length: {size}\r\n"
-        head = encoding.head(status, own, date, length, connection)
-        if not length or request.method == "HEAD":
-            self.send(head)
-        elif size <= SMALL:
-            self.send(b"".join((head, *pieces)))
-        else:
-            self.send(head)
-            for block in encoding.blocks(pieces):
-                if self._paused:
-                    await self.drained()
-                self.send(block)
-        return keep
-
-    async def _send_gzipped(self, pieces: Iterable[bytes]) -> None:
-        for piece in encoding.gzipped(pieces):
-            if piece:
-                self.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-            if self._paused:
-                await self.drained()
-            else:
-                await asyncio.sleep(0)  # compressing takes a while: others have their turn between two pieces
-            if self.lost:
-                return
-        self.send(encoding.LAST_CHUNK)
+        return self.owner.answer_for(request, 500, "")
 
     async def _stream(self, answer: StreamResponse, request: Request, exchange: Exchange) -> bool:
         http10 = exchange.http10
-        keep = not (exchange.last or http10 or self._owner.stopping)
+        keep = not (exchange.last or http10 or self.owner.stopping)
         framing = "" if http10 else "Transfer-Encoding: chunked\r\n"
-        date = self._owner.date.line(self._owner.clock.monotonic())
+        date = self.owner.date.line(self.owner.clock.monotonic())
         connection = "" if keep else "Connection: close\r\n"
         own = encoding.header_lines(encoding.without_framing(answer.headers))
         self.send(encoding.head(answer.status, own, date, framing, connection))
@@ -421,7 +370,7 @@ class Connection(asyncio.Protocol):
             self._streaming = False
         if not http10:
             self.send(encoding.LAST_CHUNK)
-        return keep and not self._owner.stopping
+        return keep and not self.owner.stopping
 
     async def _upgrade(self, answer: UpgradeResponse) -> None:
         headers = answer.headers
@@ -430,7 +379,7 @@ class Connection(asyncio.Protocol):
         self.send(encoding.head(101, encoding.header_lines(headers)))
         raw = self._hijacked = Hijacked(self, self.parser.rest + bytes(self._pending))
         self._pending.clear()
-        if self._eof or self._owner.stopping:
+        if self._eof or self.owner.stopping:
             raw.ended()
         self.resume_reading()
         try:
@@ -439,8 +388,8 @@ class Connection(asyncio.Protocol):
             logger.exception("upgraded connection failed")
 
     async def _refuse(self, request: Request | None, status: int, text: str) -> None:
-        answer = self._owner.answer_for(request, status, text)
-        await self._respond(answer, request or _NO_REQUEST, False, False)
+        answer = self.owner.answer_for(request, status, text)
+        await respond(self, answer, request or _NO_REQUEST, False, False)
         if self.lost or self._eof:
             return
         # The client may still be sending. Closing with its bytes unread would reset the connection, and the reset could
@@ -452,7 +401,7 @@ class Connection(asyncio.Protocol):
         if not self.lost and not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
         self._expired = self._wake
-        self.deadline = self._owner.clock.monotonic() + self._owner.limits.linger
+        self.deadline = self.owner.clock.monotonic() + self.owner.limits.linger
         await self._woken()
 
 

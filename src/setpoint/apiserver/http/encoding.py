@@ -15,6 +15,8 @@ GZIP_THRESHOLD: Final = 128 * 1024
 # The least work: higher levels cost much more time than they save bytes on JSON.
 GZIP_LEVEL: Final = 1
 BLOCK: Final = 64 * 1024
+# TLS encrypts a write at once, into memory: larger ones are cut, so that a slow client holds no copy of a whole answer.
+LARGE: Final = 512 * 1024
 LAST_CHUNK: Final = b"0\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -87,7 +89,7 @@ def wants_gzip(request: Request, response: Response, size: int) -> bool:
 
 
 def blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of about BLOCK or more: each costs a system call, and a TLS record at least."""
+    """The same bytes in pieces from BLOCK to LARGE or so: each costs a system call, and a TLS record at least."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -96,7 +98,11 @@ def blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
             if held:
                 yield b"".join(held)
                 held, size = [], 0
-            yield piece
+            if length <= LARGE:
+                yield piece
+            else:
+                for start in range(0, length, LARGE):
+                    yield piece[start : start + LARGE]
             continue
         held.append(piece)
         size += length
@@ -111,12 +117,9 @@ def gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Compressed pieces, possibly empty ones, one for every BLOCK or so of input: the caller may pause between them."""
     squeeze = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     for block in blocks(pieces):
-        if len(block) <= 2 * BLOCK:
-            yield squeeze.compress(block)
-        else:
-            view = memoryview(block)
-            for start in range(0, len(block), BLOCK):
-                yield squeeze.compress(view[start : start + BLOCK])
+        view = memoryview(block)
+        for start in range(0, len(block), BLOCK):
+            yield squeeze.compress(view[start : start + BLOCK])
     yield squeeze.flush()
 
 

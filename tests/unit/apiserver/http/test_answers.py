@@ -9,7 +9,7 @@ import logging
 import pytest
 from wire_harness import EPOCH, Attach, Serve, settle, until
 
-from setpoint.apiserver.http.encoding import BLOCK, DateHeader, blocks, gzipped, unframed
+from setpoint.apiserver.http.encoding import BLOCK, LARGE, DateHeader, blocks, gzipped, unframed
 from setpoint.apiserver.http.message import Answer, Request, Response, frame
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -133,6 +133,9 @@ def test_pieces_are_gathered_and_large_ones_left_alone() -> None:
     assert gathered[0] == b"ab"
     assert gathered[1] is large
     assert len(gathered) == 4
+    huge = bytes(range(256)) * 8000
+    assert b"".join(blocks([huge])) == huge
+    assert max(map(len, blocks([huge]))) <= LARGE
 
 
 def test_frames_can_be_undone() -> None:

@@ -162,7 +162,7 @@ async def test_a_refused_client_is_cut_after_a_moment(attach: Attach) -> None:
 
 async def test_no_timer_runs_without_connections(attach: Attach) -> None:
     transport = attach(echo)
-    server = transport.connection._owner
+    server = transport.connection.owner
     transport.abort()
     await asyncio.sleep(3)
     assert server._sweeper is None
