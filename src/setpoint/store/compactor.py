@@ -7,8 +7,8 @@ from setpoint.store.interface import Store
 
 
 async def compact_forever(store: Store, clock: Clock, interval: float = 300.0) -> None:
-    """Whoever read at some revision can read and resume from there for at least `interval` seconds, at most two. Ends
-    with the StoreError of a store that was closed or failed."""
+    """Whoever read at some revision can read and resume from there for at least `interval` seconds, at most two. Runs
+    until it is cancelled; a store that has failed ends it with its StoreError."""
     seen = store.revision
     while True:
         await clock.sleep(interval)

@@ -24,7 +24,7 @@ from setpoint.store.transaction import MOST_OPS
 _APPLICATION = 0x53745074
 _FORMAT = 1
 _ROWS_AT_ONCE = 64
-_CHECKPOINT_PAGES = 4_000  # 16 MiB of write-ahead log
+_CHECKPOINT_PAGES = 1_000  # the larger, the longer somebody waits behind a checkpoint: now some 10 ms
 _LOG_LIMIT = 64 << 20
 _VACUUM_PAGES = 256
 _WORTH_VACUUMING = 16 << 20

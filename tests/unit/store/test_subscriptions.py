@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from setpoint.store.interface import Event, KeyValue
+from setpoint.store.subscriptions import PrefixSubscription, Subscriptions
+
+
+def event(revision: int, key: str) -> Event:
+    return Event(revision, key, KeyValue(key, b"", revision, revision), None)
+
+
+def ignore(events: Sequence[Event], revision: int) -> None: ...
+
+
+class CountingPrefix(str):
+    """A prefix that knows how often somebody compared a key with it."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        CountingPrefix.asked += 1
+        return super().__len__()
+
+
+def test_an_event_finds_its_subscribers_without_asking_each() -> None:
+    subscriptions = Subscriptions()
+    for number in range(200):
+        subscriptions.add(CountingPrefix(f"resource{number}/"), 0, ignore)
+    subscriptions.publish([event(1, "resource7/ns/a")], 1)
+    assert CountingPrefix.asked == 200
+    subscriptions.publish([event(revision, f"resource7/ns/{revision}") for revision in range(2, 100)], 99)
+    assert CountingPrefix.asked == 200
+
+
+def test_one_call_for_each_subscription_and_batch() -> None:
+    calls: list[tuple[list[str], int]] = []
+    subscriptions = Subscriptions()
+    subscriptions.add("a/", 0, lambda events, revision: calls.append(([each.key for each in events], revision)))
+    subscriptions.publish([event(1, "a/1"), event(2, "b/1"), event(3, "a/2")], 3)
+    subscriptions.publish([event(4, "b/1")], 4)
+    assert calls == [(["a/1", "a/2"], 3)]
+
+
+def test_a_new_subscription_is_heard_of_in_folders_already_known() -> None:
+    subscriptions = Subscriptions()
+    heard: list[str] = []
+    opened: list[PrefixSubscription] = []
+    for name in ("first", "second"):
+        opened.append(subscriptions.add("a/", 0, lambda events, revision, name=name: heard.append(name)))
+        subscriptions.publish([event(1, "a/1")], 1)
+    opened[0].close()
+    subscriptions.publish([event(2, "a/1")], 2)
+    assert heard == ["first", "first", "second", "second"]
