@@ -21,6 +21,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_PROFILES = (SECCOMP_CONTAINER, APP_ARMOR)
 _LOCALHOST = "localhost/"
 _COST = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 
@@ -51,6 +52,8 @@ def validate_pod_annotations(
         errs.append(invalid(f"{path}[{DELETION_COST}]", annotations[DELETION_COST], "must be a 32bit integer"))
     if SECCOMP_POD in annotations:
         _validate_seccomp(annotations[SECCOMP_POD], f"{path}.{SECCOMP_POD}", errs)
+    if not _names_profiles(annotations):
+        return
     for key, value in annotations.items():
         if key.startswith(SECCOMP_CONTAINER):
             _validate_seccomp(value, f"{path}.{key}", errs)
@@ -108,8 +111,14 @@ def validate_annotation_updates(
             errs.append(forbidden(f"{path}[{key}]", "may not add mirror pod annotation"))
 
 
+def _names_profiles(annotations: Mapping[str, str]) -> bool:
+    return SECCOMP_POD in annotations or any(key.startswith(_PROFILES) for key in annotations)
+
+
 def validate_profiles_match(annotations: Mapping[str, str], spec: Item, path: str, errs: Errors) -> None:
     """Where both an annotation and a field give a profile, they give the same."""
+    if not _names_profiles(annotations):
+        return
     profile = (spec.get("securityContext") or {}).get("seccompProfile")
     if profile is not None and SECCOMP_POD in annotations:
         _validate_match(annotations[SECCOMP_POD], profile, "seccomp", f"{path}.securityContext.seccompProfile", errs)

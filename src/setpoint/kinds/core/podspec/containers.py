@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from setpoint.kinds.core.podspec.aggregate import is_sidecar
@@ -52,6 +53,8 @@ class PodScope:
     restart_policy: str
     os: Item | None
     host_users: bool
+    reads_files: bool = False
+    """Found on the way: some variable comes from a file."""
 
 
 def validate_containers(containers: Sequence[Item] | None, scope: PodScope, path: str, errs: Errors) -> None:
@@ -111,7 +114,9 @@ def validate_init_containers(
                         errs.append(invalid(f"{at}.resizePolicy[{j}].restartPolicy", "RestartContainer", text))
 
 
-def validate_ephemeral_containers(containers: Sequence[Item], spec: Item, scope: PodScope, path: str, errs: Errors) -> None:
+def validate_ephemeral_containers(
+    containers: Sequence[Item], spec: Item, scope: PodScope, path: str, errs: Errors
+) -> None:
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
     names = set(others)
     text = "cannot be set for an Ephemeral Container"
@@ -160,7 +165,7 @@ def _validate_common(container: Item, scope: PodScope, path: str, errs: Errors) 
     if "ports" in container:
         _validate_ports(container["ports"], f"{path}.ports", errs)
     if "env" in container:
-        validate_env(container["env"], f"{path}.env", errs)
+        scope.reads_files = validate_env(container["env"], f"{path}.env", errs) or scope.reads_files
     if "envFrom" in container:
         validate_env_from(container["envFrom"], f"{path}.envFrom", errs)
     if "volumeMounts" in container:
@@ -182,6 +187,11 @@ def _validate_common(container: Item, scope: PodScope, path: str, errs: Errors) 
         )
 
 
+@lru_cache(maxsize=1024)
+def _port_name_errors(name: str) -> tuple[str, ...]:
+    return tuple(port_name(name))
+
+
 def validate_pull_policy(policy: str, path: str, errs: Errors) -> None:
     if policy not in _PULL_POLICIES:
         errs.append(not_supported(path, policy, _PULL_POLICIES) if policy else required(path, ""))
@@ -192,7 +202,7 @@ def _validate_ports(ports: Sequence[Item], path: str, errs: Errors) -> None:
     for i, port in enumerate(ports):
         name = port.get("name", "")
         if name:
-            texts = port_name(name)
+            texts = _port_name_errors(name)
             for text in texts:
                 errs.append(invalid(f"{path}[{i}].name", name, text))
             if not texts:

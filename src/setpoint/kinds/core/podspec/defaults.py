@@ -89,7 +89,9 @@ def _default_probe(probe: Dict) -> None:
     if "httpGet" in probe:
         _default_http_get(probe["httpGet"])
     if "grpc" in probe:
-        probe["grpc"].setdefault("service", "")
+        action = probe["grpc"]
+        if action.get("service") is None:
+            action["service"] = ""
 
 
 def _default_http_get(action: Dict) -> None:

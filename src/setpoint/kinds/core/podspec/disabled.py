@@ -13,7 +13,8 @@ _INIT_CONTAINER_ANNOTATIONS = (
     "pod.beta.kubernetes.io/init-containers", "pod.alpha.kubernetes.io/init-containers",
     "pod.beta.kubernetes.io/init-container-statuses", "pod.alpha.kubernetes.io/init-container-statuses",
 )  # fmt: skip
-_ITEM_SOURCES = ("secret", "configMap", "downwardAPI")
+_VOLUME_SOURCES = ("secret", "configMap", "downwardAPI", "projected")
+_PROJECTIONS = ("secret", "downwardAPI", "configMap", "serviceAccountToken", "clusterTrustBundle", "podCertificate")
 
 
 def drop_disabled_template_fields(template: Dict | None, old: Mapping[str, Any] | None = None) -> None:
@@ -70,20 +71,20 @@ def _note(uses: Uses, feature: str, holder: Dict, key: str) -> None:
 
 
 def _find_in_volume(volume: Dict, uses: Uses) -> None:
-    if "emptyDir" in volume:
-        if "mode" in volume["emptyDir"]:
-            _note(uses, "EmptyDirVolumeMode", volume["emptyDir"], "mode")
-    elif "projected" in volume:
-        source = volume["projected"]
-        if "defaultUser" in source:
-            _note(uses, "AtomicWriteVolumeUserFields", source, "defaultUser")
-        for projection in source.get("sources") or ():
-            for holder in projection.values():
-                _find_users(holder, "user", uses)
-    else:
-        for kind in _ITEM_SOURCES:
-            if kind in volume:
-                _find_users(volume[kind], "defaultUser", uses)
+    if "emptyDir" in volume and "mode" in volume["emptyDir"]:
+        _note(uses, "EmptyDirVolumeMode", volume["emptyDir"], "mode")
+    # Of several sources, which validation will refuse, only the first is looked at.
+    for kind in _VOLUME_SOURCES:
+        if kind in volume:
+            source = volume[kind]
+            _find_users(source, "defaultUser", uses)
+            if kind == "projected":
+                for projection in source.get("sources") or ():
+                    for part in _PROJECTIONS:
+                        if part in projection:
+                            _find_users(projection[part], "user", uses)
+                            break
+            return
 
 
 def _find_users(source: Dict, key: str, uses: Uses) -> None:

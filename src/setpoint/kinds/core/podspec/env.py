@@ -32,7 +32,9 @@ _SOURCES = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRe
 MORE_THAN_ONE = "may not have more than one field specified at a time"
 
 
-def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> None:
+def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors) -> bool:
+    """True if some variable comes from a file."""
+    reads_files = False
     for i, variable in enumerate(variables):
         name = variable.get("name", "")
         if not name:
@@ -44,6 +46,8 @@ def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors
         source = variable.get("valueFrom")
         if source is not None:
             _validate_value_from(source, bool(variable.get("value")), f"{path}[{i}].valueFrom", errs)
+            reads_files = reads_files or "fileKeyRef" in source
+    return reads_files
 
 
 def _validate_value_from(source: Mapping[str, Any], has_value: bool, path: str, errs: Errors) -> None:

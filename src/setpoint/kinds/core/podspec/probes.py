@@ -13,12 +13,12 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 _PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
-_REAL_TIME = ("SIGRTMIN", "SIGRTMAX", *(f"SIGRTMIN+{n}" for n in range(1, 16)), *(f"SIGRTMAX-{n}" for n in range(1, 15)))
+_ABOVE_MIN, _BELOW_MAX = (f"SIGRTMIN+{n}" for n in range(1, 16)), (f"SIGRTMAX-{n}" for n in range(1, 15))
 _SIGNALS = tuple(sorted((
     "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",
     "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP",
     "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM",
-    "SIGWINCH", "SIGXCPU", "SIGXFSZ", *_REAL_TIME,
+    "SIGWINCH", "SIGXCPU", "SIGXFSZ", "SIGRTMIN", "SIGRTMAX", *_ABOVE_MIN, *_BELOW_MAX,
 )))  # fmt: skip
 _WINDOWS_SIGNALS = ("SIGKILL", "SIGTERM")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from setpoint.kinds.core.podspec.aggregate import aggregate_limits, aggregate_requests
-from setpoint.kinds.core.podspec.options import PodOptions
+from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.resources import (
     amount_errors,
     container_name_errors,
@@ -25,7 +26,21 @@ Item = Mapping[str, Any]
 def validate_container_resources(
     resources: Item, path: str, errs: Errors, *, claim_names: frozenset[str], options: PodOptions
 ) -> None:
+    limits, requests = resources.get("limits"), resources.get("requests")
+    # Most containers ask for what others asked for before.
+    if "claims" not in resources and _is_valid(
+        tuple(limits.items()) if limits else (), tuple(requests.items()) if requests else ()
+    ):
+        return
     _validate_requirements(resources, path, errs, claim_names, options, pod_level=False)
+
+
+@lru_cache(maxsize=4096)
+def _is_valid(limits: tuple[tuple[str, str], ...], requests: tuple[tuple[str, str], ...]) -> bool:
+    found: Errors = []
+    resources = {"limits": dict(limits), "requests": dict(requests)}
+    _validate_requirements(resources, "", found, frozenset(), CREATE, pod_level=False)
+    return not found
 
 
 def _validate_requirements(

@@ -137,7 +137,8 @@ def validate_pod_spec(
         validate_os(spec, path, errs)
     if "schedulingGroup" in spec:
         _validate_scheduling_group(spec, path, errs)
-    _validate_file_key_volumes(spec, path, errs)
+    if scope.reads_files:
+        _validate_file_key_volumes(spec, path, errs)
 
 
 def _validate_choice(value: str, choices: Sequence[str], path: str, errs: Errors) -> None:
@@ -168,7 +169,8 @@ def _validate_resource_claims(claims: Sequence[Item], meta: Item | None, path: s
         if static:
             errs.append(forbidden("", "static pods do not support resource claims"))
             continue
-        name, direct, template = claim.get("name", ""), claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+        name = claim.get("name", "")
+        direct, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
         if not name:
             errs.append(required(f"{at}.name", ""))
         elif name in seen:

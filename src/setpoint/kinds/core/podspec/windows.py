@@ -83,8 +83,20 @@ def _host_process(context: Item | None) -> bool | None:
     return ((context or {}).get("windowsOptions") or {}).get("hostProcess")
 
 
+def _mentions_windows(spec: Item) -> bool:
+    if "windowsOptions" in spec.get("securityContext", ()):
+        return True
+    for key in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(key) or ():
+            if "windowsOptions" in container.get("securityContext", ()):
+                return True
+    return False
+
+
 def validate_host_process(spec: Item, path: str, errs: Errors) -> None:
     """Containers that are processes of a Windows host: all of a pod or none, and on the host's network."""
+    if not _mentions_windows(spec):
+        return
     of_pod = _host_process(spec.get("securityContext"))
     count = host = 0
     for container, at in containers_with_path(spec, path):
