@@ -103,6 +103,10 @@ class DeploymentStrategy(Strategy):
 
 
 class DeploymentStatusStrategy(StatusStrategy):
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("spec", "metadata.labels")
+
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
         labels = old["metadata"].get("labels")

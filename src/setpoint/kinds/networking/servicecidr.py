@@ -46,6 +46,10 @@ class ServiceCIDRStrategy(Strategy):
 
 
 class ServiceCIDRStatusStrategy(StatusStrategy):
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("metadata", "spec")
+
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
         keep_metadata(obj, old)

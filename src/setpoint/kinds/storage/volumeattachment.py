@@ -57,6 +57,10 @@ class VolumeAttachmentStrategy(Strategy):
 
 
 class VolumeAttachmentStatusStrategy(StatusStrategy):
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("metadata", "spec")
+
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
         keep_metadata(obj, old)
