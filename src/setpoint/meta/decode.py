@@ -11,32 +11,16 @@ for them decoding only copies, prunes unknown fields and fills defaults.
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from setpoint.meta import decode_report
-from setpoint.meta.decode_report import DecodeError, NumberText, read_exactly
-from setpoint.meta.quantity import QuantityError
-from setpoint.meta.quantity import canonical as canonical_quantity
+from setpoint.meta import decode_custom
+from setpoint.meta.decode_report import DecodeError, number_texts, read_exactly, report
+from setpoint.meta.decode_scalars import SCALARS, Decoder, Inexact, Wrong, decode_any, decode_bool, decode_string
 from setpoint.meta.schema import Field, Presence, Shape, Type
-from setpoint.meta.times import TimeError, canonical_micro, canonical_time, format_duration, parse_duration
 
 __all__ = ["DecodeError", "decode", "zero"]
-
-Decoder = Callable[[Any, list[bool]], Any]
-"""Takes the value and a list that it appends to when it meets an unknown field; raises _Wrong."""
-
-
-class _Wrong(Exception):
-    """Something does not fit its type."""
-
-
-class _Inexact(Exception):
-    """A number whose text matters was read as a float."""
 
 
 def decode(
@@ -47,25 +31,30 @@ def decode(
     raw: bytes | None = None,
     duplicates: Sequence[str] = (),
 ) -> Any:
-    """`value` as an object of this type. It shares no container with the input except inside ANY.
+    """`value` as an object of this type; null is an empty one. It shares no container with the input but inside ANY.
 
-    `strict`, if given, gets upstream's `unknown field "..."` and `duplicate field "..."` entries in document order.
+    `strict`, if given, gets upstream's `unknown field "..."` and `duplicate field "..."` entries, in document order (of
+    a custom type: sorted).
     `raw` is the JSON text that `value` was read from, if it was: numbers are then judged by how they were written.
     `duplicates` are those that reading the body found. Raises DecodeError with upstream's text.
     """
+    if value is None:
+        value = {}
     unknown: list[bool] = []
     try:
         decoder = type.compiled.get("decode") or compile_decoder(type)
         try:
             result = decoder(value, unknown)
-        except _Inexact:
+        except Inexact:
             unknown.clear()
-            result = decoder(decode_report.number_texts(value) if raw is None else read_exactly(raw), unknown)
-    except _Wrong:
-        decode_report.report(type, value, raw, None)
+            result = decoder(number_texts(value) if raw is None else read_exactly(raw), unknown)
+        if strict is not None and (unknown or duplicates):
+            strict += report(type, value, raw if duplicates else None)
+    except Wrong:
+        report(type, value, raw)
         raise DecodeError(f"json: cannot unmarshal value into Go value of type {type.go}") from None
-    if strict is not None and (unknown or duplicates):
-        decode_report.report(type, value, raw if duplicates else None, strict)
+    except RecursionError:
+        raise DecodeError("exceeded max depth") from None
     return result
 
 
@@ -90,17 +79,17 @@ def compile_decoder(type: Type) -> Decoder:
     if known is not None:
         return known
     if type.shape is Shape.STRUCT:
-        made = _struct(type) if type.go else _custom_struct(type)
+        made = _struct(type) if type.go else decode_custom.struct_decoder(type, _part)
     elif type.shape is Shape.LIST:
-        made = _list(type) if type.go else _custom_list(type)
+        made = _list(type) if type.go else decode_custom.list_decoder(type, _part)
     elif type.shape is Shape.MAP:
-        made = _map(type) if type.go else _custom_map(type)
+        made = _map(type) if type.go else decode_custom.map_decoder(type, _part)
     elif type.shape is Shape.ANY and type.item is not None:
         made = _schema_union(type)
     elif type.go:
-        made = _SCALARS[type.shape]
+        made = SCALARS[type.shape]
     else:
-        made = _any
+        made = decode_any
     type.compiled["decode"] = made
     return made
 
@@ -120,116 +109,6 @@ def _part(type: Type, install: Callable[[Decoder], None]) -> Decoder:
     return first_use
 
 
-# -- scalars ----------------------------------------------------------------------------------------------------------
-
-
-def _any(value: Any, unknown: list[bool]) -> Any:
-    return value
-
-
-def _string(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not str:
-        raise _Wrong
-    return value
-
-
-def _bool(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not bool:
-        raise _Wrong
-    return value
-
-
-def _int32(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not int or not -(2**31) <= value < 2**31:
-        raise _Wrong
-    return value
-
-
-def _int64(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not int or not -(2**63) <= value < 2**63:
-        raise _Wrong
-    return value
-
-
-def _float(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is int:
-        value = float(value)
-    elif not isinstance(value, float):
-        raise _Wrong
-    return int(value) if abs(value) < 1e21 and value.is_integer() else float(value)
-
-
-def _bytes(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is list:
-        if not all(one is None or (one.__class__ is int and 0 <= one < 256) for one in value):
-            raise _Wrong
-        return b2a_base64(bytes(one or 0 for one in value), newline=False).decode()
-    if value.__class__ is not str:
-        raise _Wrong
-    try:
-        if b2a_base64(a2b_base64(value, strict_mode=True), newline=False).decode() == value:
-            return value
-    except (Base64Error, ValueError):
-        pass
-    text = decode_report.lenient_base64(value)
-    if text is None:
-        raise _Wrong
-    return text
-
-
-def _quantity(value: Any, unknown: list[bool]) -> Any:
-    try:
-        if value.__class__ is str:
-            return canonical_quantity(value)
-        if value.__class__ is int:
-            return canonical_quantity(str(value))
-        if value.__class__ is NumberText:
-            return canonical_quantity(value.text)
-    except QuantityError:
-        raise _Wrong from None
-    if value.__class__ is float:
-        raise _Inexact
-    raise _Wrong
-
-
-def _time(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not str:
-        raise _Wrong
-    try:
-        return canonical_time(value)
-    except TimeError:
-        raise _Wrong from None
-
-
-def _microtime(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not str:
-        raise _Wrong
-    try:
-        return canonical_micro(value)
-    except TimeError:
-        raise _Wrong from None
-
-
-def _duration(value: Any, unknown: list[bool]) -> Any:
-    if value.__class__ is not str:
-        raise _Wrong
-    try:
-        return format_duration(parse_duration(value))
-    except TimeError:
-        raise _Wrong from None
-
-
-def _int_or_string(value: Any, unknown: list[bool]) -> Any:
-    return value if value.__class__ is str else _int32(value, unknown)
-
-
-_SCALARS: dict[Shape, Decoder] = {
-    Shape.STRING: _string, Shape.BYTES: _bytes, Shape.BOOL: _bool, Shape.INT32: _int32, Shape.INT64: _int64,
-    Shape.FLOAT: _float, Shape.QUANTITY: _quantity, Shape.TIME: _time, Shape.MICROTIME: _microtime,
-    Shape.DURATION: _duration, Shape.INT_OR_STRING: _int_or_string, Shape.ANY: _any,
-}  # fmt: skip
-
-
 # -- containers -------------------------------------------------------------------------------------------------------
 
 
@@ -246,14 +125,14 @@ def _list(type: Type) -> Decoder:
 
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
-            raise _Wrong
+            raise Wrong
         if None in value:
             return [decode_item(one, unknown) if one is not None else _null_element(item) for one in value]
         return [decode_item(one, unknown) for one in value]
 
     def decode_strings(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
-            raise _Wrong
+            raise Wrong
         for one in value:
             if one.__class__ is not str:
                 return decode_list(value, unknown)
@@ -275,7 +154,7 @@ def _map(type: Type) -> Decoder:
 
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            raise _Wrong
+            raise Wrong
         return {
             key: decode_item(one, unknown) if (one := value[key]) is not None else _null_element(item)
             for key in sorted(value)
@@ -283,7 +162,7 @@ def _map(type: Type) -> Decoder:
 
     def decode_strings(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            raise _Wrong
+            raise Wrong
         for one in value.values():
             if one.__class__ is not str:
                 return decode_map(value, unknown)
@@ -314,12 +193,12 @@ def _schema_union(type: Type) -> Decoder:
             # The reference decodes what is below by itself: unknown fields there are pruned, never reported.
             return schema(value, [])
         if alternative == "Bool":
-            return _bool(value, unknown)
+            return decode_bool(value, unknown)
         if value.__class__ is not list or not value:
             return None
         if alternative == "Array":
             return [schema(one if one is not None else {}, []) for one in value]
-        return [_string(one if one is not None else "", unknown) for one in value]
+        return [decode_string(one if one is not None else "", unknown) for one in value]
 
     return decode_union
 
@@ -335,7 +214,7 @@ def _struct(type: Type) -> Decoder:
     """Generates the function. For a struct with a list `a` (omit) and a string `b` (always) it reads:
 
     def decode_struct(value, unknown):
-        if value.__class__ is not dict: raise _Wrong
+        if value.__class__ is not dict: raise Wrong
         get = value.get; left = len(value); out = {}
         v = get('a')
         if v is not None:
@@ -349,7 +228,7 @@ def _struct(type: Type) -> Decoder:
         return out
     """
     names = frozenset(type.fields)
-    scope: dict[str, Any] = {"_Wrong": _Wrong, "zero": zero}
+    scope: dict[str, Any] = {"Wrong": Wrong, "zero": zero}
 
     def look_closer(value: dict[str, Any], unknown: list[bool]) -> None:
         if not names.issuperset(value):  # else some were null
@@ -358,7 +237,7 @@ def _struct(type: Type) -> Decoder:
     scope["look_closer"] = look_closer
     lines = [
         "def decode_struct(value, unknown):",
-        " if value.__class__ is not dict: raise _Wrong",
+        " if value.__class__ is not dict: raise Wrong",
         " get = value.get; left = len(value); out = {}",
     ]
     fields = list(type.fields.values())
@@ -377,7 +256,7 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
     shape, key = field.type.shape, repr(field.name)
     lines = [f" v = get({key})", " if v is not None:", "  left -= 1"]
     if shape in _INLINE_CLASS:
-        lines.append(f"  if v.__class__ is not {_INLINE_CLASS[shape]}: raise _Wrong")
+        lines.append(f"  if v.__class__ is not {_INLINE_CLASS[shape]}: raise Wrong")
     elif shape is not Shape.ANY or field.type.item is not None:
         name = f"decode_{suffix}"
         scope[name] = _part(field.type, partial(scope.__setitem__, name))
@@ -398,79 +277,3 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
     else:
         lines.append(f"  if v: out[{key}] = v")
     return lines
-
-
-# -- custom types -----------------------------------------------------------------------------------------------------
-
-
-def _custom_struct(type: Type) -> Decoder:
-    decoders: dict[str, Decoder | None] = {}
-    for name, field in type.fields.items():
-        plain = _is_plain(field.type)
-        decoders[name] = None if plain else _part(field.type, partial(decoders.__setitem__, name))
-    defaults = {name: field.default for name, field in type.fields.items() if field.default is not None}
-    keeps_null = {name for name, field in type.fields.items() if field.type.nullable or field.default is None}
-    preserve = type.preserve_unknown
-
-    def decode_struct(value: Any, unknown: list[bool]) -> Any:
-        if value.__class__ is not dict:
-            return value
-        out: dict[str, Any] = {}
-        for key, one in value.items():
-            if key in decoders:
-                if one is None:
-                    if key in keeps_null:
-                        out[key] = None
-                else:
-                    decoder = decoders[key]
-                    out[key] = decoder(one, unknown) if decoder is not None else one
-            elif preserve:
-                out[key] = one
-            else:
-                unknown.append(True)
-        for key, default in defaults.items():
-            if key not in out:
-                decoder = decoders[key]
-                out[key] = default if decoder is None else decoder(deepcopy(default), unknown)
-        return out
-
-    return decode_struct
-
-
-def _is_plain(type: Type) -> bool:
-    return not type.go and type.item is None and type.shape is not Shape.STRUCT
-
-
-def _custom_item(type: Type) -> Decoder | None:
-    item = type.item
-    if item is None or _is_plain(item):
-        return None
-    if item.shape is not Shape.STRUCT:
-        return compile_decoder(item)
-    return lambda value, unknown: compile_decoder(item)(value, unknown)
-
-
-def _custom_list(type: Type) -> Decoder:
-    decoder = _custom_item(type)
-
-    def decode_list(value: Any, unknown: list[bool]) -> Any:
-        if value.__class__ is not list:
-            return value
-        if decoder is None:
-            return value[:]
-        return [decoder(one, unknown) if one is not None else None for one in value]
-
-    return decode_list
-
-
-def _custom_map(type: Type) -> Decoder:
-    decoder = _custom_item(type)
-
-    def decode_map(value: Any, unknown: list[bool]) -> Any:
-        if value.__class__ is not dict:
-            return value
-        if decoder is None:
-            return value.copy()
-        return {key: decoder(one, unknown) if one is not None else None for key, one in value.items()}
-
-    return decode_map

@@ -82,8 +82,8 @@ def number_texts(value: Any) -> Any:
     return NumberText(number_text(value)) if isinstance(value, float) else value
 
 
-def report(type: Type, value: Any, raw: bytes | None, strict: list[str] | None) -> None:
-    """Raises the DecodeError that the value deserves, if any; else appends to `strict`."""
+def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
+    """The unknown and duplicate fields. Raises the DecodeError that the value deserves, if any."""
     if raw is not None:
         try:
             value = _read_pairs(raw)
@@ -93,8 +93,7 @@ def report(type: Type, value: Any, raw: bytes | None, strict: list[str] | None) 
     look.walk(type, value, "")
     if look.saved is not None:
         raise DecodeError(look.saved.message())
-    if strict is not None:
-        strict += look.strict
+    return look.strict if type.go else sorted(look.strict)
 
 
 class _Complaint:

@@ -63,6 +63,24 @@ def test_absent_pointers_that_are_always_written_are_null() -> None:
     assert spec["strategy"] == {}
 
 
+def test_null_is_an_empty_object() -> None:
+    assert decode(POD, None) == zero(POD)
+
+
+def test_depth_never_breaks_the_decoder() -> None:
+    value: Any = {"type": 1}
+    for _ in range(120):
+        value = {"additionalProperties": value}
+    with pytest.raises(DecodeError):
+        decode(CRD, {"spec": {"versions": [{"schema": {"openAPIV3Schema": value}}]}})
+
+
+def test_defaults_of_custom_types_are_not_shared() -> None:
+    root = custom(a=keep("a", Type(Shape.ANY), default={"b": []}))
+    decode(root, {})["a"]["b"].append(1)
+    assert decode(root, {}) == {"a": {"b": []}}
+
+
 def test_zero_is_fresh_each_time() -> None:
     first = zero(POD)
     first["metadata"]["name"] = "x"
@@ -259,7 +277,7 @@ def test_custom_types_prune_and_fill_defaults_but_judge_nothing() -> None:
         "items": [{"a": "x"}, {"a": "x"}, "no object"],
         "open": {"kept": {"x": 1}, "a": {"a": "x"}},
     }
-    assert strict == ['unknown field "spec.gone"', 'unknown field "items[1].gone"', 'unknown field "open.a.gone"']
+    assert strict == ['unknown field "items[1].gone"', 'unknown field "open.a.gone"', 'unknown field "spec.gone"']
 
 
 def test_a_custom_type_may_hold_a_built_in_one() -> None:
