@@ -1,0 +1,1 @@
+"""apiregistration.k8s.io: which server answers for which group version."""

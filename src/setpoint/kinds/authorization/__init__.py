@@ -1,0 +1,1 @@
+"""authorization.k8s.io: may somebody do something? Asked and answered at once, never stored."""

@@ -1,0 +1,113 @@
+"""StorageVersionMigration: an order to rewrite all objects of a resource."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+from setpoint.kinds.columns import NAME
+from setpoint.kinds.internal_form import internal_form, items, struct
+from setpoint.kinds.status_metadata import keep_metadata
+from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.meta.field import Errors, invalid, required
+from setpoint.meta.names import dns1035_label, dns1123_subdomain
+from setpoint.meta.objectmeta import IMMUTABLE, validate_conditions
+
+_STATES = ("Running", "Failed", "Succeeded")
+_SPEC_FORM = {"resource": struct({"group=group": "", "resource=resource": ""})}
+_VERSION = re.compile("[1-9][0-9]*")
+
+
+def _resource(obj: Obj) -> dict[str, Any]:
+    return (obj.get("spec") or {}).get("resource") or {}
+
+
+def _conditions(obj: Obj) -> list[dict[str, Any]]:
+    return (obj.get("status") or {}).get("conditions") or []
+
+
+def _is_true(obj: Obj, kind: str) -> bool:
+    for condition in _conditions(obj):
+        if condition.get("type") == kind:
+            return condition.get("status") == "True"
+    return False
+
+
+def _what(obj: Obj, now: datetime) -> str:
+    resource = _resource(obj)
+    group = resource.get("group", "")
+    return f"{resource.get('resource', '')}.{group}" if group else str(resource.get("resource", ""))
+
+
+def _state(obj: Obj, now: datetime) -> str:
+    state = "Unknown"
+    for condition in _conditions(obj):
+        if condition.get("status") == "True" and condition.get("type") in _STATES:
+            state = condition["type"]
+    return state
+
+
+class StorageVersionMigrationStrategy(Strategy):
+    allow_unconditional_update = False
+    has_status = True
+    columns = (
+        Column("Name", NAME.cell, description=NAME.description),
+        Column("Resource", _what, description="What is rewritten."),
+        Column("Status", _state, description="Running, failed, succeeded."),
+    )
+
+    def __init__(self) -> None:
+        self.subresources = {"status": StorageVersionMigrationStatusStrategy(self)}
+
+    def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
+        resource = _resource(obj)
+        name, group = resource.get("resource", ""), resource.get("group", "")
+        if not name:
+            errs.append(required("spec.resource.resource", "resource is required to be set"))
+        elif texts := dns1035_label(name):
+            errs.append(invalid("spec.resource.resource", name, ",".join(texts)))
+        if group and (texts := dns1123_subdomain(group)):
+            errs.append(invalid("spec.resource.group", group, ",".join(texts)))
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        self.validate(obj, errs, ctx)
+        if (obj.get("spec") or {}) != (old.get("spec") or {}):
+            errs.append(invalid("spec", internal_form(obj.get("spec") or {}, _SPEC_FORM), IMMUTABLE))
+
+
+_CONDITION_FORM = items({
+    "type=type": "", "status=status": "", "lastTransitionTime=lastTransitionTime": None, "reason=reason": "",
+    "message=message": "",
+})  # fmt: skip
+
+
+class StorageVersionMigrationStatusStrategy(StatusStrategy):
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        keep_metadata(obj, old)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        version = (obj.get("status") or {}).get("resourceVersion", "")
+        before = (old.get("status") or {}).get("resourceVersion", "")
+        path = "status.resourceVersion"
+        if version and not _VERSION.fullmatch(version):
+            errs.append(invalid(path, version, f"resource version is not well formed: {version}"))
+        conditions = _conditions(obj)
+        validate_conditions(conditions, "status.conditions", errs)
+        if before and before != version:
+            errs.append(invalid(path, version, IMMUTABLE))
+        succeeded, failed = _is_true(obj, "Succeeded"), _is_true(obj, "Failed")
+        shown = _CONDITION_FORM(conditions)
+        if succeeded and failed:
+            text = "Both success and failed conditions cannot be true at the same time"
+            errs.append(invalid("status.conditions", shown, text))
+        if _is_true(old, "Succeeded") and not succeeded:
+            text = "Success condition cannot be set to false once it is true"
+            errs.append(invalid("status.conditions", shown, text))
+        if _is_true(old, "Failed") and not failed:
+            text = "Failed condition cannot be set to false once it is true"
+            errs.append(invalid("status.conditions", shown, text))
+
+
+STRATEGY = StorageVersionMigrationStrategy()
