@@ -10,6 +10,7 @@ from setpoint.meta.apply.field_set import FieldSet, Filter, exclude, include, of
 from setpoint.meta.apply.managers import BadManagedFields
 from setpoint.meta.apply.managers import decode as check_managed_fields
 from setpoint.meta.apply.ownership import Converter, update
+from setpoint.meta.apply.scale import to_parent, to_scale
 from setpoint.meta.apply.server_side import apply
 from setpoint.meta.apply.times import keep_times
 
@@ -25,5 +26,7 @@ __all__ = [
     "include",
     "keep_times",
     "of_fields",
+    "to_parent",
+    "to_scale",
     "update",
 ]

@@ -16,9 +16,7 @@ class Conflicts(Exception):
 
     def __init__(self, by_manager: dict[ManagerId, FieldSet]) -> None:
         super().__init__("conflicts")
-        self.found = [
-            (who, path) for who in sorted(by_manager, key=ManagerId.json) for path in paths(by_manager[who])
-        ]
+        self.found = [(who, path) for who in sorted(by_manager, key=ManagerId.json) for path in paths(by_manager[who])]
 
     def beyond(self, allowed: FieldSet) -> list[tuple[ManagerId, tuple[str, ...]]]:
         return [(who, path) for who, path in self.found if not contains(allowed, path)]
@@ -35,9 +33,7 @@ def conflict_error(found: list[tuple[ManagerId, tuple[str, ...]]]) -> Conflict:
     ]
     if len(found) == 1:
         who, path = found[0]
-        return Conflict.apply(
-            causes, f"Apply failed with 1 conflict: conflict with {who.shown()}: {path_text(path)}"
-        )
+        return Conflict.apply(causes, f"Apply failed with 1 conflict: conflict with {who.shown()}: {path_text(path)}")
     lines: list[str] = []
     last: ManagerId | None = None
     for who, path in found:

@@ -18,9 +18,7 @@ _CACHED = 8192
 def element_function(type_: Type) -> ElementOf:
     known: ElementOf | None = type_.compiled.get("apply.element")
     if known is None:
-        known = type_.compiled["apply.element"] = (
-            _by_keys(type_) if type_.list_type is ListType.MAP else _by_value
-        )
+        known = type_.compiled["apply.element"] = _by_keys(type_) if type_.list_type is ListType.MAP else _by_value
     return known
 
 

@@ -57,9 +57,7 @@ def id_of(entry: Entry) -> ManagerId:
     )
 
 
-def make_entry(
-    who: ManagerId, api_version: str, fields: FieldSet, time: str | None
-) -> Entry:
+def make_entry(who: ManagerId, api_version: str, fields: FieldSet, time: str | None) -> Entry:
     """An entry with its members in the order in which they are written."""
     entry: Entry = {}
     if who.manager:
@@ -108,9 +106,9 @@ def decode(entries: Any) -> Managers:
 
 def is_reset(entries: Any) -> bool:
     """A client that sends an empty list, or one empty entry, asks to forget all ownership."""
-    if type(entries) is not list:
+    if type(entries) is not list or len(entries) > 1:
         return False
-    return not entries or (len(entries) == 1 and not any(entries[0].values()))
+    return not entries or not any(value or name == "fieldsV1" for name, value in entries[0].items())
 
 
 def encode(managers: Managers) -> list[Entry]:

@@ -9,6 +9,7 @@ from setpoint.meta.apply.check import problems, problems_text
 from setpoint.meta.apply.conflicts import Conflicts, TypeMismatch
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, Filter, difference, intersection, union
 from setpoint.meta.apply.managers import (
+    MAX_UPDATE_MANAGERS,
     BadManagedFields,
     Entry,
     ManagerId,
@@ -21,6 +22,7 @@ from setpoint.meta.apply.managers import (
     trusted,
     with_fields,
 )
+from setpoint.meta.apply.reconcile import reconcile
 from setpoint.meta.apply.walk import object_walk_of
 from setpoint.meta.decode import zero
 from setpoint.meta.schema import Type
@@ -95,13 +97,15 @@ def track_update(
     convert: Converter | None,
 ) -> None:
     """Changes `managers` into those after the write."""
+    if not type_.go:
+        reconcile(type_, managers)
     removed, changed = compare_objects(type_, live, new, reset)
     _release(managers, None, removed, changed, live, new, who.api_version, reset, convert, {})
     if changed:
         before = managers.get(who)
         fields = union(before["fieldsV1"], changed) if before is not None else changed
         managers[who] = make_entry(who, who.api_version, fields, now)
-    if len(managers) > 10:
+    if len(managers) > MAX_UPDATE_MANAGERS:
         cap_updates(managers)
 
 

@@ -16,6 +16,7 @@ from setpoint.meta.apply.managers import Entry, ManagerId, Managers, encode, mak
 from setpoint.meta.apply.merge import merge
 from setpoint.meta.apply.ownership import Converter, Obj, empty_object, take_over, track_update
 from setpoint.meta.apply.prune import prune
+from setpoint.meta.apply.reconcile import reconcile
 from setpoint.meta.apply.walk import object_walk_of, walk_of
 from setpoint.meta.errors import BadRequest
 from setpoint.meta.schema import Type
@@ -67,7 +68,7 @@ def apply(
             raise conflict_error(remaining) from None
         merged, after = attempt(True)
     if merged is not base and who in after:
-        after[who] = {**make_entry(who, api_version, after[who]["fieldsV1"], now)}
+        after[who] = make_entry(who, api_version, after[who]["fieldsV1"], now)
     if manager == "kubectl":
         merged = sync_last_applied(merged, config)
     entries = encode(after)
@@ -104,6 +105,8 @@ def _apply_once(
     reset: Filter | None,
     convert: Converter | None,
 ) -> tuple[Obj, Managers]:
+    if not type_.go:
+        reconcile(type_, managers)
     merged: Obj = merge(type_, base, config)
     last = managers.get(who)
     fields = walk_of(type_).members(config)

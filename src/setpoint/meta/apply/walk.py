@@ -64,9 +64,8 @@ def object_walk_of(type_: Type) -> Walk:
         walk = type_.compiled["apply.object"] = Walk(False)
         metadata = Walk(False)
         field = type_.fields.get("metadata")
-        if field is not None:
-            _make_struct(metadata, field.type, NEVER_OWNED_METADATA)
-        _make_struct(walk, type_, NEVER_OWNED, {"metadata": metadata} if field is not None else {})
+        _make_struct(metadata, field.type if field is not None else Type(Shape.STRUCT), NEVER_OWNED_METADATA)
+        _make_struct(walk, type_, NEVER_OWNED, metadata)
     return walk
 
 
@@ -106,22 +105,21 @@ class _Plans(dict[str, tuple[str, Walk, bool]]):
         return ("f:" + name, self._others, False)
 
 
-def _make_struct(walk: Walk, type_: Type, skip: frozenset[str], special: dict[str, Walk] | None = None) -> None:
+def _make_struct(walk: Walk, type_: Type, skip: frozenset[str], metadata: Walk | None = None) -> None:
     plans = _Plans(_DEDUCED)
     for name, field in type_.fields.items():
-        if name in skip:
-            continue
-        inner = (special or {}).get(name) or walk_of(field.type)
-        plans[name] = ("f:" + name, inner, True)
+        if name not in skip:
+            plans[name] = ("f:" + name, walk_of(field.type), True)
+    if metadata is not None:
+        plans["metadata"] = ("f:metadata", metadata, True)
     _make_mapped(walk, plans, skip)
-    if special:
-        _forgive_missing_metadata(walk, plans)
+    if metadata is not None:
+        _forgive_missing_metadata(walk, metadata)
 
 
-def _forgive_missing_metadata(walk: Walk, plans: _Plans) -> None:
+def _forgive_missing_metadata(walk: Walk, metadata: Walk) -> None:
     """`metadata` itself is never owned, so whether it is there makes no difference."""
     diff, fill, members = walk.diff, walk.fill, walk.members
-    metadata = plans["metadata"][1]
 
     def object_diff(old: Any, new: Any) -> Pair | None:
         if not old.get("metadata"):
@@ -258,9 +256,7 @@ def _make_leaf_map(walk: Walk) -> None:
     def diff(old: Any, new: Any) -> Pair | None:
         if not old or not new:
             return _diff_with_empty(fill, old, new)
-        changed = {
-            "f:" + name: EMPTY for name, value in new.items() if name not in old or old[name] != value
-        }
+        changed = {"f:" + name: EMPTY for name, value in new.items() if name not in old or old[name] != value}
         removed = {"f:" + name: EMPTY for name in old if name not in new}
         if not changed and not removed:
             return None

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.meta.apply import check_managed_fields, exclude, keep_times, of_fields, update
+from setpoint.meta.apply.conflicts import TypeMismatch
+from setpoint.meta.apply.managers import BadManagedFields
+from setpoint.meta.schema import Field, ListType, Shape, Type
+
+T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
+V1 = "example.com/v1"
+MAIN = exclude(of_fields("status"))
+STATUS = exclude(of_fields("spec"))
+
+Obj = dict[str, Any]
+
+
+def workload_object(spec: Obj | None = None, **more: Any) -> Obj:
+    metadata = {"name": "x", "uid": "u", **more.pop("metadata", {})}
+    spec = {"selector": {}, "containers": None, **(spec or {})}
+    return {"apiVersion": V1, "kind": "Workload", "metadata": metadata, "spec": spec, "status": {}, **more}
+
+
+def written(type_: Type, live: Obj | None, new: Obj, manager: str, now: str, **options: Any) -> Obj:
+    """The object as it is stored after the write."""
+    options.setdefault("reset", STATUS if options.get("subresource") == "status" else MAIN)
+    entries = update(type_, live, new, manager=manager, api_version=V1, now=now, **options)
+    metadata = {key: value for key, value in new["metadata"].items() if key != "managedFields"}
+    if entries:
+        metadata["managedFields"] = entries
+    return {**new, "metadata": metadata}
+
+
+def owned(obj: Obj) -> dict[str, Any]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", [])}
+
+
+def test_the_creator_owns_what_it_set(workload: Type) -> None:
+    new = workload_object(
+        {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "containers": [{"name": "c", "resources": {}}]},
+        metadata={"labels": {"app": "x"}, "generation": 1},
+    )
+    before = copy.deepcopy(new)
+    entries = update(workload, None, new, manager="m", api_version=V1, now=T1, reset=MAIN)
+    assert new == before
+    assert entries == [
+        {
+            "manager": "m",
+            "operation": "Update",
+            "apiVersion": V1,
+            "time": T1,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {
+                "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
+                "f:spec": {
+                    "f:containers": {'k:{"name":"c"}': {".": {}, "f:name": {}, "f:resources": {}}},
+                    "f:replicas": {},
+                    "f:selector": {},
+                },
+            },
+        }
+    ]
+    assert list(entries[0]) == ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1"]
+
+
+def test_nobody_owns_an_object_without_fields(workload: Type) -> None:
+    assert update(workload, None, workload_object(), manager="m", api_version=V1, now=T1) == []
+
+
+def test_a_change_moves_ownership_and_a_removal_ends_it(workload: Type) -> None:
+    live = written(
+        workload, None, workload_object({"replicas": 1, "paused": True}, data={"a": "1", "b": "1"}), "one", T1
+    )
+    new = workload_object({"replicas": 2}, data={"a": "2", "b": "1"})
+    after = written(workload, live, new, "two", T2)
+    assert owned(after) == {
+        "one": {"f:data": {".": {}, "f:b": {}}},
+        "two": {"f:data": {"f:a": {}}, "f:spec": {"f:replicas": {}}},
+    }
+    assert [entry["time"] for entry in after["metadata"]["managedFields"]] == [T1, T2]
+
+
+def test_entries_vanish_with_their_last_field(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
+    after = written(workload, live, workload_object({"replicas": 2}), "two", T2)
+    assert owned(after) == {"two": {"f:spec": {"f:replicas": {}}}}
+    assert owned(written(workload, after, workload_object(), "three", T3)) == {}
+
+
+def test_the_time_changes_only_when_something_was_taken(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1, "paused": True}), "one", T1)
+    same = written(workload, live, copy.deepcopy(live), "one", T2)
+    assert same == live
+    less = written(workload, live, workload_object({"replicas": 1}), "one", T2)
+    assert less["metadata"]["managedFields"][0]["time"] == T1
+    more = written(workload, live, workload_object({"replicas": 5}), "one", T2)
+    assert more["metadata"]["managedFields"][0]["time"] == T2
+    assert len(more["metadata"]["managedFields"]) == 1
+
+
+def test_untouched_entries_are_the_very_same(workload: Type) -> None:
+    live = written(workload, None, workload_object(data={"a": "1"}), "one", T1)
+    after = written(workload, live, workload_object({"replicas": 1}, data={"a": "1"}), "two", T2)
+    assert after["metadata"]["managedFields"][0] is live["metadata"]["managedFields"][0]
+
+
+def test_operations_versions_and_subresources_tell_managers_apart(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1}), "m", T1)
+    new = {**live, "status": {"replicas": 1}, "spec": {**live["spec"], "replicas": 9}}
+    after = written(workload, live, new, "m", T1, subresource="status")
+    entries = after["metadata"]["managedFields"]
+    assert [(entry.get("subresource"), entry["fieldsV1"]) for entry in entries] == [
+        (None, {"f:spec": {"f:replicas": {}}}),
+        ("status", {"f:status": {"f:replicas": {}}}),
+    ]
+    assert list(entries[1])[-1] == "subresource"
+
+
+def test_a_nameless_manager_is_unknown(workload: Type) -> None:
+    assert owned(written(workload, None, workload_object({"replicas": 1}), "", T1)).keys() == {"unknown"}
+
+
+@pytest.mark.parametrize("sent", [[], [{}], [{"manager": ""}]])
+def test_clients_may_forget_all_ownership(workload: Type, sent: Any) -> None:
+    live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
+    cleared = written(workload, live, workload_object({"replicas": 2}, metadata={"managedFields": sent}), "two", T2)
+    assert "managedFields" not in cleared["metadata"]
+    # And nobody is tracked from then on.
+    assert "managedFields" not in written(workload, cleared, workload_object({"replicas": 3}), "two", T3)["metadata"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        None,
+        [{"manager": "m", "operation": "Bogus", "apiVersion": V1, "fieldsType": "FieldsV1", "fieldsV1": {}}],
+        [{"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {}}],
+        [{"manager": "m", "operation": "Update", "apiVersion": V1, "fieldsV1": {}}],
+        [{"manager": "m", "operation": "Update", "apiVersion": V1, "fieldsType": "V2", "fieldsV1": {}}],
+        [{"manager": "m", "operation": "Update", "apiVersion": V1, "fieldsType": "FieldsV1", "fieldsV1": {"bad": {}}}],
+    ],
+)
+def test_nonsense_from_clients_is_ignored(workload: Type, sent: Any) -> None:
+    live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
+    after = written(workload, live, workload_object({"replicas": 1}, metadata={"managedFields": sent}), "two", T2)
+    assert after == live
+
+
+def test_sound_entries_from_clients_are_honoured(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1, "paused": True}), "one", T1)
+    entry = {
+        "manager": "mine",
+        "operation": "Update",
+        "apiVersion": V1,
+        "time": T1,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:paused": {".": {}}, "f:replicas": {}}},
+    }
+    new = workload_object({"replicas": 2, "paused": True}, metadata={"managedFields": [entry]})
+    assert owned(written(workload, live, new, "two", T2)) == {
+        "mine": {"f:spec": {"f:paused": {}}},
+        "two": {"f:spec": {"f:replicas": {}}},
+    }
+    # but not through a subresource
+    assert owned(written(workload, live, new, "two", T2, subresource="status", reset=None)).keys() == {"one", "two"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"operation": "X"}, "operation must be `Apply` or `Update`"),
+        ({"operation": "Update"}, "apiVersion must not be empty"),
+        ({"operation": "Update", "apiVersion": "v1"}, "missing fieldsType in managed fields entry 0"),
+        (
+            {"operation": "Update", "apiVersion": "v1", "fieldsType": "V2"},
+            'invalid fieldsType "V2" in managed fields entry 0',
+        ),
+    ],
+)
+def test_what_is_wrong_with_managed_fields(entry: Obj, message: str) -> None:
+    with pytest.raises(BadManagedFields) as caught:
+        check_managed_fields([entry])
+    assert str(caught.value) == message
+
+
+def test_old_updates_are_merged_beyond_ten(workload: Type) -> None:
+    obj = written(workload, None, workload_object(data={"k0": "1"}), "m00", "2026-01-01T00:00:00Z")
+    for number in range(1, 13):
+        new = {**obj, "data": {**obj["data"], f"k{number}": "1"}}
+        obj = written(workload, obj, new, f"m{number:02d}", f"2026-01-01T00:00:{number:02d}Z")
+        assert len(obj["metadata"]["managedFields"]) <= 10
+    entries = obj["metadata"]["managedFields"]
+    assert [entry["manager"] for entry in entries] == [
+        "ancient-changes",
+        *(f"m{number:02d}" for number in range(4, 13)),
+    ]
+    assert entries[0]["fieldsV1"] == {"f:data": {".": {}, "f:k0": {}, "f:k1": {}, "f:k2": {}, "f:k3": {}}}
+    assert entries[0]["time"] == "2026-01-01T00:00:03Z"
+
+
+def test_entries_of_other_versions_survive(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
+    foreign = {**live["metadata"]["managedFields"][0], "manager": "old", "apiVersion": "example.com/v1beta1"}
+    live["metadata"]["managedFields"] = [foreign, *live["metadata"]["managedFields"]]
+    after = written(workload, live, workload_object({"replicas": 2}), "two", T2)
+    assert foreign in after["metadata"]["managedFields"]
+
+    def same_shape(obj: Obj, version: str) -> tuple[Type, Obj]:
+        return workload, {**obj, "apiVersion": version}
+
+    assert owned(written(workload, live, workload_object({"replicas": 2}), "two", T2, convert=same_shape)).keys() == {
+        "two"
+    }
+    gone = written(workload, live, workload_object({"replicas": 1}), "two", T2, convert=lambda obj, version: None)
+    assert owned(gone).keys() == {"one"}
+
+
+def test_an_object_that_does_not_fit_its_other_version(workload: Type) -> None:
+    other = Type(
+        Shape.STRUCT,
+        fields={"apiVersion": Field("apiVersion", Type(Shape.STRING)), "kind": Field("kind", Type(Shape.STRING))},
+    )
+    live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
+    live["metadata"]["managedFields"][0]["apiVersion"] = "example.com/v2"
+    with pytest.raises(TypeMismatch, match=r"^failed to convert old object: \.metadata: field not declared in schema$"):
+        written(workload, live, workload_object(), "two", T2, convert=lambda obj, version: (other, obj))
+
+
+def test_what_became_atomic_is_owned_whole() -> None:
+    string = Type(Shape.STRING)
+
+    def custom(list_type: ListType) -> Type:
+        items = Type(Shape.LIST, item=string, list_type=list_type)
+        return Type(Shape.STRUCT, fields={"items": Field("items", items), "x": Field("x", string)})
+
+    obj: Obj = {"metadata": {}, "items": ["a", "b"]}
+    live = written(custom(ListType.SET), None, obj, "one", T1)
+    assert owned(live) == {"one": {"f:items": {".": {}, 'v:"a"': {}, 'v:"b"': {}}}}
+    after = written(custom(ListType.ATOMIC), live, {**live, "x": "1"}, "two", T2)
+    assert owned(after) == {"one": {"f:items": {}}, "two": {"f:x": {}}}
+
+
+def test_a_write_of_times_alone_is_none(workload: Type) -> None:
+    live = written(workload, None, workload_object({"replicas": 1}), "one", T1)
+    entries = [{**live["metadata"]["managedFields"][0], "time": T2}]
+    new = {**live, "metadata": {**live["metadata"], "managedFields": entries}}
+    assert keep_times(live, new) == live
+    changed = {**new, "spec": {**new["spec"], "replicas": 2}}
+    assert keep_times(live, changed) is changed
+
+
+VALUES = st.sampled_from(["1", "2"])
+WRITES = st.lists(
+    st.tuples(st.sampled_from(["one", "two", "three"]), st.dictionaries(st.sampled_from("abc"), VALUES)), max_size=6
+)
+
+
+@given(WRITES)
+def test_every_field_has_the_manager_that_last_changed_it(
+    workload: Type, writes: list[tuple[str, dict[str, str]]]
+) -> None:
+    live = written(workload, None, workload_object(data={"a": "0"}), "first", T1)
+    last = {"a": "first"}
+    for manager, data in writes:
+        new = workload_object(data=data) if data else workload_object()
+        for key, value in data.items():
+            if live.get("data", {}).get(key) != value:
+                last[key] = manager
+        last = {key: who for key, who in last.items() if key in data}
+        live = written(workload, live, new, manager, T2)
+        owners = {
+            element[2:]: who
+            for who, fields in owned(live).items()
+            for element in fields.get("f:data", {})
+            if element != "."
+        }
+        assert owners == last or "managedFields" not in live["metadata"]
+        if "managedFields" not in live["metadata"]:
+            return
