@@ -135,6 +135,17 @@ async def test_a_file_that_is_mostly_empty_shrinks(store: SqliteStore) -> None:
     assert store.size() < 22_000_000
 
 
+async def test_the_file_is_opened_as_promised(store: SqliteStore) -> None:
+    settings: dict[str, object] = {}
+
+    def read(disk: sqlite3.Connection) -> None:
+        for name in ("synchronous", "journal_mode", "locking_mode", "auto_vacuum"):
+            (settings[name],) = disk.execute(f"PRAGMA {name}").fetchone()
+
+    on_disk(store, read)
+    assert settings == {"synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive", "auto_vacuum": 2}
+
+
 async def test_the_file_is_for_its_owner_alone(store: SqliteStore, path: Path) -> None:
     await store.txn([Put("secret", b"")])
     assert {file.stat().st_mode & 0o077 for file in path.parent.iterdir()} == {0}

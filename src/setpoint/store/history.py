@@ -52,9 +52,9 @@ class History:
     def get(self, key: str, revision: int = 0) -> KeyValue | None:
         if not self._is_past(revision):
             return self.state.get(key)
-        for event in self._log[self._place_after(revision) :]:
-            if event.key == key:
-                return event.before
+        for _, changed, _, before in self._log[self._place_after(revision) :]:
+            if changed == key:
+                return before
         return self.state.get(key)
 
     def page(self, prefix: str, start: str, limit: int, revision: int) -> Page:
@@ -64,15 +64,17 @@ class History:
             return Page([*map(self.state.__getitem__, keys)], self.revision, len(keys) < total, total)
 
         was: dict[str, KeyValue | None] = {}  # the keys of the range that have changed since, as they were
-        for event in self._log[self._place_after(revision) :]:
-            if event.key.startswith(prefix) and event.key >= first:
-                was.setdefault(event.key, event.before)
-        not_yet = sum(1 for key, before in was.items() if before is None and key in self.state)
-        no_more = [key for key, before in was.items() if before is not None and key not in self.state]
+        for _, key, _, before in self._log[self._place_after(revision) :]:
+            if key >= first and (end is None or key < end) and key not in was:
+                was[key] = before
+        state = self.state
+        not_yet = len([key for key, before in was.items() if before is None and key in state])
+        no_more = [key for key, before in was.items() if before is not None and key not in state]
         keys, total = self._keys.between(first, end, limit + not_yet if limit else 0)
         if no_more:
             keys = sorted(keys + no_more)
-        items = [each for each in (was[key] if key in was else self.state[key] for key in keys) if each is not None]
+        as_were = [was[key] if key in was else state[key] for key in keys]
+        items = [each for each in as_were if each is not None]
         total += len(no_more) - not_yet
         if limit:
             del items[limit:]

@@ -120,7 +120,8 @@ class Store(Protocol):
 
     @property
     def compacted(self) -> int:
-        """Revisions up to and including this one are gone (0: none)."""
+        """Revisions up to and including this one are gone (0: none). The present can be read all the same, and a watch
+        can resume after exactly this one."""
         ...
 
     async def get(self, key: str, revision: int = 0) -> KeyValue | None:
@@ -136,7 +137,8 @@ class Store(Protocol):
 
         `cause` says who did this and why; it is kept beside the revision for as long as history is.
         Deleting only absent keys takes no revision: the current one is returned.
-        Raises CompareFailed (nothing happened) or StoreError (it is not known whether it happened)."""
+        Raises CompareFailed (nothing happened) or StoreError (it is not known whether it happened); ValueError for ops
+        that could never work: one key twice, a key that is empty or holds a zero byte, a stamp outside of the value."""
         ...
 
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:

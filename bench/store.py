@@ -1,0 +1,105 @@
+"""Rates of the SQLite store: `python bench/store.py [directory]`. The directory should be on the disk that matters."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from setpoint.store.interface import Put
+from setpoint.store.memory import MemoryStore
+from setpoint.store.sqlite import SqliteStore
+
+WRITERS = 64
+SECONDS = 3.0
+VALUE = b'{"metadata":{"resourceVersion":""}}' + b" " * 1_965
+STAMP = 32
+
+
+async def commits(store: SqliteStore) -> None:
+    latencies: list[float] = []
+    end = time.perf_counter() + SECONDS
+
+    async def write(writer: int) -> None:
+        number = 0
+        while (began := time.perf_counter()) < end:
+            number += 1
+            await store.txn([Put(f"pods/default/{writer}-{number}", VALUE, 0, STAMP)], b"bench")
+            latencies.append(time.perf_counter() - began)
+
+    began, loop_cpu, all_cpu = time.perf_counter(), time.thread_time(), time.process_time()
+    await asyncio.gather(*map(write, range(WRITERS)))
+    count, elapsed = len(latencies), time.perf_counter() - began
+    latencies.sort()
+    print(f"durable transactions, {WRITERS} writers   {count / elapsed:10,.0f} /s")
+    print(f"  CPU on the event loop            {(time.thread_time() - loop_cpu) / count * 1e6:10.1f} us each")
+    print(f"  CPU with the writer's thread     {(time.process_time() - all_cpu) / count * 1e6:10.1f} us each")
+    p50, p99 = latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3
+    print(f"  latency p50 / p99                {p50:10.1f} / {p99:.1f} ms")
+
+
+async def reads() -> None:
+    store = MemoryStore()
+    for number in range(200_000):
+        await store.txn([Put(f"{'pods' if number % 2 else 'leases'}/ns-{number % 100:03}/{number:06}", VALUE)])
+    revision = store.revision
+    await store.compact(revision - 1_000)
+    rounds = 200
+
+    async def measure(name: str, prefix: str, limit: int, at: int) -> None:
+        began = time.perf_counter()
+        for _ in range(rounds):
+            page = await store.list(prefix, limit=limit, revision=at)
+        each = (time.perf_counter() - began) / rounds
+        print(f"{name:35}{each * 1e6:10.0f} us ({len(page.items):,} of {page.total:,})")
+
+    await measure("list a namespace", "pods/ns-001/", 0, 0)
+    await measure("list a page of 500", "pods/", 500, 0)
+    await measure("list a page, 1,000 writes ago", "pods/", 500, revision - 999)
+    began = time.perf_counter()
+    for _ in range(100_000):
+        await store.get("pods/ns-001/000001")
+    print(f"{'get':35}{(time.perf_counter() - began) * 10:10.2f} us")
+
+
+async def memory(path: Path) -> None:
+    store = SqliteStore.open(path)
+    count = 50_000
+    before = resident()
+    for at in range(0, count, WRITERS):
+        keys = [f"pods/default/memory-{number}" for number in range(at, min(at + WRITERS, count))]
+        # The stamp makes each value an object of its own.
+        await asyncio.gather(*(store.txn([Put(key, VALUE, 0, STAMP)]) for key in keys))
+    await store.compact(store.revision)
+    print(f"{'memory for 1,000 keys of 2 KB':35}{(resident() - before) / count * 1_000 / 1e6:10.2f} MB")
+    print(f"{'data file for 1,000 keys':35}{store.size() / count * 1_000 / 1e6:10.2f} MB")
+    await store.close()
+    began = time.perf_counter()
+    store = SqliteStore.open(path)
+    print(f"{'open a file of 50,000 keys':35}{(time.perf_counter() - began) * 1e3:10.0f} ms")
+    await store.close()
+
+
+def resident() -> int:
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+async def main(folder: Path) -> None:
+    await memory(folder / "memory.db")
+    store = SqliteStore.open(folder / "commits.db")
+    await commits(store)
+    await store.close()
+    await reads()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
+        uvloop.run(main(Path(folder)))
