@@ -96,19 +96,32 @@ def check_object(
     given_group, _, short_version = given_version.rpartition("/")
     if (given_version, given_kind) != (expected, kind):
         _refuse_kind(given_group, short_version, given_kind, group, version, kind)
-    found = strict
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
     try:
-        obj: Obj = decode(type_, value, strict=unknown if validation != "Ignore" else None)
+        # The duplicates go along, so that all findings come in the order of the document.
+        obj: Obj = decode(
+            type_, value, strict=unknown if validation != "Ignore" else None, raw=_json_text(call), duplicates=tuple(strict)
+        )
     except DecodeError as error:
         raise BadRequest(
             f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}'
         ) from None
-    report_strict(call, found + unknown, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
+    report_strict(call, unknown, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
+    note_cleared_ownership(call, value)
     return obj
+
+
+def _json_text(call: Call) -> bytes | None:
+    """The body, if it is JSON: numbers are judged by how they were written."""
+    return call.request.body if body_type(call.request.headers.get("content-type", "")) == JSON else None
+
+
+def note_cleared_ownership(call: Call, value: Obj) -> None:
+    meta = value.get("metadata")
+    call.forget_ownership = isinstance(meta, dict) and meta.get("managedFields") in ([], [{}])
 
 
 def report_strict(call: Call, found: list[str], prefix: str) -> None:
@@ -140,8 +153,12 @@ def _refuse_kind(given_group: str, given_version: str, given_kind: str, group: s
         raise BadRequest(
             f"{head}converting ({given_version}.{given_kind}) to ({internal}.{kind}): unknown conversion"
         )
-    raise BadRequest(
-        f'{head}no kind "{given_kind}" is registered for version "{given}" '
+    raise BadRequest(head + unregistered(given_kind, given))
+
+
+def unregistered(kind: str, api_version: str) -> str:
+    return (
+        f'no kind "{kind}" is registered for version "{api_version}" '
         'in scheme "pkg/api/legacyscheme/scheme.go:30"'
     )
 

@@ -25,6 +25,8 @@ class Call:
     """Go out as Warning headers, each once."""
     dry_run: bool = False
     field_manager: str = ""
+    forget_ownership: bool = False
+    """The client sent an empty managedFields list: a wish that decoding would lose."""
     audit_id: str = ""
 
     def option(self, name: str, default: str = "") -> str:

@@ -13,6 +13,8 @@ from setpoint.meta.times import format_time
 
 def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
     """Record in `new` what this create or update changes, under the name of the caller."""
+    if call.forget_ownership:
+        new["metadata"]["managedFields"] = []
     entries = apply.update(
         registry.resource.type,
         live,

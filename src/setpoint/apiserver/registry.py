@@ -23,6 +23,7 @@ from setpoint.meta.apply import keep_times
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, invalid
+from setpoint.meta.goformat import quote
 from setpoint.meta.objectmeta import validate_object_meta, validate_object_meta_update
 from setpoint.meta.names import path_segment, path_segment_prefix
 from setpoint.meta.times import format_time
@@ -242,10 +243,12 @@ class Registry:
         strategy: Strategy | None = None,
         create: bool = False,
         retry: bool = True,
+        check_uid: bool = True,
     ) -> tuple[Entry, bool]:
         """Returns the object as it now is and whether it was created. `change` may be called several times.
 
-        `create`: an absent object is created (apply). `retry`: whether a lost race starts over, or is a conflict."""
+        `create`: an absent object is created (apply). `retry`: whether a lost race starts over, or is a conflict.
+        `check_uid`: a uid in the object is a precondition (it is for a PUT) rather than a field like others."""
         main = self.strategy
         strategy = strategy or main
         key = self.key(call.target.namespace, name)
@@ -258,7 +261,7 @@ class Registry:
                 return await self._create_by_update(call, name, obj), True
             attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
             await self.env.admission.mutate(attrs)
-            self._check_versions(call, name, obj, entry, strategy)
+            self._check_versions(name, obj, entry, strategy, check_uid)
             operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs)
             if _should_remove(obj, entry.obj) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
@@ -282,12 +285,12 @@ class Registry:
             assert stored is not None
             return self.cache.get(key) or Entry(key, stored.value, revision), False
 
-    def _check_versions(self, call: Call, name: str, obj: Obj, entry: Entry, strategy: Strategy) -> None:
+    def _check_versions(self, name: str, obj: Obj, entry: Entry, strategy: Strategy, check_uid: bool) -> None:
         meta = obj["metadata"]
         given = meta.get("resourceVersion", "")
         current = str(entry.revision)
         uid = meta.get("uid")
-        if uid and uid != entry.obj["metadata"]["uid"]:
+        if check_uid and uid and uid != entry.obj["metadata"]["uid"]:
             raise Conflict.of(
                 self.resource.group, self.resource.plural, name,
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.obj['metadata']['uid']}",
@@ -298,10 +301,7 @@ class Registry:
                 raise Invalid.of(self.resource.group, self.resource.plural, name, [error])
             meta["resourceVersion"] = current
         elif not given.isdigit():
-            error = invalid(
-                "resourceVersion", given, f'strconv.ParseUint: parsing "{given}": invalid syntax'
-            )
-            raise PlainServerError(error.message())
+            raise PlainServerError(f"strconv.ParseUint: parsing {quote(given)}: invalid syntax")
         elif given != current:
             raise Conflict.modified(self.resource.group, self.resource.plural, name)
 

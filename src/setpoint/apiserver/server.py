@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import orjson
@@ -57,6 +58,7 @@ _VERBS: dict[str, Handler] = {
 }
 _WRITES_SELF = {"get": get, "update": update, "patch": patch}
 _COLLECTIONS = frozenset({"list", "watch"})
+_ON_COLLECTIONS = frozenset({"list", "watch", "create", "deletecollection"})
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
@@ -201,7 +203,7 @@ class ApiServer:
             raise NotFound.path()
         if target.subresource:
             return await self._subresource(call, resource)
-        if target.name and call.verb == "create":
+        if bool(target.name) == (call.verb in _ON_COLLECTIONS) or call.request.method == "HEAD":
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
         if call.verb not in resource.verbs:
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
@@ -349,13 +351,19 @@ def _discovery_form(accept: str) -> str:
     return "legacy"
 
 
+# Where the conversions from and to the stored version live, imported with the first object that needs them.
+_CONVERSIONS = {
+    ("events.k8s.io", "v1"): ("setpoint.kinds.events.event", "from_core", "to_core"),
+    ("autoscaling", "v1"): ("setpoint.kinds.autoscaling.horizontalpodautoscaler", "to_v1", "from_v1"),
+}
+
+
 def _encoding(resource: Resource) -> Encoding:
     if resource.storage == (resource.group, resource.version):
         return Encoding(resource)
-    if resource.kind == "Event":
-        from setpoint.kinds.events import event  # loaded with the first event, not at start
+    module, from_storage, to_storage = _CONVERSIONS[(resource.group, resource.version)]
 
-        return ConvertedEncoding(resource, lambda obj: event.from_core(obj), lambda obj: event.to_core(obj))
-    from setpoint.kinds.autoscaling import horizontalpodautoscaler as hpa
+    def conversion(name: str) -> Callable[[Any], Any]:
+        return lambda obj: getattr(import_module(module), name)(obj)
 
-    return ConvertedEncoding(resource, lambda obj: hpa.to_v1(obj), lambda obj: hpa.from_v1(obj))
+    return ConvertedEncoding(resource, conversion(from_storage), conversion(to_storage))

@@ -224,10 +224,11 @@ class ResourceCache:
 
         self._store.watch(self.prefix, after, collect).close()
         for change in changes:
-            if self._concerns(watch, change.key):
+            if self.concerns(watch, change.key):
                 watch.accept(change)
 
-    def _concerns(self, watch: Watch, key: str) -> bool:
+    def concerns(self, watch: Watch, key: str) -> bool:
+        """Whether the key is in the watch's namespace and under its name."""
         rest = key[len(self.prefix) :]
         if watch.namespace and not rest.startswith(watch.namespace + "/"):
             return False

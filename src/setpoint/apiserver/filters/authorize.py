@@ -97,4 +97,4 @@ def forbidden(access: Access, reason: str) -> Forbidden:
     resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
     text = f'{user} {access.verb} resource "{resource}" in API group "{access.group}"'
     text += f' in the namespace "{access.namespace}"' if access.namespace else " at the cluster scope"
-    return Forbidden.of(access.group, resource, access.name, text + (f": {reason}" if reason else ""))
+    return Forbidden.of(access.group, access.resource, access.name, text + (f": {reason}" if reason else ""))

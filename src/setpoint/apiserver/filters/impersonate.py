@@ -8,7 +8,8 @@ from setpoint.apiserver.filters.authenticate import AUTHENTICATED
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, forbidden
 from setpoint.apiserver.http.message import Request
 from setpoint.kinds.strategy import UserInfo
-from setpoint.meta.errors import InternalError
+from setpoint.meta.errors import BadRequest
+from setpoint.meta.goformat import quote
 
 _EXTRA = "impersonate-extra-"
 
@@ -24,8 +25,10 @@ def impersonate(request: Request, user: UserInfo, authorizer: AuthorizerChain) -
     extra = {unquote(key[len(_EXTRA) :]): _values(request, key) for key in headers if key.startswith(_EXTRA)}
     if not name:
         if groups or uid or extra:
-            raise InternalError.of(
-                f"requested [{{{'Group' if groups else 'UID' if uid else 'UserExtra'}}}] without impersonating a user"
+            shown = "[]string{" + ", ".join(quote(group) for group in groups) + "}" if groups else "[]string(nil)"
+            raise BadRequest(
+                f'requested &user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{shown}, '
+                "Extra:map[string][]string(nil)} without impersonating a user name"
             )
         return user
     wanted: list[Access] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from setpoint.apiserver.bodies import report_strict
+from setpoint.apiserver.bodies import note_cleared_ownership, report_strict, unregistered
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.update import check_name, strategy_for
 from setpoint.apiserver.http.message import Answer
@@ -17,14 +17,17 @@ from setpoint.apiserver.ownership import own, reset_fields
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.kinds.catalog import Resource
 from setpoint.meta import apply
 from setpoint.meta.body import BodyError, parse_json, parse_yaml
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import ApiError, BadRequest, Conflict, Invalid, PlainServerError, UnsupportedMediaType
 from setpoint.meta.field import invalid
+from setpoint.meta.goformat import kind_of
 from setpoint.meta.patch import (
     PatchError, apply_json_patch, apply_merge_patch, apply_strategic, decode_json_patch, unknown_operation_fields,
 )  # fmt: skip
+from setpoint.meta.restore_error import restore_error
 from setpoint.meta.times import format_time
 
 JSON_PATCH = "application/json-patch+json"
@@ -33,7 +36,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 Patcher = Callable[[Obj], Obj]
-"""From the live object with kind and apiVersion to the patched one. Changes nothing in place."""
+"""From the live object with kind and apiVersion to the patched one, typed and bare. Changes nothing in place."""
 
 
 async def patch(call: Call, registry: Registry, form: Form) -> Answer:
@@ -46,31 +49,34 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
     if media_type == APPLY:
         change = _apply(call, registry, force)
         entry, created = await registry.update(
-            call, call.target.name, change, strategy=strategy, create=not call.target.subresource
+            call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False
         )
         return respond_object(call, form, registry, entry, 201 if created else 200)
-    patcher = patcher_for(call, registry, media_type)
-    encoding, type_ = registry.encoding, registry.resource.type
+    patcher = patcher_for(call, registry.resource, media_type)
+    encoding = registry.encoding
 
     async def change_by_patch(live: Obj | None) -> Obj:
         if live is None:
             raise registry.not_found(call.target.name)
         versioned = encoding.versioned(live)
         full = {"kind": registry.resource.kind, "apiVersion": registry.resource.api_version, **versioned}
-        patched = patcher(full)
-        obj = decode_patched(call, patched, type_, media_type)
+        obj = patcher(full)
         registry.strategy.default(obj)
+        check_name(call, obj)
         own(call, registry, versioned, obj)
         return encoding.to_storage(obj)
 
-    entry, _ = await registry.update(call, call.target.name, change_by_patch, strategy=strategy)
+    entry, _ = await registry.update(call, call.target.name, change_by_patch, strategy=strategy, check_uid=False)
     return respond_object(call, form, registry, entry)
 
 
-def patcher_for(call: Call, registry: Registry, media_type: str) -> Patcher:
+def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
     """The patch, read once; it may be applied several times."""
-    data = call.request.body
     strict = call.option("fieldValidation") != "Ignore"
+    try:
+        value, duplicates = parse_json(call.request.body)
+    except BodyError:
+        raise BadRequest("invalid JSON patch") from None
 
     def guarded(run: Patcher) -> Patcher:
         def patcher(full: Obj) -> Obj:
@@ -81,82 +87,92 @@ def patcher_for(call: Call, registry: Registry, media_type: str) -> Patcher:
 
         return patcher
 
-    try:
-        if media_type == JSON_PATCH:
-            operations = decode_json_patch(data, strict=strict)
-            extra = [f"json patch {text}" for text in unknown_operation_fields(operations)] if strict else []
-
-            def by_json_patch(full: Obj) -> Obj:
-                patched: Obj = apply_json_patch(full, operations)
-                _report_patch(call, extra, patched)
-                return patched
-
-            return guarded(by_json_patch)
+    if media_type == JSON_PATCH:
         try:
-            value, duplicates = parse_json(data)
-        except BodyError as error:
-            raise BadRequest(f"error decoding patch: {error}") from None
-    except PatchError as error:
-        raise error.to_api() from None
+            operations = decode_json_patch(value, strict=strict)
+        except PatchError as error:
+            failure = error.to_api()
+
+            def refuse(_: Obj) -> Obj:
+                raise failure
+
+            return refuse
+        extra = unknown_operation_fields(operations)
+
+        def by_json_patch(full: Obj) -> Obj:
+            return _finish(call, resource, apply_json_patch(full, operations), extra)
+
+        return guarded(by_json_patch)
     if media_type == MERGE_PATCH:
 
         def by_merge(full: Obj) -> Obj:
-            patched: Obj = apply_merge_patch(full, value, strict=strict)
-            _report_patch(call, duplicates, patched)
-            return patched
+            return _finish(call, resource, apply_merge_patch(full, value, strict=strict), duplicates)
 
         return guarded(by_merge)
-    if not isinstance(value, dict) and value is not None:
-        shape = "array" if isinstance(value, list) else "string" if isinstance(value, str) else "number"
-        raise BadRequest(
-            f"error decoding patch: json: cannot unmarshal {shape} into Go value of type map[string]interface {{}}"
-        )
 
     def by_strategy(full: Obj) -> Obj:
-        _report_patch(call, duplicates, None)
-        return apply_strategic(registry.resource.type, full, value or {})
+        if not isinstance(value, dict) and value is not None:
+            raise BadRequest(f"json: cannot unmarshal {kind_of(value)} into Go value of type map[string]interface {{}}")
+        patched = apply_strategic(resource.type, full, value or {})
+        return _finish_strategic(call, resource, patched, value or {}, duplicates)
 
     return guarded(by_strategy)
 
 
-def _report_patch(call: Call, found: list[str], patched: Any) -> None:
-    if not found:
-        return
-    if call.option("fieldValidation") == "Strict":
-        shown = orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()
-        raise Invalid.of("", "", "", [invalid("patch", shown, f"strict decoding error: {', '.join(found)}")])
-    report_strict(call, found, "")
+def _refuse(shown: str, why: str) -> Invalid:
+    return Invalid.of("", "", "", [invalid("patch", shown, why)])
 
 
-def decode_patched(call: Call, patched: Any, type_: Any, media_type: str) -> Obj:
-    """A patched object must still be one: wrong types and unknown fields are the patch's fault."""
+def _finish(call: Call, resource: Resource, patched: Any, found: list[str]) -> Obj:
+    """A patched document must still be an object of its kind: wrong types and unknown fields are the patch's fault."""
+
+    def shown() -> str:
+        ordered = dict(sorted(patched.items())) if isinstance(patched, dict) else patched
+        return orjson.dumps(ordered).decode()
+
+    if not isinstance(patched, dict):
+        raise _refuse(shown(), f"json: cannot unmarshal {kind_of(patched)} into Go value of type {resource.type.go}")
+    for name, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if patched.get(name, wanted) not in (wanted, "", None):
+            given = (patched.get("kind") or resource.kind, patched.get("apiVersion") or resource.api_version)
+            raise _refuse(shown(), unregistered(*given))
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
     try:
-        if not isinstance(patched, dict):
-            raise DecodeError("json: cannot unmarshal into object")
-        obj: Obj = decode(type_, patched, strict=unknown if validation != "Ignore" else None)
+        obj: Obj = decode(resource.type, patched, strict=unknown if validation != "Ignore" else None)
     except DecodeError as error:
-        raise Invalid.of("", "", "", [invalid("patch", shown(patched, media_type), str(error))]) from None
-    if unknown and validation == "Strict":
-        text = f"strict decoding error: {', '.join(unknown)}"
-        raise Invalid.of("", "", "", [invalid("patch", shown(patched, media_type), text)])
-    if unknown:
-        report_strict(call, unknown, "")
+        raise _refuse(shown(), str(error)) from None
+    _report(call, found + unknown, shown)
+    note_cleared_ownership(call, patched)
+    return _bare(obj)
+
+
+def _finish_strategic(call: Call, resource: Resource, patched: Obj, patch_map: Obj, found: list[str]) -> Obj:
+    unknown: list[str] = []
+    validation = call.option("fieldValidation") or "Warn"
+    try:
+        obj: Obj = decode(resource.type, patched, strict=unknown if validation != "Ignore" else None)
+    except DecodeError as error:
+        raise _refuse(go_map(patch_map), restore_error(resource.type, patched) or str(error)) from None
+    _report(call, found + unknown, lambda: go_map(patch_map))
+    note_cleared_ownership(call, patched)
+    return _bare(obj)
+
+
+def _report(call: Call, found: list[str], shown: Callable[[], str]) -> None:
+    if found and call.option("fieldValidation") == "Strict":
+        raise _refuse(shown(), f"strict decoding error: {', '.join(found)}")
+    report_strict(call, found, "")
+
+
+def _bare(obj: Obj) -> Obj:
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     return obj
 
 
-def shown(patched: Any, media_type: str) -> str:
-    """The patched document as upstream prints it: JSON with its top level sorted; a strategic one as Go prints maps."""
-    if media_type == STRATEGIC:
-        return go_map(patched)
-    ordered = dict(sorted(patched.items())) if isinstance(patched, dict) else patched
-    return orjson.dumps(ordered).decode()
-
-
 def go_map(value: Any) -> str:
+    """As Go prints a map."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_map(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):

@@ -109,7 +109,7 @@ class _Stream:
             initial = options.revision == 0
         if initial:
             for entry in cache.scan(self.watch.namespace):
-                if self.watch.selects(entry) and (not self.watch.name or entry.key.endswith("/" + self.watch.name)):
+                if cache.concerns(self.watch, entry.key) and self.watch.selects(entry):
                     self.writer.write(self.encode("ADDED", entry))
             self.revision = cache.fresh
             if options.initial_events and options.bookmarks:

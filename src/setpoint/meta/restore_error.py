@@ -1,0 +1,61 @@
+"""What the reference says when a strategically patched document no longer fits its type.
+
+It turns such a document back into a typed object by reflection, with words of its own; ours has been refused by the
+decoder already, and this only finds the words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.meta.schema import Shape, Type
+
+_SCALARS = {
+    Shape.STRING: "string", Shape.BOOL: "bool", Shape.INT32: "int32", Shape.INT64: "int64", Shape.FLOAT: "float64",
+}  # fmt: skip
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int64"
+    if isinstance(value, float):
+        return "float64"
+    if isinstance(value, str):
+        return "string"
+    return "map" if isinstance(value, dict) else "slice"
+
+
+def restore_error(type_: Type, value: Any) -> str | None:
+    """The first misfit, in words; None if none is found."""
+    if value is None:
+        return None
+    shape = type_.shape
+    if shape is Shape.STRUCT:
+        if not isinstance(value, dict):
+            return f"cannot restore struct from: {_kind(value)}"
+        for name, field in type_.fields.items():
+            if name in value:
+                wrong = restore_error(field.type, value[name])
+                if wrong:
+                    return wrong
+    elif shape is Shape.MAP:
+        if not isinstance(value, dict):
+            return f"cannot restore map from {_kind(value)}"
+        for item in value.values():
+            wrong = restore_error(type_.item, item) if type_.item is not None else None
+            if wrong:
+                return wrong
+    elif shape is Shape.LIST:
+        if not isinstance(value, list):
+            return f"cannot restore slice from {_kind(value)}"
+        for item in value:
+            wrong = restore_error(type_.item, item) if type_.item is not None else None
+            if wrong:
+                return wrong
+    elif shape in _SCALARS:
+        wanted, given = _SCALARS[shape], _kind(value)
+        numeric = {"int32", "int64", "float64"}
+        if given != wanted and not (given in numeric and wanted in numeric):
+            return f"cannot convert {given} to {wanted}"
+    return None
