@@ -28,9 +28,38 @@ class Life:
         self.strategy = self.resource.strategy
         self.ctx = Context(now=NOW)
 
-    def create(self, body: Obj, name: str = "x") -> tuple[Obj, list[str], list[str]]:
-        obj = decode(self.resource.type, {**copy.deepcopy(body), "metadata": {"name": name, **body.get("metadata", {})}})
+    def decoded(self, body: Obj, name: str = "x") -> Obj:
+        """As a body arrives at the registry."""
+        meta = {"name": name, **body.get("metadata", {})}
+        obj: Obj = decode(self.resource.type, {**copy.deepcopy(body), "metadata": meta})
         self.strategy.default(obj)
+        return obj
+
+    def created(self, body: Obj) -> Obj:
+        """As it is stored; it must be valid."""
+        obj, errors, _ = self.create(body)
+        assert errors == []
+        return obj
+
+    def errors(self, body: Obj) -> list[str]:
+        return self.create(body)[1]
+
+    def warnings(self, body: Obj) -> list[str]:
+        return self.create(body)[2]
+
+    def put(self, old: Obj, body: Obj, sub: str = "") -> tuple[Obj, list[str]]:
+        """`body` is all that is sent: what it leaves out is gone, unless the hooks keep it."""
+        strategy = self.strategy.subresources[sub] if sub else self.strategy
+        before = copy.deepcopy(old)
+        obj = self.decoded(body)
+        strategy.prepare_for_update(obj, old, self.ctx)
+        errs: Errors = []
+        strategy.validate_update(obj, old, errs, self.ctx)
+        assert old == before, "what is stored is shared with every reader"
+        return obj, [e.message() for e in errs]
+
+    def create(self, body: Obj, name: str = "x") -> tuple[Obj, list[str], list[str]]:
+        obj = self.decoded(body, name)
         obj["metadata"].update(uid=UID, creationTimestamp="2029-12-31T00:00:00Z")
         if self.strategy.has_generation:
             obj["metadata"]["generation"] = 1

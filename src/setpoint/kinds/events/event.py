@@ -66,11 +66,13 @@ def _as_core(column: Column) -> Column:
     return Column(column.name, cell, column.type, column.format, column.description, column.priority)
 
 
+def _own_label(core_label: str) -> str:
+    return _FROM_CORE.get(core_label, core_label).replace("involvedObject.", "regarding.")
+
+
 class EventStrategy(Strategy):
     columns = tuple(map(_as_core, COLUMNS))
-    field_labels = frozenset(
-        {_FROM_CORE.get(label, label).replace("involvedObject.", "regarding.") for label in CORE.field_labels}
-    ) - {"source"}
+    field_labels = frozenset(map(_own_label, CORE.field_labels - {"source"}))
     allow_create_on_update = True
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
@@ -101,9 +103,8 @@ class EventStrategy(Strategy):
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         fields = CORE.selectable_fields(to_core(obj))
-        named = {_FROM_CORE.get(name, name).replace("involvedObject.", "regarding."): v for name, v in fields.items()}
-        del named["source"]
-        return named
+        del fields["source"]
+        return {_own_label(label): value for label, value in fields.items()}
 
 
 def _validate_series(obj: Obj, errs: Errors) -> None:

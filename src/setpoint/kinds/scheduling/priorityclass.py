@@ -22,7 +22,7 @@ class PriorityClassStrategy(Strategy):
         Column("Global-Default", lambda obj, now: obj.get("globalDefault", False), type="boolean",
                description="Whether Pods without a class get this one."),
         AGE,
-        Column("PreemptionPolicy", lambda obj, now: obj.get("preemptionPolicy", ""), priority=1,
+        Column("PreemptionPolicy", lambda obj, now: obj.get("preemptionPolicy", ""),
                description="Whether Pods of this class drive out others."),
     )  # fmt: skip
     has_generation = True

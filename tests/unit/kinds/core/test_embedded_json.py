@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.kinds.core.embedded_json import object_error, syntax_error
+
+END = "unexpected end of JSON input"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", ""),
+        ("null", ""),
+        ("", END),
+        ("{", END),
+        ('{"a":"b', END),
+        ("[]", "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        ("1", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+        ("true", "json: cannot unmarshal bool into Go value of type map[string]interface {}"),
+        ("nul", "invalid character ' ' in literal null (expecting 'l')"),
+        ("nulx", "invalid character 'x' in literal null (expecting 'l')"),
+        ("{a:1}", "invalid character 'a' looking for beginning of object key string"),
+        ("{'a'", "invalid character '\\'' looking for beginning of object key string"),
+        ('{"a"}', "invalid character '}' after object key"),
+        ('{"a":}', "invalid character '}' looking for beginning of value"),
+        ('{"a":1 "b"}', "invalid character '\"' after object key:value pair"),
+        ('{"a":[1 2]}', "invalid character '2' after array element"),
+        ('{"a":01}', "invalid character '1' after object key:value pair"),
+        ('{"a":1.}', "invalid character '}' after decimal point in numeric literal"),
+        ('{"a":1e}', "invalid character '}' in exponent of numeric literal"),
+        ('{"a":-}', "invalid character '}' in numeric literal"),
+        ('{"a":"\n"}', "invalid character '\\n' in string literal"),
+        ('{"a":"\\x"}', "invalid character 'x' in string escape code"),
+        ('{"a":"\\u12g4"}', "invalid character 'g' in \\u hexadecimal character escape"),
+        ("{} x", "invalid character 'x' after top-level value"),
+        ("é", "invalid character 'Ã' looking for beginning of value"),
+        ('{"a":1e400}', "json: cannot unmarshal number 1e400 into Go value of type float64"),
+    ],
+)
+def test_the_words_of_gos_decoder(text: str, expected: str) -> None:
+    assert object_error(text.encode()) == expected
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values)
+def test_whatever_is_json_has_no_fault(value: object) -> None:
+    assert syntax_error(orjson.dumps(value)) == ""
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_judged(data: bytes) -> None:
+    try:
+        data.decode()
+        orjson.loads(data)
+    except (orjson.JSONDecodeError, UnicodeDecodeError):
+        syntax_error(data)
+    else:
+        assert syntax_error(data) == ""
+
+
+def test_depth_is_bounded() -> None:
+    assert syntax_error(b"[" * 20000) == "exceeded max depth"

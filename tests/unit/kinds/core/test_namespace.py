@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+UNQUALIFIED = "name is neither a standard finalizer name nor is it fully qualified"
+
+
+@pytest.fixture
+def namespaces(life: Any) -> Any:
+    return life("v1", "Namespace")
+
+
+def test_a_new_namespace_is_active_named_and_held(namespaces: Any) -> None:
+    obj = namespaces.created({"spec": {"finalizers": ["a/b"]}, "status": {"phase": "Terminating"}})
+    assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "x"}
+    assert obj["spec"] == {"finalizers": ["a/b", "kubernetes"]}
+    assert obj["status"] == {"phase": "Active"}
+    assert not namespaces.strategy.removable(obj)
+    assert namespaces.strategy.removable({"metadata": {}, "spec": {}})
+
+
+def test_a_generated_name_is_labelled_too(namespaces: Any) -> None:
+    obj = namespaces.decoded({"metadata": {"name": "", "generateName": "x-"}})
+    assert not obj["metadata"].get("labels")
+    obj["metadata"]["name"] = "x-1"
+    namespaces.strategy.prepare_for_create(obj, namespaces.ctx)
+    assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "x-1"}
+
+
+def test_names_are_labels(namespaces: Any) -> None:
+    assert namespaces.strategy.validate_name("a.b", False) == ["must not contain dots"]
+    assert namespaces.strategy.validate_name("a-", True) == []
+
+
+def test_finalizers_change_only_through_finalize(namespaces: Any) -> None:
+    old = namespaces.created({})
+    assert namespaces.put(old, {"spec": {"finalizers": []}})[0]["spec"] == {"finalizers": ["kubernetes"]}
+    assert namespaces.put(old, {"spec": {"finalizers": []}}, "finalize")[0]["spec"] == {}
+    errors = namespaces.put(old, {"spec": {"finalizers": ["kubernetes", "foo"]}}, "finalize")[1]
+    assert errors == [f'spec.finalizers[1]: Invalid value: "foo": {UNQUALIFIED}']
+    assert namespaces.errors({"spec": {"finalizers": ["foo"]}}) == [
+        f'spec.finalizers: Invalid value: "foo": {UNQUALIFIED}'
+    ]
+
+
+def test_phase_follows_deletion(namespaces: Any) -> None:
+    old = namespaces.created({})
+    errors = namespaces.put(old, {"status": {"phase": "Terminating"}}, "status")[1]
+    assert errors == [
+        "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+    ]
+    leaving = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    body = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Active"}}
+    errors = namespaces.put(leaving, body, "status")[1]
+    assert errors == [
+        "status.Phase: Invalid value: \"Active\": may only be 'Terminating' if `deletionTimestamp` is not empty"
+    ]
+
+
+def test_service_accounts_keep_names_of_secrets_only(life: Any) -> None:
+    accounts = life("v1", "ServiceAccount")
+    obj = accounts.created({"secrets": [{"name": "a", "kind": "Secret", "namespace": "b"}, {}]})
+    assert obj["secrets"] == [{"name": "a"}, {}]
+    annotated = {"metadata": {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}}
+    [warning] = accounts.warnings(annotated)
+    assert warning.startswith("metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+")
+    old = accounts.created(annotated)
+    assert accounts.strategy.warnings_on_update(old, old, accounts.ctx) == []
