@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 from setpoint.meta.field import Errors, internal, invalid
@@ -15,6 +16,7 @@ _OCTETS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 _PREFIX = re.compile(r"[0-9]+")
 
 
+@lru_cache(maxsize=16384)
 def parse_sloppy(value: str) -> Address | None:
     """Any spelling that was ever accepted: IPv4 octets may have leading zeros. IPv4-mapped addresses become IPv4."""
     parsed = parse_ip(value)
@@ -66,16 +68,22 @@ def validate_dual_stack_cidrs(values: list[str], path: str, errs: Errors) -> Non
 
 def validate_ip(value: str, path: str, errs: Errors, old: Container[str] = ()) -> None:
     """`old`: values that were stored before and may stay."""
-    if value in old:
-        return
+    problem = _ip_problem(value)
+    if problem and value not in old:
+        errs.append(invalid(path, value, problem))
+
+
+# The addresses of a cluster come again and again, in Services, Endpoints and EndpointSlices.
+@lru_cache(maxsize=16384)
+def _ip_problem(value: str) -> str:
     if parse_sloppy(value) is None:
-        errs.append(invalid(path, value, IP_TEXT))
-        return
+        return IP_TEXT
     parsed = parse_ip(value)
     if parsed is None:
-        errs.append(invalid(path, value, "must not have leading 0s"))
-    elif isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
-        errs.append(invalid(path, value, "must not be an IPv4-mapped IPv6 address"))
+        return "must not have leading 0s"
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        return "must not be an IPv4-mapped IPv6 address"
+    return ""
 
 
 def validate_cidr(value: str, path: str, errs: Errors, old: Container[str] = ()) -> None:
@@ -97,18 +105,25 @@ def validate_cidr(value: str, path: str, errs: Errors, old: Container[str] = ())
 
 def validate_endpoint_ip(value: str, path: str, errs: Errors) -> None:
     """An address that traffic can be sent to."""
+    for problem in _endpoint_problems(value):
+        errs.append(invalid(path, value, problem))
+
+
+@lru_cache(maxsize=16384)
+def _endpoint_problems(value: str) -> tuple[str, ...]:
     parsed = parse_sloppy(value)
     if parsed is None:
-        errs.append(invalid(path, value, "must be a valid IP address"))
-        return
+        return ("must be a valid IP address",)
+    problems = []
     if parsed.is_unspecified:
-        errs.append(invalid(path, value, f"may not be unspecified ({value})"))
+        problems.append(f"may not be unspecified ({value})")
     if parsed.is_loopback:
-        errs.append(invalid(path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+        problems.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
     if parsed in _LINK_LOCAL[parsed.version]:
-        errs.append(invalid(path, value, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+        problems.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
     if _is_link_local_multicast(parsed):
-        errs.append(invalid(path, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
+        problems.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return tuple(problems)
 
 
 _LINK_LOCAL = {4: ip_network("169.254.0.0/16"), 6: ip_network("fe80::/10")}
@@ -121,16 +136,21 @@ def _is_link_local_multicast(address: Address) -> bool:
 
 
 def ip_warnings(value: str, path: str) -> list[str]:
+    warning = _ip_warning(value)
+    return [f"{path}: {warning}"] if warning else []
+
+
+@lru_cache(maxsize=16384)
+def _ip_warning(value: str) -> str:
     sloppy = parse_sloppy(value)
     if sloppy is None:
-        return []
+        return ""
     parsed = parse_ip(value)
     if parsed is None or parsed.version != sloppy.version:
-        return [f"{path}: non-standard IP address {quote(value)} is invalid: use {quote(str(sloppy))}"]
+        return f"non-standard IP address {quote(value)} is invalid: use {quote(str(sloppy))}"
     if parsed.version == 6 and str(parsed) != value:
-        shown = quote(str(parsed))
-        return [f"{path}: IPv6 address {quote(value)} should be in RFC 5952 canonical format ({shown})"]
-    return []
+        return f"IPv6 address {quote(value)} should be in RFC 5952 canonical format ({quote(str(parsed))})"
+    return ""
 
 
 def cidr_warnings(value: str, path: str) -> list[str]:
