@@ -53,7 +53,7 @@ def is_ipv6(value: str) -> bool:
 
 def validate_dual_stack_cidrs(values: list[str], path: str, errs: Errors) -> None:
     """At most one of each family."""
-    families = set()
+    families: set[int] = set()
     for i, value in enumerate(values):
         parsed = _parse_cidr_sloppy(value)
         if parsed is None:
