@@ -55,7 +55,8 @@ def test_parallelism_alone_means_a_work_queue(life: Any) -> None:
     [
         (job(completionMode="Indexed", parallelism=1),
          ["spec.completions: Required value: when completion mode is Indexed"]),
-        (job(backoffLimitPerIndex=1), ["spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"]),
+        (job(backoffLimitPerIndex=1),
+         ["spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode"]),
         (indexed(maxFailedIndexes=4), [
             "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified",
             "spec.maxFailedIndexes: Invalid value: 4: must be less than or equal to completions",
@@ -72,7 +73,8 @@ def test_parallelism_alone_means_a_work_queue(life: Any) -> None:
         (indexed(successPolicy={"rules": [{"succeededCount": 3, "succeededIndexes": "0-1"}]}), [
             "spec.successPolicy.rules[0].succeededCount: Invalid value: 3: must be less than or equal to 2 "
             "(the number of indexes in the specified succeededIndexes field)"]),
-        (job(podFailurePolicy={"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [0, 3, 2]}}]}), [
+        (job(podFailurePolicy={"rules": [
+            {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [0, 3, 2]}}]}), [
             'spec.podFailurePolicy.rules[0].action: Invalid value: "FailIndex": '
             "requires the backoffLimitPerIndex to be set",
             "spec.podFailurePolicy.rules[0].onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator",
@@ -86,8 +88,8 @@ def test_parallelism_alone_means_a_work_queue(life: Any) -> None:
         ]),
         (job(selector={"matchLabels": {"a": "b"}})
          | {"metadata": {"labels": {"o": "p"}}}, [
-            f'spec.selector: Invalid value: {{"matchLabels":{{"a":"b","batch.kubernetes.io/controller-uid":"{UID}"}}}}: '
-            "`selector` not auto-generated",
+            f'spec.selector: Invalid value: {{"matchLabels":{{"a":"b","batch.kubernetes.io/controller-uid":"{UID}"}}}}'
+            ": `selector` not auto-generated",
             "spec.template.metadata.labels: Invalid value: "
             f'{{"batch.kubernetes.io/controller-uid":"{UID}","batch.kubernetes.io/job-name":"x",'
             f'"controller-uid":"{UID}","job-name":"x"}}: `selector` does not match template `labels`',
@@ -165,7 +167,8 @@ START, END = "2029-01-01T00:00:00Z", "2029-01-01T01:00:00Z"
         ({"startTime": START, "completionTime": END, "conditions": conditions("SuccessCriteriaMet", "Complete")}, []),
         ({"startTime": START, "conditions": conditions("FailureTarget", "Failed")}, []),
         ({"conditions": conditions("Failed")}, [
-            "status.conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition",
+            "status.conditions: Invalid value: "
+            "cannot set Failed=True condition without the FailureTarget=true condition",
             "status.startTime: Required value: startTime is required for finished job",
         ]),
         ({"completionTime": END}, [
