@@ -1,4 +1,4 @@
-"""How the items of a list are told apart: the path element of each."""
+"""What a Type says of its items: how those of a list are told apart, and which parts have no items to speak of."""
 
 from __future__ import annotations
 
@@ -106,6 +106,11 @@ def _by_value(item: Any) -> str | None:
     if item is None or type(item) in (dict, list):
         return None
     return value_element(item)
+
+
+def is_deduced(type_: Type) -> bool:
+    """Free-form parts of custom kinds are owned field by field; those of built-in kinds (raw extensions) whole."""
+    return type_.shape is Shape.ANY and not type_.go and not type_.atomic
 
 
 def item_problem(type_: Type, item: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.meta.apply.items import element_function
+from setpoint.meta.apply.items import element_function, is_deduced
 from setpoint.meta.schema import ListType, Shape, Type
 
 _MISSING = object()
@@ -19,13 +19,9 @@ def merge(type_: Type, live: Any, config: Any) -> Any:
         return _merge_list(type_, live or [], config or [])
     if type_.atomic or type(config) not in (dict, type(None)) or type(live) not in (dict, type(None)):
         return config
-    if shape is Shape.STRUCT or shape is Shape.MAP or _is_deduced(type_):
+    if shape is Shape.STRUCT or shape is Shape.MAP or is_deduced(type_):
         return _merge_map(type_, live, config) if live or config else config
     return config
-
-
-def _is_deduced(type_: Type) -> bool:
-    return type_.shape is Shape.ANY and type_.go != "runtime.RawExtension"
 
 
 def _merge_map(type_: Type, live: dict[str, Any] | None, config: dict[str, Any] | None) -> dict[str, Any]:

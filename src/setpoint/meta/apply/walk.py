@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, sort
-from setpoint.meta.apply.items import ElementOf, element_function
+from setpoint.meta.apply.items import ElementOf, element_function, is_deduced
 from setpoint.meta.schema import ListType, Shape, Type
 
 Pair = tuple[FieldSet | None, FieldSet | None]
@@ -86,7 +86,7 @@ def _compile(type_: Type, name: str) -> Walk:
             _make_leaf_map(walk)
         else:
             _make_mapped(walk, _Plans(item), frozenset())
-    elif shape is Shape.ANY and type_.go != "runtime.RawExtension":
+    elif is_deduced(type_):
         walk = type_.compiled[name] = _DEDUCED
     else:
         walk = type_.compiled[name] = _LEAF

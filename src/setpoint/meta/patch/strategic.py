@@ -321,14 +321,14 @@ def _without_directives(value: Any) -> Any:
 
 def _field(type_: Type | None, name: str) -> Field:
     """The field of a struct; the reference looks it up only where a map or list merges, and so do we."""
-    if type_ is None or (type_.shape is not Shape.STRUCT and not type_.go.startswith("runtime.")):
+    if type_ is None or type_.shape not in (Shape.STRUCT, Shape.ANY):
         raise PatchRefused(f"merging an object in json but data type is not struct, instead is: {_go_kind(type_)}")
     field = type_.fields.get(name)
     if field is None:
         folded = name.casefold()
         field = next((field for field in type_.fields.values() if field.name.casefold() == folded), None)
     if field is None:
-        struct = (type_.name or type_.go).rpartition(".")[2]
+        struct = (type_.name or type_.go).rpartition(".")[2] if type_.go != "any" else "RawExtension"
         raise PatchRefused(f"unable to find api field in struct {struct} for the json field {quote(name)}")
     return field
 

@@ -49,7 +49,7 @@ _SPEC = _struct(
     Field("paused", _BOOL),
     Field("selector", _struct("Selector", Field("matchLabels", _LABELS), atomic=True), Presence.ALWAYS),
     Field("containers", _list(_CONTAINER, ListType.MAP, "name"), Presence.ALWAYS),
-    Field("raw", Type(Shape.ANY, go="runtime.RawExtension", atomic=True)),
+    Field("raw", Type(Shape.ANY, go="any")),
     Field("free", Type(Shape.ANY)),
 )
 _STATUS = _struct(

@@ -51,6 +51,7 @@ SPEC = struct(
     Field("selector", SOURCE, patch_strategy=frozenset({"replace"})),
     Field("labels", mapping(STRING)),
     Field("nested", mapping(SOURCE)),
+    Field("raw", Type(Shape.ANY, go="any")),
     Field("keyless", listing(ENV), patch_strategy=MERGE),
     Field("matrix", listing(listing(STRING)), patch_strategy=MERGE),
 )
@@ -195,6 +196,12 @@ def test_merges(doc: dict[str, Any], patch: dict[str, Any], expected: dict[str, 
             {"nested": {"a": {"path": "y"}}},
             PatchRefused,
             "merging an object in json but data type is not struct, instead is: map",
+        ),
+        (
+            {"raw": {"a": {"b": 1}}},
+            {"raw": {"a": {"b": 2}}},
+            PatchRefused,
+            'unable to find api field in struct RawExtension for the json field "a"',
         ),
         (
             {"odd": {"a": 1}},
