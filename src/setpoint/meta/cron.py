@@ -94,6 +94,8 @@ def load_zone(name: str) -> tzinfo | None:
         raise ValueError("time: invalid location name")
     try:
         return ZoneInfo(name)
+    except IsADirectoryError:
+        raise ValueError("is a directory") from None
     except (KeyError, ValueError, OSError):
         raise ValueError(f"unknown time zone {name}") from None
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.kinds.apps.deployment import shown_strategy
+from setpoint.kinds.apps.legacy_annotations import (
+    check_template_generation,
+    set_template_generation,
+    template_generation,
+)
 from setpoint.kinds.apps.podtemplate import MISMATCH, usable_selector, validate_long_running
 from setpoint.kinds.columns import AGE, NAME, container_images, container_names, labels_text
 from setpoint.kinds.core.podspec import (
@@ -29,8 +34,6 @@ from setpoint.meta.field import Errors, invalid, not_supported, required
 from setpoint.meta.objectmeta import validate_immutable, validate_label_selector
 from setpoint.meta.selectors import format_labels
 
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-"""The annotation that counts the versions of the template; it is the server's, whatever a client writes there."""
 _STATUS_COUNTS = (
     "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
     "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
@@ -42,6 +45,7 @@ class DaemonSetStrategy(Strategy):
     has_generation = True
 
     def default(self, obj: Obj) -> None:
+        check_template_generation(obj)
         spec = obj.setdefault("spec", {})
         strategy = spec.setdefault("updateStrategy", {})
         kind = strategy.get("type")
@@ -61,16 +65,16 @@ class DaemonSetStrategy(Strategy):
 
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
         self.reset_status(obj)
-        _set_template_generation(obj, max(_template_generation(obj), 1))
+        set_template_generation(obj, max(template_generation(obj), 1))
         drop_disabled_template_fields(obj["spec"]["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         drop_disabled_template_fields(obj["spec"]["template"], old["spec"].get("template"))
         self.keep_status(obj, old)
-        generation = _template_generation(old)
+        generation = template_generation(old)
         if obj["spec"]["template"] != old["spec"].get("template"):
             generation += 1
-        _set_template_generation(obj, generation)
+        set_template_generation(obj, generation)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         _validate_spec(obj, errs, CREATE, False)
@@ -86,7 +90,7 @@ class DaemonSetStrategy(Strategy):
         return pod_template_warnings(obj["spec"]["template"], "spec.template")
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
-        if _template_generation(obj) == _template_generation(old):
+        if template_generation(obj) == template_generation(old):
             return []
         return pod_template_warnings(obj["spec"]["template"], "spec.template", old["spec"].get("template"))
 
@@ -131,7 +135,7 @@ def _validate_spec(obj: Obj, errs: Errors, options: PodOptions, allow_invalid_va
     validate_pod_template(template, "spec.template", errs, options=options)
     validate_long_running(template, "spec.template", errs, kind="DaemonSet")
     non_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds", errs)
-    non_negative(_template_generation(obj), "spec.templateGeneration", errs)
+    non_negative(template_generation(obj), "spec.templateGeneration", errs)
     _validate_strategy(spec.get("updateStrategy") or {}, errs)
     non_negative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit", errs)
 
@@ -157,24 +161,6 @@ def _validate_strategy(strategy: dict[str, Any], errs: Errors) -> None:
         errs.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif not has_unavailable and not has_surge:
         errs.append(required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-
-
-def _template_generation(obj: Obj) -> int:
-    text = (obj["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "")
-    try:
-        return int(text)
-    except ValueError:
-        return 0
-
-
-def _set_template_generation(obj: Obj, generation: int) -> None:
-    meta = obj["metadata"]
-    text = str(generation)
-    annotations = meta.get("annotations")
-    if annotations is None:
-        meta["annotations"] = {TEMPLATE_GENERATION: text}
-    elif annotations.get(TEMPLATE_GENERATION) != text:
-        meta["annotations"] = {**annotations, TEMPLATE_GENERATION: text}
 
 
 def _count(obj: Obj, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.kinds.apps.legacy_annotations import check_rollback, rollback_revision
 from setpoint.kinds.apps.podtemplate import name_warning, validate_replicated
 from setpoint.kinds.columns import AGE, NAME, container_images, container_names
 from setpoint.kinds.core.podspec import (
@@ -27,7 +28,6 @@ from setpoint.meta.field import Errors, forbidden, invalid, not_supported, requi
 from setpoint.meta.objectmeta import validate_immutable
 from setpoint.meta.selectors import format_labels
 
-_ROLLBACK = "deprecated.deployment.rollback.to"
 _STATUS_COUNTS = (
     "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas",
     "terminatingReplicas", "collisionCount",
@@ -40,6 +40,7 @@ class DeploymentStrategy(Strategy):
     has_generation = True
 
     def default(self, obj: Obj) -> None:
+        check_rollback(obj)
         spec = obj.setdefault("spec", {})
         if spec.get("replicas") is None:
             spec["replicas"] = 1
@@ -134,9 +135,9 @@ def _validate_spec(obj: Obj, errs: Errors, options: PodOptions) -> None:
     validate_replicated(spec, errs, options=options)
     _validate_strategy(spec.get("strategy") or {}, errs)
     non_negative_fields(spec, ("minReadySeconds", "revisionHistoryLimit"), "spec", errs)
-    rollback = (obj["metadata"].get("annotations") or {}).get(_ROLLBACK)
-    if rollback and rollback.lstrip("-").isdigit():
-        non_negative(int(rollback), "spec.rollback.version", errs)
+    rollback = rollback_revision(obj)
+    if rollback is not None:
+        non_negative(rollback, "spec.rollback.version", errs)
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None:
         non_negative(deadline, "spec.progressDeadlineSeconds", errs)

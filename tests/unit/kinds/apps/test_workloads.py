@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from setpoint.meta.errors import BadRequest
+
 SELECTOR = {"matchLabels": {"app": "a"}}
 
 
@@ -134,6 +136,26 @@ def test_deployment_status_keeps_spec_and_labels(life: Any) -> None:
         "status.availableReplicas: Invalid value: 3: cannot be greater than readyReplicas",
         "status.collisionCount: Invalid value: 1: cannot be decremented",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotation", "message"),
+    [
+        ("DaemonSet", "deprecated.daemonset.template.generation", ""),
+        (
+            "Deployment",
+            "deprecated.deployment.rollback.to",
+            "failed to parse annotation[deprecated.deployment.rollback.to]=abc as int64: ",
+        ),
+    ],
+)
+def test_annotations_that_stand_for_numbers(life: Any, kind: str, annotation: str, message: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        life("apps/v1", kind).create({**spec(), "metadata": {"annotations": {annotation: "abc"}}})
+    why = f'{message}strconv.ParseInt: parsing "abc": invalid syntax'
+    assert caught.value.message == f'{kind} in version "v1" cannot be handled as a {kind}: {why}'
+    _, errs, _ = life("apps/v1", kind).create({**spec(), "metadata": {"annotations": {annotation: "4"}}})
+    assert errs == []
 
 
 def test_tables(life: Any) -> None:
