@@ -24,7 +24,7 @@ _SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _TRAFFIC_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
 _SCOPES = ("Cluster", "Local")
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _FIXED = "may not change once set"
@@ -99,11 +99,10 @@ def _validate_port(port: dict[str, Any], path: str, require_name: bool, names: s
 
 
 def validate_protocol(port: Mapping[str, Any], path: str, errs: Errors) -> None:
-    protocol = port.get("protocol", "")
-    if not protocol:
+    if not port.get("protocol"):
         errs.append(required(f"{path}.protocol"))
-    elif protocol not in _PROTOCOLS:
-        errs.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+    elif port["protocol"] not in PROTOCOLS:
+        errs.append(not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS))
 
 
 def validate_app_protocol(port: Mapping[str, Any], path: str, errs: Errors) -> None:

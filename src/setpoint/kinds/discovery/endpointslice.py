@@ -8,7 +8,7 @@ from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, list_text
 from setpoint.kinds.core.addresses import ip_warnings, parse_sloppy, validate_endpoint_ip, validate_ip
-from setpoint.kinds.core.service_validation import validate_app_protocol, validate_protocol
+from setpoint.kinds.core.service_validation import PROTOCOLS, validate_app_protocol
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required, too_many
 from setpoint.meta.names import dns1123_label, dns1123_subdomain, ip, label_value
@@ -195,7 +195,11 @@ def _validate_ports(ports: Sequence[Mapping[str, Any]], errs: Errors) -> None:
         if name in names:
             errs.append(duplicate(f"{path}.name", name))
         names.add(name)
-        validate_protocol(port, path, errs)
+        protocol = port.get("protocol")
+        if protocol is None:
+            errs.append(required(f"{path}.protocol"))
+        elif protocol not in PROTOCOLS:
+            errs.append(not_supported(f"{path}.protocol", protocol, PROTOCOLS))
         validate_app_protocol(port, path, errs)
 
 

@@ -10,7 +10,7 @@ from setpoint.kinds.core.podspec.tolerations import validate_tolerations
 from setpoint.kinds.node.labels import DEPRECATED_LABELS
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, required
-from setpoint.meta.names import dns1123_label
+from setpoint.meta.names import dns1123_label, max_bytes, max_length
 from setpoint.meta.objectmeta import IMMUTABLE, validate_labels
 
 
@@ -31,7 +31,7 @@ class RuntimeClassStrategy(Strategy):
         handler = obj.get("handler", "")
         changed = handler != old.get("handler", "")
         if changed and handler:
-            _validate_handler(handler, errs)
+            errs.extend(invalid("handler", handler, text) for text in dns1123_label(handler))
         _validate_parts(obj, errs)
         if changed:
             errs.append(invalid("handler", None, IMMUTABLE))
@@ -48,7 +48,8 @@ def _validate_handler(handler: str, errs: Errors) -> None:
         errs.append(required("handler"))
         return
     for text in dns1123_label(handler):
-        errs.append(invalid("handler", handler, text))
+        # Declared rules speak of bytes where written ones speak of characters.
+        errs.append(invalid("handler", handler, max_bytes(63) if text == max_length(63) else text))
 
 
 def _validate_parts(obj: Obj, errs: Errors) -> None:
