@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
+from setpoint.apiserver.admission.plugin import Chain, Plugin
+from setpoint.apiserver.bootstrap import ensure
+from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
 from setpoint.apiserver.filters.rbac import RbacAuthorizer
+from setpoint.apiserver.handlers.binding import bind
+from setpoint.apiserver.handlers.eviction import Evictions
+from setpoint.apiserver.handlers.pod_streams import log, stream
+from setpoint.apiserver.handlers.scale import get_scale, patch_scale, update_scale
 from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.apiserver.http.message import Answer, Response
-from setpoint.apiserver.call import Call
+from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.reader import CacheReader
+from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer
-from setpoint.cluster.config import ApiServerConfig
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.cluster.config import ApiServerConfig, ConfigError
 
 
 def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None) -> None:
     api.authorizer = AuthorizerChain(_authorizers(api, config))
+    api.env.admission = Chain(_plugins(api, config))
     api.health = _health(api)
     api.paths["/metrics"] = _metrics(api)
+    _subresources(api)
 
 
 def _authorizers(api: ApiServer, config: ApiServerConfig) -> list[Authorizer]:
@@ -29,6 +41,36 @@ def _authorizers(api: ApiServer, config: ApiServerConfig) -> list[Authorizer]:
         else:
             modes.append(RbacAuthorizer(CacheReader(api)))
     return modes
+
+
+def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
+    async def create_namespace(name: str) -> Entry:
+        return await ensure(api, "", "namespaces", {"metadata": {"name": name}})
+
+    surroundings = Surroundings(CacheReader(api), api.authorizer, api.clock, api.ids, create_namespace)
+    try:
+        return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)
+    except UnknownPlugin as error:
+        raise ConfigError(f"admission plugins: {error}") from None
+
+
+def _subresources(api: ApiServer) -> None:
+    """What is not simply a write of the object itself."""
+    scale = {"get": get_scale, "update": update_scale, "patch": patch_scale}
+    for group, plural in (("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"), ("", "replicationcontrollers")):
+        api.subresources[(group, plural, "scale")] = scale
+    evictions = Evictions(api)
+    api.subresources[("", "pods", "binding")] = {"create": bind}
+    api.subresources[("", "pods", "eviction")] = {"create": evictions.evict}
+    api.subresources[("", "pods", "log")] = {"get": log}
+    for name in ("exec", "attach", "portforward", "proxy"):
+        verbs = ("get", "create", "update", "patch", "delete")
+        api.subresources[("", "pods", name)] = dict.fromkeys(verbs, stream)
+
+    async def bind_by_name(call: Call, _: Registry, form: Form) -> Answer:
+        return await bind(call, api.registry("", "pods"), form)
+
+    api.reviews[("", "bindings")] = bind_by_name
 
 
 def _health(api: ApiServer) -> Health:

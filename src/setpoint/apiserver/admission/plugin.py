@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.errors import Forbidden
 
 Obj = dict[str, Any]
 
@@ -54,6 +55,14 @@ class Attributes:
         return (
             self.resource.plural == plural and self.resource.group == group and self.subresource == subresource
         )
+
+    def forbidden(self, why: str) -> Forbidden:
+        """The refusal of this write, as upstream words it; a name that is still to be generated is shown by its base."""
+        name = self.name
+        if not name:
+            meta = self.obj.get("metadata", {}) if self.obj is not None else {}
+            name = meta.get("name") or meta.get("generateName") or "Unknown"
+        return Forbidden.of(self.resource.group, self.resource.plural, name, why)
 
 
 class Plugin:

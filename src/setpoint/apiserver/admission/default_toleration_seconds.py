@@ -1,0 +1,40 @@
+"""DefaultTolerationSeconds: Pods stay for a while on a node that is not ready or not reachable."""
+
+from __future__ import annotations
+
+from setpoint.apiserver.admission.plugin import Attributes, Plugin
+from setpoint.kinds.catalog import Resource
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+class DefaultTolerationSeconds(Plugin):
+    name = "DefaultTolerationSeconds"
+
+    def __init__(self, not_ready: int = 300, unreachable: int = 300) -> None:
+        self._seconds = ((_NOT_READY, not_ready), (_UNREACHABLE, unreachable))
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        return (
+            operation in ("CREATE", "UPDATE") and (resource.group, resource.plural, subresource) == ("", "pods", "")
+        )
+
+    async def mutate(self, attrs: Attributes) -> None:
+        assert attrs.obj is not None
+        spec = attrs.obj["spec"]
+        tolerations = spec.get("tolerations") or []
+        tolerated = {
+            toleration.get("key", "")
+            for toleration in tolerations
+            if toleration.get("effect", "") in ("", "NoExecute")
+        }
+        if "" in tolerated:
+            return
+        added = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+            for key, seconds in self._seconds
+            if key not in tolerated
+        ]
+        if added:
+            spec["tolerations"] = [*tolerations, *added]
