@@ -258,8 +258,9 @@ def _validate_change(spec: dict[str, Any], old: dict[str, Any], errs: Errors) ->
 def _same_affinity(affinity: Any, old: Any) -> bool:
     """The same but for labels that moved from their beta names to the general ones."""
     if isinstance(affinity, dict) and isinstance(old, dict):
-        if "key" in old and "operator" in old and _GENERAL_LABELS.get(old["key"]) == affinity.get("key"):
-            old = {**old, "key": affinity["key"]}
+        # An emptied key passes here too, as it does upstream; the rules for keys refuse it.
+        if "key" in old and "operator" in old and _GENERAL_LABELS.get(old["key"], "") == affinity.get("key", ""):
+            old = {**old, "key": affinity.get("key", "")}
         return affinity.keys() == old.keys() and all(_same_affinity(affinity[name], old[name]) for name in old)
     if isinstance(affinity, list) and isinstance(old, list):
         return len(affinity) == len(old) and all(map(_same_affinity, affinity, old))
