@@ -13,6 +13,8 @@ ElementOf = Callable[[Any], str | None]
 """None: the item cannot be told apart (no key at all, or not of the kind that the list holds)."""
 
 _CACHED = 8192
+_LONGEST_CACHED = 256
+"""What clients send may be long: caches hold a bounded number of bounded texts."""
 
 
 def element_function(type_: Type) -> ElementOf:
@@ -47,13 +49,14 @@ def _by_keys(type_: Type) -> ElementOf:
     defaults = key_defaults(type_)
     names = tuple(sorted(type_.list_keys))
     # Items repeat from object to object (container names, ports), so their elements are worth remembering.
-    cache: dict[Any, str | None] = {}
+    cache: dict[Any, str] = {}
 
     def remember(key: Any, values: dict[str, Any]) -> str | None:
         element = key_element(values) if values else None
-        if len(cache) >= _CACHED:
-            cache.clear()
-        cache[key] = element
+        if element is not None and len(element) <= _LONGEST_CACHED:
+            if len(cache) >= _CACHED:
+                cache.clear()
+            cache[key] = element
         return element
 
     if len(names) == 1:
@@ -99,9 +102,11 @@ def _by_value(item: Any) -> str | None:
     if type(item) is str:
         known = _values.get(item)
         if known is None:
-            if len(_values) >= _CACHED:
-                _values.clear()
-            known = _values[item] = value_element(item)
+            known = value_element(item)
+            if len(item) <= _LONGEST_CACHED:
+                if len(_values) >= _CACHED:
+                    _values.clear()
+                _values[item] = known
         return known
     if item is None or type(item) in (dict, list):
         return None

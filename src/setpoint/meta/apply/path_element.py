@@ -70,7 +70,6 @@ def canonical(element: str) -> str | None:
     return key_element(value)
 
 
-@lru_cache(maxsize=4096)
 def text(element: str) -> str:
     """As conflicts show it: `.spec`, `[name="c"]`, `[="x"]`, `[3]`."""
     kind, content = element[0], element[2:]
@@ -99,9 +98,12 @@ def _value_text(value: Any) -> str:
 _KIND_ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
 
 
-@lru_cache(maxsize=4096)
 def order(element: str) -> tuple[Any, ...]:
     """Sorts elements: fields by name, then keys, then values, numbers by their size."""
+    return _cached_order(element) if len(element) <= 256 else _order(element)
+
+
+def _order(element: str) -> tuple[Any, ...]:
     kind, content = element[0], element[2:]
     rank = _KIND_ORDER.get(kind, 5)
     if kind == "i":
@@ -111,6 +113,9 @@ def order(element: str) -> tuple[Any, ...]:
     if kind == "v":
         return (rank, *_value_order(orjson.loads(content)))
     return (rank, content)
+
+
+_cached_order = lru_cache(maxsize=8192)(_order)
 
 
 def _value_order(value: Any) -> tuple[int, Any]:

@@ -7,49 +7,22 @@ Null and empty containers count as leaves where nothing of the other side contra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from setpoint.meta.apply.field_set import EMPTY, FieldSet, sort
-from setpoint.meta.apply.items import ElementOf, element_function, is_deduced
+from setpoint.meta.apply.items import is_deduced
+from setpoint.meta.apply.walk_lists import make_listed
+from setpoint.meta.apply.walker import Pair, Walk, diff_with_empty
 from setpoint.meta.schema import ListType, Shape, Type
 
-Pair = tuple[FieldSet | None, FieldSet | None]
-"""What was removed, and what was changed or added; nodes, so {} means: the place itself. None: nothing."""
-
 _MISSING = object()
-_UNKEYED = ""
+_FORMS = 1024
 
 NEVER_OWNED = frozenset({"apiVersion", "kind"})
 NEVER_OWNED_METADATA = frozenset({
     "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
     "resourceVersion",
 })  # fmt: skip
-
-
-class Walk:
-    """The compiled form of a Type. `leaf` walks have no functions worth calling."""
-
-    __slots__ = ("diff", "fill", "leaf", "members")
-
-    leaf: bool
-    fill: Callable[[Any, FieldSet], None]
-    """Adds the elements below a value, every one of them a member, as when the whole value is new."""
-    members: Callable[[Any], FieldSet]
-    """The elements below a value that an applier of this value owns."""
-    diff: Callable[[Any, Any], Pair | None]
-    """What is different between two values, both there, neither identical; None: nothing."""
-
-    def __init__(self, leaf: bool) -> None:
-        self.leaf = leaf
-
-    def whole(self, value: Any) -> FieldSet:
-        """The node of a value that is new, or gone."""
-        if self.leaf or not value:
-            return EMPTY
-        node: FieldSet = {".": EMPTY}
-        self.fill(value, node)
-        return node if len(node) > 1 else EMPTY
 
 
 def walk_of(type_: Type) -> Walk:
@@ -71,9 +44,9 @@ def object_walk_of(type_: Type) -> Walk:
 
 def _compile(type_: Type, name: str) -> Walk:
     shape = type_.shape
-    if shape is Shape.LIST and type_.list_type is not ListType.ATOMIC:
+    if shape is Shape.LIST and type_.list_type is not ListType.ATOMIC and type_.item is not None:
         walk = type_.compiled[name] = Walk(False)
-        _make_listed(walk, type_)
+        make_listed(walk, type_, walk_of(type_.item))
     elif type_.atomic:
         walk = type_.compiled[name] = _LEAF
     elif shape is Shape.STRUCT:
@@ -148,23 +121,33 @@ def _forgive_missing_metadata(walk: Walk, metadata: Walk) -> None:
 
 
 def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
-    leaf_elements = {name: element for name, (element, inner, _) in plans.items() if inner.leaf}
-    leaf_element = leaf_elements.get
+    # By the names that a value has: its elements in order, all without children, and those that may have some.
+    # Values of a struct come in few such forms, so most of the work is one dict copy.
+    forms: dict[tuple[str, ...], tuple[FieldSet, list[tuple[str, str, Walk]]]] = {}
+
+    def form_of(names: tuple[str, ...]) -> tuple[FieldSet, list[tuple[str, str, Walk]]]:
+        known = [(name, *plans[name]) for name in sorted(names) if name not in skip]
+        form = (
+            {element: EMPTY for _, element, _, _ in known},
+            [(name, element, inner) for name, element, inner, _ in known if not inner.leaf],
+        )
+        if len(known) <= len(plans) and all(declared for *_, declared in known):
+            if len(forms) >= _FORMS:
+                forms.clear()
+            forms[names] = form
+        return form
 
     def fill(value: dict[str, Any], node: FieldSet) -> None:
-        for name in sorted(value) if len(value) > 1 else value:
-            element = leaf_element(name)
-            if element is not None:
-                node[element] = EMPTY
-            elif name not in skip:
-                element, inner, _ = plans[name]
-                child = value[name]
-                if child and not inner.leaf:
-                    below: FieldSet = {".": EMPTY}
-                    inner.fill(child, below)
-                    node[element] = below if len(below) > 1 else EMPTY
-                else:
-                    node[element] = EMPTY
+        names = tuple(value)
+        elements, parents = forms.get(names) or form_of(names)
+        node.update(elements)
+        for name, element, inner in parents:
+            child = value[name]
+            if child:
+                below: FieldSet = {".": EMPTY}
+                inner.fill(child, below)
+                if len(below) > 1:
+                    node[element] = below
 
     def members(value: Any) -> FieldSet:
         node: FieldSet = {}
@@ -189,7 +172,7 @@ def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
 
     def diff(old: Any, new: Any) -> Pair | None:
         if not old or not new:
-            return _diff_with_empty(fill, old, new)
+            return diff_with_empty(fill, old, new)
         removed: FieldSet | None = None
         changed: FieldSet | None = None
         for name, value in new.items():
@@ -231,18 +214,6 @@ def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
     walk.fill, walk.members, walk.diff = fill, members, diff
 
 
-def _diff_with_empty(fill: Callable[[Any, FieldSet], None], old: Any, new: Any) -> Pair | None:
-    """One side is null or empty, and there: what the other has comes or goes, but not the place itself."""
-    node: FieldSet = {}
-    if new:
-        fill(new, node)
-        return (None, node) if node else None
-    if old:
-        fill(old, node)
-        return (node, None) if node else None
-    return None if old == new else (None, EMPTY)
-
-
 def _make_leaf_map(walk: Walk) -> None:
     """Maps of scalars: labels, annotations, data, resource quantities."""
 
@@ -255,7 +226,7 @@ def _make_leaf_map(walk: Walk) -> None:
 
     def diff(old: Any, new: Any) -> Pair | None:
         if not old or not new:
-            return _diff_with_empty(fill, old, new)
+            return diff_with_empty(fill, old, new)
         changed = {"f:" + name: EMPTY for name, value in new.items() if name not in old or old[name] != value}
         removed = {"f:" + name: EMPTY for name in old if name not in new}
         if not changed and not removed:
@@ -263,100 +234,6 @@ def _make_leaf_map(walk: Walk) -> None:
         return (removed or None, sort(changed) if changed else None)
 
     walk.fill, walk.members, walk.diff = fill, members, diff
-
-
-def _make_listed(walk: Walk, type_: Type) -> None:
-    element_of = element_function(type_)
-    assert type_.item is not None
-    item = walk_of(type_.item)
-    keyed = type_.list_type is ListType.MAP and not item.leaf
-
-    def fill(value: list[Any], node: FieldSet) -> None:
-        below: FieldSet = {}
-        repeated: set[str] = set()
-        for child in value:
-            element = element_of(child)
-            if element is None:
-                continue
-            if element in below:
-                repeated.add(element)
-            elif keyed:
-                inner: FieldSet = {".": EMPTY}
-                item.fill(child, inner)
-                below[element] = inner if len(inner) > 1 else EMPTY
-            else:
-                below[element] = EMPTY
-        for element in repeated:
-            below[element] = EMPTY
-        node.update(sort(below))
-
-    def members(value: Any) -> FieldSet:
-        node: FieldSet = {}
-        if type(value) is not list:
-            return node
-        repeated: set[str] = set()
-        for child in value:
-            element = element_of(child)
-            if element is None:
-                element = _UNKEYED
-            if element in node:
-                repeated.add(element)
-            elif keyed:
-                below = item.members(child)
-                node[element] = {".": EMPTY, **below} if below else EMPTY
-            else:
-                node[element] = EMPTY
-        for element in repeated:
-            node[element] = EMPTY
-        node.pop(_UNKEYED, None)
-        return sort(node)
-
-    def diff(old: Any, new: Any) -> Pair | None:
-        if not old or not new:
-            return _diff_with_empty(fill, old, new)
-        before, after = _by_element(element_of, old), _by_element(element_of, new)
-        removed: FieldSet = {}
-        changed: FieldSet = {}
-        for element, values in after.items():
-            known = before.get(element)
-            if known is None:
-                changed[element] = item.whole(values[0]) if len(values) == 1 else EMPTY
-            elif len(values) == 1 and len(known) == 1:
-                if values[0] is known[0] or values[0] == known[0]:
-                    continue
-                pair = (None, EMPTY) if item.leaf else item.diff(known[0], values[0])
-                if pair is not None:
-                    if pair[0] is not None:
-                        removed[element] = pair[0]
-                    if pair[1] is not None:
-                        changed[element] = pair[1]
-            elif len(values) > 1 and len(known) > 1:
-                if values != known:
-                    changed[element] = EMPTY
-            elif len(known) > 1:
-                # No longer repeated: the mark goes, the one item comes.
-                changed[element] = item.whole(values[0])
-                removed[element] = EMPTY
-            else:
-                removed[element] = item.whole(known[0])
-                changed[element] = EMPTY
-        for element, values in before.items():
-            if element not in after:
-                removed[element] = item.whole(values[0]) if len(values) == 1 else EMPTY
-        if not changed and not removed:
-            return None
-        return (removed or None, sort(changed) if changed else None)
-
-    walk.fill, walk.members, walk.diff = fill, members, diff
-
-
-def _by_element(element_of: ElementOf, items: list[Any]) -> dict[str, list[Any]]:
-    out: dict[str, list[Any]] = {}
-    for item in items:
-        element = element_of(item)
-        if element is not None:
-            out.setdefault(element, []).append(item)
-    return out
 
 
 def _make_deduced(walk: Walk) -> None:
