@@ -1,12 +1,9 @@
-"""Names that a ResourceQuota may limit, and comparison of resource lists."""
+"""Names that a ResourceQuota may limit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from setpoint.kinds.core.resources import is_quota_huge_page, is_standard, validate_resource_name
 from setpoint.meta.field import Errors, invalid
-from setpoint.meta.quantity import compare
 
 
 def is_standard_quota(name: str) -> bool:
@@ -18,11 +15,3 @@ def validate_quota_resource_name(name: str, path: str, errs: Errors) -> None:
     validate_resource_name(name, path, errs)
     if "/" not in name and not is_standard_quota(name):
         errs.append(invalid(path, name, "must be a standard resource for quota"))
-
-
-def same_resources(left: Mapping[str, str] | None, right: Mapping[str, str] | None) -> bool:
-    """Equal amounts, however they are spelled."""
-    left, right = left or {}, right or {}
-    return left == right or (
-        left.keys() == right.keys() and all(compare(left[name], right[name]) == 0 for name in left)
-    )

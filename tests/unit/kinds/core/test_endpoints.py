@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.kinds.core.binding import validate_binding
+from setpoint.kinds.core.pod_binding import validate_binding
 from setpoint.meta.field import Errors
 
 
