@@ -75,8 +75,12 @@ def apply_json_patch(doc: Any, patch: bytes | list[Any]) -> Any:
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         )
     run = _Run(doc)
-    for operation in operations:
-        run.step(operation or {})
+    try:
+        for operation in operations:
+            run.step(operation or {})
+    except (RecursionError, orjson.JSONEncodeError):
+        # Operations can nest values deeper than any body could.
+        raise PatchUnprocessable("exceeded max depth") from None
     return run.doc
 
 

@@ -160,6 +160,15 @@ def test_copies_do_not_amplify() -> None:
         apply_json_patch(doc, operations)
 
 
+def test_copies_do_not_nest_without_end() -> None:
+    operations = [op("copy", "/a" * depth, **{"from": "/a"}) for depth in (2, 3, 5, 9, 17, 33, 65, 129, 257, 513)]
+    with pytest.raises(PatchUnprocessable, match=r"^exceeded max depth$"):
+        apply_json_patch({"a": {"b": 1}}, operations)
+    deeper = [op("add", "/a" * depth, value={}) for depth in range(1, 1500)]
+    with pytest.raises(PatchUnprocessable, match=r"^exceeded max depth$"):
+        apply_json_patch({}, [*deeper, op("copy", "/b", **{"from": "/a"}), op("test", "", value={})])
+
+
 def test_a_copy_is_independent() -> None:
     result = apply_json_patch(DOC, [
         op("add", "/data/new", value=1), op("copy", "/other", **{"from": "/data"}), op("add", "/data/later", value=2),
