@@ -76,19 +76,31 @@ async def _write(call: Call, registry: Registry, key: str, entry: Entry, obj: Ob
     return registry.cache.get(key) or Entry(key, stored.value, revision)
 
 
+def wrong_uid(given: str, actual: str) -> str:
+    return (
+        f"the UID in the precondition ({given}) does not match the UID in record ({actual}). "
+        "The object might have been deleted and then recreated"
+    )
+
+
+def wrong_version(given: str, actual: str) -> str:
+    return (
+        f"the ResourceVersion in the precondition ({given}) does not match the ResourceVersion in record ({actual}). "
+        "The object might have been modified"
+    )
+
+
 def _check_preconditions(registry: Registry, old: Obj, options: DeleteOptions) -> None:
     meta, resource = old["metadata"], registry.resource
     if options.uid is not None and options.uid != meta["uid"]:
         raise Conflict.of(
             resource.group, resource.kind, meta["name"],
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated",
+            wrong_uid(options.uid, meta["uid"]),
         )  # fmt: skip
     if options.revision is not None and options.revision != meta["resourceVersion"]:
         raise Conflict.of(
             resource.group, resource.kind, meta["name"],
-            f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in "
-            f"record ({meta['resourceVersion']}). The object might have been modified",
+            wrong_version(options.revision, meta["resourceVersion"]),
         )  # fmt: skip
 
 

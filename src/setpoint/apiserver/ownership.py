@@ -8,6 +8,8 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
+from setpoint.meta.decode import decode
+from setpoint.meta.errors import PlainServerError
 from setpoint.meta.times import format_time
 
 
@@ -29,6 +31,33 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
         new["metadata"]["managedFields"] = entries
     else:
         new["metadata"].pop("managedFields", None)
+
+
+def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, force: bool) -> Obj:
+    """`config` applied by the caller over `live` (in the served version): the new object, typed, defaulted, bare."""
+    resource = registry.resource
+    try:
+        merged = apply.apply(
+            resource.type,
+            live,
+            config,
+            manager=call.field_manager,
+            force=force,
+            api_version=resource.api_version,
+            kind=resource.kind,
+            subresource=call.target.subresource,
+            now=format_time(call.now),
+            reset=reset_fields(registry, call.target.subresource),
+        )
+    except apply.TypeMismatch as error:
+        raise PlainServerError(str(error)) from None
+    obj: Obj = decode(resource.type, merged, strict=None)
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    registry.strategy.default(obj)
+    if resource.namespaced and not obj["metadata"].get("namespace"):
+        obj["metadata"]["namespace"] = call.target.namespace
+    return obj
 
 
 def reset_fields(registry: Registry, subresource: str) -> apply.Filter | None:

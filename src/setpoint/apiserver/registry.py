@@ -93,6 +93,11 @@ class Registry:
     def strategy(self) -> Strategy:
         return self.resource.strategy
 
+    @property
+    def error_group(self) -> str:
+        """The group under which an invalid object is reported: that of the form in which it is kept."""
+        return self.resource.storage[0]
+
     def key(self, namespace: str, name: str) -> str:
         return f"{self.cache.prefix}{namespace}/{name}" if self.resource.namespaced else self.cache.prefix + name
 
@@ -206,7 +211,7 @@ class Registry:
                 # The loosest rule of all, in case the kind's own is looser still.
                 validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
             if errs:
-                raise Invalid.of(resource.group, resource.kind, meta.get("name", ""), errs)
+                raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)
             for text in strategy.warnings_on_create(obj, ctx):
                 call.warn(text)
             attrs.name = meta["name"]
@@ -329,12 +334,9 @@ class Registry:
             errs: Errors = []
             validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
             validate_object_meta_update(meta, old_meta, "metadata", errs)
-            if errs:
-                # Upstream's kinds check the metadata once more; clients see the causes twice.
-                validate_object_meta_update(meta, old_meta, "metadata", errs)
             strategy.validate_update(obj, old, errs, ctx)
             if errs:
-                raise Invalid.of(resource.group, resource.kind, meta.get("name", ""), errs)
+                raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)
             for text in strategy.warnings_on_update(obj, old, ctx):
                 call.warn(text)
             _order(obj)

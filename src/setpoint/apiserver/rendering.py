@@ -107,7 +107,10 @@ def partial(registry: Registry, entry: Entry, form: Form) -> Obj:
     }
 
 
-def columns_of(registry: Registry) -> Sequence[Column]:
+def columns_of(registry: Registry, entries: Sequence[Entry] = ()) -> Sequence[Column]:
+    """A column without a name is a cell that rows have beyond the columns."""
+    if entries:
+        return registry.strategy.columns_of([registry.encoding.obj(entry) for entry in entries]) or _DEFAULT_COLUMNS
     return registry.strategy.columns or _DEFAULT_COLUMNS
 
 
@@ -121,6 +124,7 @@ def column_definitions(columns: Sequence[Column]) -> list[Obj]:
             "priority": column.priority,
         }
         for column in columns
+        if column.name
     ]
 
 
@@ -133,9 +137,11 @@ def include_object(call: Call) -> str:
     return wanted or "Metadata"
 
 
-def table_row(call: Call, form: Form, registry: Registry, entry: Entry, include: str) -> Obj:
+def table_row(
+    call: Call, form: Form, registry: Registry, entry: Entry, include: str, columns: Sequence[Column]
+) -> Obj:
     obj = registry.encoding.obj(entry)
-    row: dict[str, Any] = {"cells": [column.cell(obj, call.now) for column in columns_of(registry)]}
+    row: dict[str, Any] = {"cells": [column.cell(obj, call.now) for column in columns]}
     conditions = registry.strategy.row_conditions(obj)
     if conditions:
         row["conditions"] = conditions
@@ -149,11 +155,11 @@ def table_row(call: Call, form: Form, registry: Registry, entry: Entry, include:
 
 
 def table(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Obj:
-    include = include_object(call)
+    include, columns = include_object(call), columns_of(registry, entries)
     return {
         "kind": "Table",
         "apiVersion": form.meta_version,
         "metadata": meta,
-        "columnDefinitions": column_definitions(columns_of(registry)),
-        "rows": [table_row(call, form, registry, entry, include) for entry in entries],
+        "columnDefinitions": column_definitions(columns),
+        "rows": [table_row(call, form, registry, entry, include, columns) for entry in entries],
     }

@@ -52,12 +52,11 @@ def _seconds(_: click.Context, __: click.Parameter, value: str) -> float:
 def command(**flags: object) -> None:
     """Run the API server alone, without controllers, scheduler and nodes."""
     from setpoint.cluster.config import ApiServerConfig, ConfigError
-    from setpoint.store.interface import StoreError
 
     config = ApiServerConfig(**flags)  # type: ignore[arg-type]
     try:
         _run(config)
-    except (ConfigError, StoreError) as error:
+    except ConfigError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
 

@@ -195,7 +195,8 @@ class Invalid(ApiError):
 
     @classmethod
     def of(cls, group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
-        errors = list(errors)
+        # The same thing wrong twice is said once.
+        errors = list({(error.field, error.body()): error for error in errors}.values())
         details = _about(group, kind, name)
         if errors:
             details["causes"] = [error.cause() for error in errors]

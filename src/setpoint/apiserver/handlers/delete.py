@@ -9,7 +9,7 @@ import orjson
 from setpoint.apiserver import deletion
 from setpoint.apiserver.bodies import check_object, parse
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.list import select
+from setpoint.apiserver.handlers.list import continue_token, select
 from setpoint.apiserver.http.message import Answer, Response
 from setpoint.apiserver.negotiate import JSON, Form
 from setpoint.apiserver.options import DeleteOptions, delete_options, list_options
@@ -57,11 +57,15 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
     wanted = list_options(call, False, registry.strategy.field_labels)
     revision = registry.cache.fresh
     entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))
-    if wanted.limit:
+    token, remaining = "", None
+    if wanted.limit and len(entries) > wanted.limit:
+        if wanted.labels.empty and wanted.fields.empty:
+            remaining = len(entries) - wanted.limit
         entries = entries[: wanted.limit]
+        token = continue_token(call, registry, entries, revision)
     for entry in entries:
         try:
             await deletion.delete(call, registry, entry.obj["metadata"]["name"], options)
         except NotFound:
             continue
-    return respond_list(call, form, registry, entries, revision)
+    return respond_list(call, form, registry, entries, revision, token, remaining)

@@ -41,7 +41,7 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     if len(page) < limit or next(entries, None) is None:
         return respond_list(call, form, registry, page, cache.fresh)
     remaining = sum(1 for _ in cache.scan(namespace)) - limit if whole else None
-    return respond_list(call, form, registry, page, cache.fresh, _token(call, registry, page, cache.fresh), remaining)
+    return respond_list(call, form, registry, page, cache.fresh, continue_token(call, registry, page, cache.fresh), remaining)
 
 
 def registry_prefix(call: Call, registry: Registry) -> str:
@@ -50,7 +50,7 @@ def registry_prefix(call: Call, registry: Registry) -> str:
     return f"{prefix}{call.target.namespace}/" if call.target.namespace else prefix
 
 
-def _token(call: Call, registry: Registry, page: list[Entry], revision: int) -> str:
+def continue_token(call: Call, registry: Registry, page: list[Entry], revision: int) -> str:
     return encode_continue(revision, page[-1].key[len(registry_prefix(call, registry)) :] + "\0")
 
 
@@ -84,7 +84,7 @@ async def _past(
         found, more = found[:limit], True
     if more and options.labels.empty and options.fields.empty:
         remaining = page.total - len(found)
-    token = _token(call, registry, found, revision) if more and found else ""
+    token = continue_token(call, registry, found, revision) if more and found else ""
     return respond_list(call, form, registry, found, revision, token, remaining)
 
 

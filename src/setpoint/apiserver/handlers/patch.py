@@ -13,22 +13,21 @@ from setpoint.apiserver.handlers.update import check_name, strategy_for
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
-from setpoint.apiserver.ownership import own, reset_fields
+from setpoint.apiserver.ownership import apply_config, own
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.catalog import Resource
-from setpoint.meta import apply
+from setpoint.kinds.strategy import Strategy
 from setpoint.meta.body import BodyError, parse_json, parse_yaml
 from setpoint.meta.decode import DecodeError, decode
-from setpoint.meta.errors import ApiError, BadRequest, Conflict, Invalid, PlainServerError, UnsupportedMediaType
+from setpoint.meta.errors import BadRequest, Conflict, Invalid, PlainServerError, UnsupportedMediaType
 from setpoint.meta.field import invalid
 from setpoint.meta.goformat import kind_of
 from setpoint.meta.patch import (
     PatchError, apply_json_patch, apply_merge_patch, apply_strategic, decode_json_patch, unknown_operation_fields,
 )  # fmt: skip
 from setpoint.meta.restore_error import restore_error
-from setpoint.meta.times import format_time
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -39,19 +38,21 @@ Patcher = Callable[[Obj], Obj]
 """From the live object with kind and apiVersion to the patched one, typed and bare. Changes nothing in place."""
 
 
-async def patch(call: Call, registry: Registry, form: Form) -> Answer:
+def patch_type(call: Call, registry: Registry) -> str:
     media_type = call.request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
-    offered = (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY) if registry.encoding.strategic else (JSON_PATCH, MERGE_PATCH, APPLY)
-    if media_type not in offered:
+    if media_type not in (JSON_PATCH, MERGE_PATCH, APPLY) and not (
+        media_type == STRATEGIC and registry.encoding.strategic
+    ):
         raise UnsupportedMediaType("415: Unsupported Media Type", details={})
+    return media_type
+
+
+async def patch(call: Call, registry: Registry, form: Form) -> Answer:
+    media_type = patch_type(call, registry)
     force = write_options(call, "PatchOptions", apply=media_type == APPLY, patch=True)
     strategy = strategy_for(call, registry)
     if media_type == APPLY:
-        change = _apply(call, registry, force)
-        entry, created = await registry.update(
-            call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False
-        )
-        return respond_object(call, form, registry, entry, 201 if created else 200)
+        return await _apply(call, registry, form, strategy, force)
     patcher = patcher_for(call, registry.resource, media_type)
     encoding = registry.encoding
 
@@ -184,58 +185,18 @@ def go_map(value: Any) -> str:
     return str(value)
 
 
-def _apply(call: Call, registry: Registry, force: bool) -> Any:
-    """Server-side apply: the manager's wish is merged into what is there."""
+def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
+    """The body of an apply: an object of its kind, with a name; and the duplicate fields in it."""
     try:
         config, duplicates = parse_yaml(call.request.body)
     except BodyError as error:
         raise BadRequest(f"error decoding patch: {error}") from None
-    resource = registry.resource
-    if config is None:
-        config = {}
+    config = {} if config is None else config
     if not isinstance(config, dict):
-        shape = "array" if isinstance(config, list) else "string"
         raise BadRequest(
             "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
-            f"{shape} into Go value of type map[string]interface {{}}"
+            f"{kind_of(config)} into Go value of type map[string]interface {{}}"
         )
-    _check_applied(call, registry, config)
-    type_, encoding = resource.type, registry.encoding
-
-    async def change(live: Obj | None) -> Obj:
-        versioned = encoding.versioned(live) if live is not None else None
-        given = (config.get("metadata") or {}).get("resourceVersion")
-        if live is not None and given and given != live["metadata"]["resourceVersion"]:
-            raise Conflict.modified(resource.group, resource.plural, call.target.name)
-        try:
-            merged = apply.apply(
-                type_,
-                versioned,
-                config,
-                manager=call.field_manager,
-                force=force,
-                api_version=resource.api_version,
-                kind=resource.kind,
-                subresource=call.target.subresource,
-                now=format_time(call.now),
-                reset=reset_fields(registry, call.target.subresource),
-            )
-        except apply.TypeMismatch as error:
-            raise PlainServerError(str(error)) from None
-        report_strict(call, duplicates, "error ")
-        obj: Obj = decode(type_, merged, strict=None)
-        obj.pop("kind", None)
-        obj.pop("apiVersion", None)
-        registry.strategy.default(obj)
-        if resource.namespaced and not obj["metadata"].get("namespace"):
-            obj["metadata"]["namespace"] = call.target.namespace
-        return encoding.to_storage(obj)
-
-    return change
-
-
-def _check_applied(call: Call, registry: Registry, config: Obj) -> None:
-    resource = registry.resource
     api_version, kind = config.get("apiVersion") or "", config.get("kind") or ""
     if not kind or not api_version or kind != resource.kind:
         group, _, version = str(api_version).rpartition("/")
@@ -245,11 +206,34 @@ def _check_applied(call: Call, registry: Registry, config: Obj) -> None:
             f"Incorrect version specified in apply patch. Specified patch version: {api_version}, "
             f"expected: {resource.api_version}"
         )
-    meta = config.get("metadata")
+    meta = config.setdefault("metadata", {})
     if meta is None:
-        config = {**config, "metadata": {}}
-    elif not isinstance(meta, dict):
-        raise ApiError("metadata is not an object", code=500)
-    if isinstance(meta, dict) and meta.get("managedFields"):
+        meta = config["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise PlainServerError(
+            f"failed to create typed patch object (/; {resource.api_version}, Kind={kind}): "
+            f".metadata: expected map, got {go_map(meta)}"
+        )
+    if meta.get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
     check_name(call, config)
+    return config, duplicates
+
+
+async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy, force: bool) -> Answer:
+    """Server-side apply: the manager's wish is merged into what is there."""
+    resource, encoding = registry.resource, registry.encoding
+    config, duplicates = read_applied(call, resource)
+    given = config["metadata"].get("resourceVersion")
+
+    async def change(live: Obj | None) -> Obj:
+        if live is not None and given and given != live["metadata"]["resourceVersion"]:
+            raise Conflict.modified(resource.group, resource.plural, call.target.name)
+        obj = apply_config(call, registry, encoding.versioned(live) if live is not None else None, config, force)
+        report_strict(call, duplicates, "error ")
+        return encoding.to_storage(obj)
+
+    entry, created = await registry.update(
+        call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False
+    )
+    return respond_object(call, form, registry, entry, 201 if created else 200)

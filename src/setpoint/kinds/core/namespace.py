@@ -83,6 +83,11 @@ class NamespaceStrategy(Strategy):
     def removable(self, obj: Obj) -> bool:
         return not _finalizers(obj)
 
+    def mark_deleted(self, obj: Obj) -> None:
+        # Upstream gives a Namespace no grace period, not even one of 0 seconds.
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         return {"status.phase": (obj.get("status") or {}).get("phase", "")}
 

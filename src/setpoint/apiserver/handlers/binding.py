@@ -1,0 +1,82 @@
+"""`/binding` of a Pod, and the old `bindings` collection: a scheduler's verdict."""
+
+from __future__ import annotations
+
+import orjson
+
+from setpoint.apiserver.bodies import read_object
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Answer
+from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.options import write_options
+from setpoint.apiserver.registry import Registry
+from setpoint.apiserver.rendering import respond
+from setpoint.apiserver.watch_cache import Obj
+from setpoint.kinds.core.pod_binding import binding_refusal, bound, validate_binding
+from setpoint.kinds.strategy import Context, Strategy
+from setpoint.kinds.tables import type_of
+from setpoint.meta.decode import decode
+from setpoint.meta.errors import BadRequest, Conflict, PlainServerError
+from setpoint.meta.field import Errors, aggregate_message
+
+_TYPE = "io.k8s.api.core.v1.Binding"
+_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def created(form: Form) -> Answer:
+    """What a POST that stores nothing of its own answers."""
+    return respond(form, orjson.dumps(_SUCCESS) + b"\n", 201)
+
+
+class AsGiven(Strategy):
+    """A write that the server itself worked out: no rule of the kind applies to it any more."""
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        pass
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        pass
+
+    def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
+        return []
+
+
+AS_GIVEN = AsGiven()
+
+
+async def bind(call: Call, registry: Registry, form: Form) -> Answer:
+    """`registry` is that of Pods."""
+    write_options(call, "CreateOptions")
+    binding = read_object(call, "", "v1", "Binding", type_of(_TYPE))
+    name = binding["metadata"].get("name", "")
+    if call.target.name and name != call.target.name:
+        raise BadRequest("name in URL does not match name in Binding object")
+    errs: Errors = []
+    validate_binding(binding, errs)
+    if errs:
+        raise PlainServerError(aggregate_message(errs))
+
+    async def change(live: Obj | None) -> Obj:
+        if live is None:
+            raise registry.not_found(name)
+        for field in ("uid", "resourceVersion"):
+            wanted, given = live["metadata"][field], binding["metadata"].get(field)
+            if given and given != wanted:
+                shown = "UID" if field == "uid" else "ResourceVersion"
+                why = f"Precondition failed: {shown} in precondition: {given}, {shown} in object meta: {wanted}"
+                raise Conflict.of("", "pods/binding", name, why)
+        refusal = binding_refusal(live)
+        if refusal:
+            raise Conflict.of("", "pods/binding", name, refusal)
+        return private_copy(registry, bound(live, binding, call.now))
+
+    await registry.update(call, name, change, strategy=AS_GIVEN)
+    return created(form)
+
+
+def private_copy(registry: Registry, obj: Obj) -> Obj:
+    """An object that shares nothing with the stored one."""
+    copied: Obj = decode(registry.resource.type, obj, strict=None)
+    copied.pop("kind", None)
+    copied.pop("apiVersion", None)
+    return copied
