@@ -113,6 +113,11 @@ class PodStrategy(Strategy):
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return []
 
+    def row_conditions(self, obj: Obj) -> list[dict[str, str]]:
+        phase = (obj.get("status") or {}).get("phase", "")
+        message = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}.get(phase)
+        return [{"type": "Completed", "status": "True", "reason": phase, "message": message}] if message else []
+
     def grace_period(self, obj: Obj, requested: int | None) -> int | None:
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
@@ -256,7 +261,7 @@ class PodEphemeralContainersStrategy(_PodSubresource):
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         if MIRROR in (old["metadata"].get("annotations") or ()):
-            errs.append(forbidden("", "static pods do not support ephemeral containers"))
+            errs.append(forbidden("[]", "static pods do not support ephemeral containers"))
             return
         options = pod_options(old, is_pod=True)
         validate_pod_and_annotations(obj, errs, options)

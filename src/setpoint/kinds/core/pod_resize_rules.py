@@ -22,10 +22,10 @@ def validate_resize(new: Item, old: Item, errs: Errors, options: PodOptions) -> 
     spec, old_spec = new["spec"], old["spec"]
     # Where resizing makes no sense at all, nothing else is said.
     if MIRROR in (old["metadata"].get("annotations") or ()):
-        errs.append(forbidden("", "static pods cannot be resized"))
+        errs.append(forbidden("[]", "static pods cannot be resized"))
         return
     if (old_spec.get("os") or {}).get("name") == "windows":
-        errs.append(forbidden("", "windows pods cannot be resized"))
+        errs.append(forbidden("[]", "windows pods cannot be resized"))
         return
     validate_pod_and_annotations(new, errs, options)
     status = old.get("status") or {}

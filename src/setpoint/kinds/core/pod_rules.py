@@ -13,7 +13,7 @@ from setpoint.kinds.core.podspec.annotations import (
 )  # fmt: skip
 from setpoint.kinds.core.podspec.containers import validate_image_padding
 from setpoint.kinds.core.podspec.equality import same
-from setpoint.kinds.core.podspec.internal import internal, internal_diff
+from setpoint.kinds.core.podspec.internal import as_json, internal, internal_diff, shown
 from setpoint.kinds.core.podspec.options import PodOptions
 from setpoint.kinds.core.podspec.spec import validate_pod_spec
 from setpoint.kinds.core.podspec.tolerations import validate_only_added_tolerations
@@ -178,7 +178,7 @@ def _mask_scheduling(masked: dict[str, Any], old_spec: Item, errs: Errors) -> No
     if selector != old_selector:
         if any(selector.get(key) != value for key, value in old_selector.items()):
             text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-            errs.append(invalid("spec.nodeSelector", selector or None, text))
+            errs.append(invalid("spec.nodeSelector", as_json(dict(sorted(selector.items())) or None), text))
         _take(masked, old_spec, "nodeSelector")
     affinity, old_affinity = masked.get("affinity"), old_spec.get("affinity")
     node, old_node = (affinity or {}).get("nodeAffinity"), (old_affinity or {}).get("nodeAffinity")
@@ -200,14 +200,14 @@ def _validate_node_affinity(new: Item | None, old: Item | None, errs: Errors) ->
     after = ((new or _NOTHING).get(REQUIRED) or _NOTHING).get("nodeSelectorTerms") or []
     path = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
     if before and len(before) != len(after):
-        shown = [internal("NodeSelectorTerm", term) for term in after] or None
+        given = as_json([internal("NodeSelectorTerm", term) for term in after] or None)
         text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        errs.append(invalid(path, shown, text))
+        errs.append(invalid(path, given, text))
         return
     for i, (old_term, new_term) in enumerate(zip(before, after)):
         if not _only_adds(new_term, old_term):
             text = "only additions are allowed (no mutations or deletions)"
-            errs.append(invalid(f"{path}[{i}]", internal("NodeSelectorTerm", new_term), text))
+            errs.append(invalid(f"{path}[{i}]", shown("NodeSelectorTerm", new_term), text))
 
 
 def _only_adds(new: Item, old: Item) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from setpoint.kinds.core.podspec.internal import internal
+from setpoint.kinds.core.podspec.internal import as_json, internal
 from setpoint.kinds.core.resources import is_huge_page
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_found, not_supported, required, too_long
+from setpoint.meta.field import internal as internal_error
 from setpoint.meta.names import dns1123_label, dns1123_subdomain, group_id, ip_legacy, parse_ip, qualified_name
 from setpoint.meta.objectmeta import IMMUTABLE
 from setpoint.meta.quantity import compare
@@ -146,7 +147,7 @@ def _validate_claim_statuses(status: Item, spec: Item, errs: Errors) -> None:
         seen.add(name)
         if "resourceClaimName" in one:
             for text in dns1123_subdomain(one["resourceClaimName"]):
-                errs.append(invalid(f"{at}.resourceClaimName", one["resourceClaimName"], text))
+                errs.append(invalid(f"{at}.resourceClaimName", as_json(one["resourceClaimName"]), text))
     extended = status.get("extendedResourceClaimStatus")
     if extended is not None:
         _validate_extended(extended, spec, errs)
@@ -269,7 +270,7 @@ def _validate_pod_ips(status: Item, before: Item, errs: Errors) -> None:
     ips = status.get("podIPs", ())
     _validate_ips(ips, before.get("podIPs", ()), "status.podIPs", "PodIP", errs)
     if bool(status.get("podIP")) != bool(ips):
-        shown = [internal("PodIP", one) for one in ips] or None
+        shown = as_json([internal("PodIP", one) for one in ips] or None)
         errs.append(invalid("status.podIPs", shown, "podIP and podIPs must either both be set or both be unset"))
     elif ips and status["podIP"] != ips[0].get("ip", ""):
         errs.append(invalid("status.podIPs[0].ip", ips[0].get("ip", ""), "must be equal to `podIP`"))
@@ -293,10 +294,14 @@ def _validate_ips(ips: Sequence[Item], before: Sequence[Item], path: str, type_n
                 errs.append(invalid(f"{path}[{i}]", address, text))
     if len(ips) > 1:
         parsed = [parse_ip(one.get("ip", "")) for one in ips]
+        if None in parsed:
+            i = parsed.index(None)
+            text = f"failed to check for dual stack with error:invalid IP[{i}]: {ips[i].get('ip', '')}"
+            errs.append(internal_error(path, text))
         families = {address.version for address in parsed if address is not None}
         # At most one of each family.
-        if len(families) < 2 or len(ips) > 2:
-            shown = [internal(type_name, one) for one in ips]
+        if None in parsed or len(families) < 2 or len(ips) > 2:
+            shown = as_json([internal(type_name, one) for one in ips])
             errs.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
 
 

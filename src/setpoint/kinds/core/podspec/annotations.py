@@ -65,13 +65,28 @@ def validate_pod_annotations(
 def _validate_tolerations(text: str, path: str, errs: Errors, allow_comparison: bool) -> None:
     try:
         tolerations = orjson.loads(text)
-        if not isinstance(tolerations, list) or not all(isinstance(one, dict) for one in tolerations):
-            raise ValueError("json: cannot unmarshal into Go value of type []core.Toleration")
     except ValueError as error:
-        errs.append(invalid(path, TOLERATIONS, str(error)))
+        cut_short = "unexpected end" in str(error)
+        errs.append(invalid(path, TOLERATIONS, "unexpected end of JSON input" if cut_short else str(error)))
+        return
+    if tolerations is None:
+        return
+    wrong = _wrong_type(tolerations, list, "[]core.Toleration")
+    for one in tolerations if not wrong else ():
+        wrong = wrong or _wrong_type(one, dict, "core.Toleration")
+    if wrong:
+        errs.append(invalid(path, TOLERATIONS, wrong))
         return
     lowered = [{key[:1].lower() + key[1:]: value for key, value in one.items()} for one in tolerations]
     validate_tolerations(lowered, f"{path}.{TOLERATIONS}", errs, allow_comparison=allow_comparison)
+
+
+def _wrong_type(value: Any, expected: type, go_type: str) -> str:
+    if isinstance(value, expected):
+        return ""
+    names = ((bool, "bool"), (dict, "object"), (list, "array"), (str, "string"))
+    found = next((name for kind, name in names if isinstance(value, kind)), "number")
+    return f"json: cannot unmarshal {found} into Go value of type {go_type}"
 
 
 def _validate_seccomp(profile: str, path: str, errs: Errors) -> None:

@@ -53,6 +53,17 @@ def internal(type_name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     return out
 
 
+def shown(type_name: str, value: Mapping[str, Any] | None) -> orjson.Fragment:
+    """For a message: the value of this type as upstream prints it."""
+    return as_json(internal(type_name, value))
+
+
+def as_json(value: Any) -> orjson.Fragment:
+    """For a message: what upstream holds behind a pointer, in a list or in a map is printed as JSON, texts too."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return orjson.Fragment(text.translate(_ESCAPES))
+
+
 def internal_diff(type_name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
     """A unified diff of the two, printed as indented JSON."""
     before, after = _lines(type_name, left), _lines(type_name, right)

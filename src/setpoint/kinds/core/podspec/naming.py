@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.kinds.core.podspec.internal import as_json
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, required, too_long
 from setpoint.meta.names import dns1123_subdomain, dns1123_subdomain_underscore, ip_legacy, qualified_name
 
@@ -26,16 +27,16 @@ def validate_dns_config(config: Item | None, policy: str, path: str, errs: Error
     servers, searches = config.get("nameservers", ()), config.get("searches", ())
     if len(servers) > _MOST_NAMESERVERS:
         text = f"must not have more than {_MOST_NAMESERVERS} nameservers"
-        errs.append(invalid(f"{path}.nameservers", servers, text))
+        errs.append(invalid(f"{path}.nameservers", as_json(servers), text))
     for i, server in enumerate(servers):
         for text in ip_legacy(server):
             errs.append(invalid(f"{path}.nameservers[{i}]", server, text))
     if len(searches) > _MOST_SEARCHES:
         text = f"must not have more than {_MOST_SEARCHES} search paths"
-        errs.append(invalid(f"{path}.searches", searches, text))
+        errs.append(invalid(f"{path}.searches", as_json(searches), text))
     if len(" ".join(searches).encode()) > _LONGEST_SEARCHES:
         text = f"must not have more than {_LONGEST_SEARCHES} characters (including spaces) in the search list"
-        errs.append(invalid(f"{path}.searches", searches, text))
+        errs.append(invalid(f"{path}.searches", as_json(searches), text))
     for i, search in enumerate(searches):
         if search != ".":
             search = search.removesuffix(".")

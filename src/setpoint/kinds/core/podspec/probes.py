@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from setpoint.kinds.core.podspec.internal import as_json
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.names import http_header_name, port_name, port_number
 
@@ -125,4 +126,4 @@ def validate_lifecycle(lifecycle: Item, grace: int | None, path: str, errs: Erro
         else:
             known = {"windows": _WINDOWS_SIGNALS, "linux": _SIGNALS}.get(os.get("name", ""))
             if known is not None and signal not in known:
-                errs.append(not_supported(f"{path}.stopSignal", signal, known))
+                errs.append(not_supported(f"{path}.stopSignal", as_json(signal), known))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from setpoint.kinds.core.podspec.env import validate_object_field_selector, validate_resource_field_selector
-from setpoint.kinds.core.podspec.internal import internal
+from setpoint.kinds.core.podspec.internal import shown
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_non_reserved_path
 from setpoint.kinds.core.podspec.signers import (
@@ -165,8 +165,8 @@ def _validate_token(token: Item, path: str, volume_path: str, errs: Errors, opti
 def _validate_trust_bundle(bundle: Item, path: str, errs: Errors) -> None:
     name, signer, selector = bundle.get("name"), bundle.get("signerName"), bundle.get("labelSelector")
     if name is not None and signer is not None:
-        shown = internal("ClusterTrustBundleProjection", bundle)
-        errs.append(invalid(path, shown, "only one of name and signerName may be used"))
+        text = "only one of name and signerName may be used"
+        errs.append(invalid(path, shown("ClusterTrustBundleProjection", bundle), text))
     elif name is not None:
         if not name:
             errs.append(required(f"{path}.name", "must be a valid object name"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from setpoint.kinds.core.podspec.internal import internal
+from setpoint.kinds.core.podspec.internal import as_json, shown
 from setpoint.kinds.core.podspec.options import PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_descending_path
 from setpoint.kinds.core.podspec.windows import validate_windows_options
@@ -36,18 +36,18 @@ def validate_security_context(
             errs.append(not_supported(f"{path}.procMount", proc_mount, ("Default", "Unmasked")))
         if host_users and proc_mount == "Unmasked":
             text = "`hostUsers` must be false to use `Unmasked`"
-            errs.append(invalid(f"{path}.procMount", proc_mount, text))
+            errs.append(invalid(f"{path}.procMount", as_json(proc_mount), text))
     if "seccompProfile" in context:
         _validate_seccomp(context["seccompProfile"], f"{path}.seccompProfile", errs)
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            errs.append(invalid(path, internal("SecurityContext", context), text))
+            errs.append(invalid(path, shown("SecurityContext", context), text))
         if not options.allow_sys_admin_without_escalation:
             for capability in (context.get("capabilities") or {}).get("add", ()):
                 if capability == "CAP_SYS_ADMIN":
                     text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-                    errs.append(invalid(path, internal("SecurityContext", context), text))
+                    errs.append(invalid(path, shown("SecurityContext", context), text))
     if "windowsOptions" in context:
         validate_windows_options(context["windowsOptions"], f"{path}.windowsOptions", errs)
     if "appArmorProfile" in context:
@@ -71,7 +71,9 @@ def validate_pod_security_context(
     if "appArmorProfile" in context:
         _validate_app_armor(context["appArmorProfile"], f"{path}.appArmorProfile", errs)
     _validate_choice(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errs)
-    _validate_choice(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), path, errs)
+    change = context.get("seLinuxChangePolicy")
+    if change is not None and change not in ("MountOption", "Recursive"):
+        errs.append(not_supported(f"{path}.seLinuxChangePolicy", change, ("MountOption", "Recursive")))
 
 
 def _validate_ids(context: Item, names: Sequence[str], path: str, errs: Errors) -> None:
@@ -84,7 +86,7 @@ def _validate_ids(context: Item, names: Sequence[str], path: str, errs: Errors) 
 def _validate_choice(context: Item, name: str, choices: Sequence[str], path: str, errs: Errors) -> None:
     chosen = context.get(name)
     if chosen is not None and chosen not in choices:
-        errs.append(not_supported(f"{path}.{name}", chosen, choices))
+        errs.append(not_supported(f"{path}.{name}", as_json(chosen), choices))
 
 
 def _validate_seccomp(profile: Item, path: str, errs: Errors) -> None:
@@ -100,7 +102,7 @@ def _validate_seccomp(profile: Item, path: str, errs: Errors) -> None:
             validate_local_descending_path(file, f"{path}.localhostProfile", errs)
     elif file is not None:
         text = "can only be set when seccomp type is Localhost"
-        errs.append(invalid(f"{path}.localhostProfile", internal("SeccompProfile", profile), text))
+        errs.append(invalid(f"{path}.localhostProfile", shown("SeccompProfile", profile), text))
 
 
 def _validate_app_armor(profile: Item, path: str, errs: Errors) -> None:
@@ -118,7 +120,7 @@ def _validate_app_armor(profile: Item, path: str, errs: Errors) -> None:
     elif kind in _APP_ARMOR:
         if file is not None:
             text = "can only be set when AppArmor type is Localhost"
-            errs.append(invalid(f"{path}.localhostProfile", file, text))
+            errs.append(invalid(f"{path}.localhostProfile", as_json(file), text))
     elif not kind:
         errs.append(required(f"{path}.type", "type is required when appArmorProfile is set"))
     else:

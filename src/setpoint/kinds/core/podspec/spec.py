@@ -13,7 +13,7 @@ from setpoint.kinds.core.podspec.containers import (
     validate_ephemeral_containers,
     validate_init_containers,
 )  # fmt: skip
-from setpoint.kinds.core.podspec.internal import internal
+from setpoint.kinds.core.podspec.internal import as_json, shown
 from setpoint.kinds.core.podspec.naming import (
     validate_dns_config,
     validate_host_aliases,
@@ -81,7 +81,7 @@ def validate_pod_spec(
         _validate_host_network(containers or (), f"{path}.containers", errs, options)
     _validate_choice(restart_policy, _RESTART, f"{path}.restartPolicy", errs)
     dns_policy = get("dnsPolicy", "")
-    _validate_choice(dns_policy, _DNS, f"{path}.dnsPolicy", errs)
+    _validate_choice(dns_policy, _DNS, f"{path}.dnsPolicy", errs, by_pointer=True)
     if "nodeSelector" in spec:
         validate_labels(spec["nodeSelector"], f"{path}.nodeSelector", errs)
     security = get("securityContext")
@@ -130,7 +130,7 @@ def validate_pod_spec(
     if "runtimeClassName" in spec:
         _validate_name(spec["runtimeClassName"], f"{path}.runtimeClassName", errs)
     if "preemptionPolicy" in spec:
-        _validate_choice(spec["preemptionPolicy"], _PREEMPTION, f"{path}.preemptionPolicy", errs)
+        _validate_choice(spec["preemptionPolicy"], _PREEMPTION, f"{path}.preemptionPolicy", errs, by_pointer=True)
     if "overhead" in spec:
         validate_overhead(spec["overhead"], f"{path}.overhead", errs, options=options)
     if "os" in spec:
@@ -141,9 +141,12 @@ def validate_pod_spec(
         _validate_file_key_volumes(spec, path, errs)
 
 
-def _validate_choice(value: str, choices: Sequence[str], path: str, errs: Errors) -> None:
+def _validate_choice(
+    value: str, choices: Sequence[str], path: str, errs: Errors, *, by_pointer: bool = False
+) -> None:
     if value not in choices:
-        errs.append(not_supported(path, value, choices) if value else required(path, ""))
+        shown_value = as_json(value) if by_pointer else value
+        errs.append(not_supported(path, shown_value, choices) if value else required(path, ""))
 
 
 def _validate_name(name: str, path: str, errs: Errors) -> None:
@@ -167,7 +170,7 @@ def _validate_resource_claims(claims: Sequence[Item], meta: Item | None, path: s
     for i, claim in enumerate(claims):
         at = f"{path}[{i}]"
         if static:
-            errs.append(forbidden("", "static pods do not support resource claims"))
+            errs.append(forbidden("[]", "static pods do not support resource claims"))
             continue
         name = claim.get("name", "")
         direct, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
@@ -181,10 +184,10 @@ def _validate_resource_claims(claims: Sequence[Item], meta: Item | None, path: s
             seen.add(name)
         if direct is not None and template is not None:
             text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            errs.append(invalid(at, internal("PodResourceClaim", claim), text))
+            errs.append(invalid(at, shown("PodResourceClaim", claim), text))
         if direct is None and template is None:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errs.append(invalid(at, internal("PodResourceClaim", claim), text))
+            errs.append(invalid(at, shown("PodResourceClaim", claim), text))
         if direct is not None:
             _validate_name(direct, f"{at}.resourceClaimName", errs)
         if template is not None:

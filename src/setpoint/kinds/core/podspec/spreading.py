@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from setpoint.kinds.core.podspec.affinity import validate_match_label_keys
+from setpoint.kinds.core.podspec.internal import as_json
 from setpoint.kinds.core.podspec.options import PodOptions
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
 from setpoint.meta.objectmeta import validate_label_name, validate_label_selector
@@ -42,7 +43,7 @@ def validate_topology_spread(constraints: Sequence[Item], path: str, errs: Error
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             policy = constraint.get(name)
             if policy is not None and policy not in _POLICIES:
-                errs.append(not_supported(f"{at}.{name}", policy, _POLICIES))
+                errs.append(not_supported(f"{at}.{name}", as_json(policy), _POLICIES))
         keys, selector = constraint.get("matchLabelKeys", ()), constraint.get("labelSelector")
         if options.allow_invalid_match_label_keys:
             _validate_unmerged_keys(keys, selector, f"{at}.matchLabelKeys", errs)

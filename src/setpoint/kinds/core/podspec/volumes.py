@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from setpoint.kinds.core.podspec.claims import validate_claim_template
+from setpoint.kinds.core.podspec.internal import as_json
 from setpoint.kinds.core.podspec.options import CREATE, PodOptions
 from setpoint.kinds.core.podspec.paths import validate_local_descending_path, validate_no_backsteps
 from setpoint.kinds.core.podspec.projections import (
@@ -123,7 +124,7 @@ def validate_host_path(source: Item, path: str, errs: Errors, *, options: PodOpt
     validate_no_backsteps(source["path"], f"{path}.path", errs)
     kind = source.get("type")
     if kind is not None and kind not in _HOST_PATH_TYPES:
-        errs.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
+        errs.append(not_supported(f"{path}.type", as_json(kind), _HOST_PATH_TYPES))
 
 
 def validate_git_repo(source: Item, path: str, errs: Errors, *, options: PodOptions = CREATE) -> None:
@@ -238,7 +239,7 @@ def validate_fc(source: Item, path: str, errs: Errors, *, options: PodOptions = 
     if not names and not ids:
         errs.append(required(at, "must specify either targetWWNs or wwids, but not both"))
     if names and ids:
-        errs.append(invalid(at, names, "targetWWNs and wwids can not be specified simultaneously"))
+        errs.append(invalid(at, as_json(names), "targetWWNs and wwids can not be specified simultaneously"))
     if names:
         lun = source.get("lun")
         if lun is None:

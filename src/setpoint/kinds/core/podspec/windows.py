@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from setpoint.kinds.core.podspec.internal import as_json
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.names import dns1123_subdomain
 
@@ -37,19 +38,19 @@ def validate_windows_options(options: Item, path: str, errs: Errors) -> None:
     name = options.get("gmsaCredentialSpecName")
     if name is not None:
         for text in dns1123_subdomain(name):
-            errs.append(invalid(f"{path}.gmsaCredentialSpecName", name, text))
+            errs.append(invalid(f"{path}.gmsaCredentialSpecName", as_json(name), text))
     credential = options.get("gmsaCredentialSpec")
     if credential is not None:
         if not credential:
             text = "gmsaCredentialSpec cannot be an empty string"
-            errs.append(invalid(f"{path}.gmsaCredentialSpec", credential, text))
+            errs.append(invalid(f"{path}.gmsaCredentialSpec", as_json(credential), text))
         elif len(credential.encode()) > _CREDENTIAL_KIB * 1024:
             text = f"gmsaCredentialSpec size must be under {_CREDENTIAL_KIB} KiB"
-            errs.append(invalid(f"{path}.gmsaCredentialSpec", credential, text))
+            errs.append(invalid(f"{path}.gmsaCredentialSpec", as_json(credential), text))
     user = options.get("runAsUserName")
     if user is not None:
         for text in _user_name_errors(user):
-            errs.append(invalid(f"{path}.runAsUserName", user, text))
+            errs.append(invalid(f"{path}.runAsUserName", as_json(user), text))
 
 
 def _user_name_errors(text: str) -> list[str]:
