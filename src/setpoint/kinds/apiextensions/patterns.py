@@ -1,0 +1,43 @@
+"""Regular expressions that users write: RE2, as Go's, so that no pattern can take more than linear time."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+_SILENT = re2.Options()
+_SILENT.log_errors = False
+
+# Go has its own words for what the library says.
+_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> Any:
+    """Raises re2.error."""
+    return re2.compile(pattern, options=_SILENT)
+
+
+@lru_cache(maxsize=4096)
+def pattern_error(pattern: str) -> str:
+    """What is wrong with the pattern, in Go's words; empty: nothing."""
+    try:
+        compile_pattern(pattern)
+    except re2.error as error:
+        text = error.args[0]
+        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        what, _, where = said.partition(": ")
+        what = _WORDS.get(what, what)
+        return f"error parsing regexp: {what}: `{where}`"
+    return ""

@@ -1,0 +1,67 @@
+"""Paths into objects that users write: `.spec.replicas`, `.spec.map['key']`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from setpoint.meta.field import Errors, invalid
+
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+'?[^.\[\]]*", re.DOTALL)
+
+
+class PathError(ValueError):
+    """The path does not fit the schema; the text says why."""
+
+
+def validate_simple_path(path: str, at: str, errs: Errors) -> bool:
+    if not path.startswith("."):
+        errs.append(invalid(at, path, "must be a simple json path starting with ."))
+        return False
+    return True
+
+
+def follow(path: str, schema: Mapping[str, Any], brackets: bool = True) -> tuple[list[str], Mapping[str, Any]]:
+    """The keys of the path and the schema it leads to. Raises PathError."""
+    tokens = _TOKEN.findall(path)
+    keys: list[str] = []
+    position = 0
+
+    def step(key: str) -> None:
+        nonlocal schema
+        properties, others = schema.get("properties"), schema.get("additionalProperties")
+        if properties:
+            if key not in properties:
+                raise PathError("does not refer to a valid field")
+            schema = properties[key]
+        elif others is not None:
+            schema = others if isinstance(others, dict) else {}
+        else:
+            raise PathError("does not refer to a valid field")
+        keys.append(key)
+
+    def following() -> str:
+        nonlocal position
+        position += 1
+        if position >= len(tokens):
+            raise PathError("unexpected end of JSON path")
+        return str(tokens[position])
+
+    while position < len(tokens):
+        token = tokens[position]
+        if token == ".":
+            step(following())
+        elif token == "[":
+            if not brackets:
+                raise PathError("array notation is not allowed")
+            text = following()
+            if len(text) < 2 or text[0] != "'" or text[-1] != "'":
+                raise PathError(f"expected single quoted string but got {text}")
+            step(re.sub(r"\\(.)", r"\1", text[1:-1]))
+            if (close := following()) != "]":
+                raise PathError(f"expected ] but got {close}")
+        else:
+            raise PathError(f"expected [ or . but got: {token}")
+        position += 1
+    return keys, schema

@@ -1,0 +1,198 @@
+"""Rules for every schema of a definition, at every depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from setpoint.kinds.apiextensions.internal_schema import RULE_FORM, SCHEMA_FIELDS, show_schema
+from setpoint.kinds.apiextensions.list_rules import validate_list_and_map_types
+from setpoint.kinds.apiextensions.schema_defaults import META_FIELDS, validate_defaults
+from setpoint.kinds.apiextensions.schema_paths import PathError, follow
+from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
+from setpoint.kinds.expressions import Purpose, Usage, check_expression
+from setpoint.kinds.internal_form import internal_form
+from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
+
+Schema = Mapping[str, Any]
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_ROOT_FIELDS = (
+    "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum",
+    "MaxLength", "MinLength", "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items",
+    "Properties", "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What holds for a schema because of where it stands."""
+
+    root: bool = False
+    no_defaults: str = ""
+    """Why defaults are not allowed here; empty: they are."""
+    inside_meta: bool = False
+    rules: bool = True
+    """Expressions are compiled only in the open, not in conditions."""
+
+
+def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors) -> None:
+    """The whole schema of a version. `with_status`: the version has a status subresource."""
+    path = f"{path}.openAPIV3Schema"
+    found: Errors = []
+    if with_status:
+        _validate_root_fields(schema, path, found)
+    if schema.get("nullable"):
+        found.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    not_structural = unsupported(schema)
+    sound = not not_structural
+    if sound:
+        before = len(found)
+        validate_structural(schema, path, found)
+        if len(found) == before:
+            validate_defaults(schema, path, found)
+        sound = len(found) == before
+    rule_errors: Errors = []
+    _validate(schema, path, _Place(root=True, rules=sound), found, rule_errors)
+    found += rule_errors
+    if not found and not_structural:
+        found.append(invalid(path, "", not_structural))
+    errs.extend(found)
+
+
+def _validate_root_fields(schema: Schema, path: str, errs: Errors) -> None:
+    for name, go_name in SCHEMA_FIELDS.items():
+        value = schema.get(name)
+        if value is None or (value in (False, "", [], {}) and name not in ("default", "example")):
+            continue
+        if name == "type":
+            if value != "object":
+                text = (
+                    'only "object" is allowed as the type at the root of the schema '
+                    "if the status subresource is enabled"
+                )
+                errs.append(invalid(f"{path}.type", value, text))
+                return
+        elif go_name not in _ROOT_FIELDS:
+            allowed = " ".join(_ROOT_FIELDS)
+            text = f"only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
+            errs.append(invalid(path, show_schema(schema), text))
+            return
+
+
+def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_errors: Errors) -> None:
+    before = len(errs)
+    _validate_fields(schema, path, place, errs)
+    others, properties = schema.get("additionalProperties"), schema.get("properties") or {}
+    below = replace(place, root=False)
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        errs.append(forbidden(f"{path}.uniqueItems", text))
+    if others is not None:
+        if properties and others is not True:
+            text = "additionalProperties and properties are mutual exclusive"
+            errs.append(forbidden(f"{path}.additionalProperties", text))
+        if isinstance(others, dict):
+            why = "inside additionalProperties applying to object metadata" if place.inside_meta else place.no_defaults
+            _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rule_errors)
+    for key, item in properties.items():
+        inner = below
+        if (place.root or schema.get(_EMBEDDED)) and key in META_FIELDS:
+            inner = replace(inner, inside_meta=True)
+            if place.root:
+                inner = replace(inner, no_defaults=f"in top-level {key}")
+        _validate(item, f"{path}.properties[{key}]", inner, errs, rule_errors)
+    condition = replace(below, rules=False)
+    if schema.get("not") is not None:
+        _validate(schema["not"], f"{path}.not", condition, errs, rule_errors)
+    for name in ("allOf", "oneOf", "anyOf"):
+        for i, item in enumerate(schema.get(name) or ()):
+            _validate(item, f"{path}.{name}[{i}]", condition, errs, rule_errors)
+    for key, item in (schema.get("definitions") or {}).items():
+        _validate(item, f"{path}.definitions[{key}]", condition, errs, rule_errors)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        _validate(items, f"{path}.items", below, errs, rule_errors)
+    elif isinstance(items, list):
+        for i, item in enumerate(items):
+            _validate(item, f"{path}.items[{i}]", below, errs, rule_errors)
+    for key, item in (schema.get("dependencies") or {}).items():
+        if isinstance(item, dict):
+            _validate(item, f"{path}.dependencies[{key}]", condition, errs, rule_errors)
+    preserve = "x-kubernetes-preserve-unknown-fields"
+    if schema.get(preserve) is False:
+        errs.append(invalid(f"{path}.{preserve}", False, "must be true or undefined"))
+    validate_list_and_map_types(schema, path, errs)
+    _validate_rules(schema, path, errs)
+    if place.rules and len(errs) == before:
+        _compile_rules(schema, path, rule_errors)
+
+
+def _validate_fields(schema: Schema, path: str, place: _Place, errs: Errors) -> None:
+    kind = schema.get("type", "")
+    if kind and kind not in _TYPES:
+        errs.append(not_supported(f"{path}.type", kind, _TYPES))
+    if schema.get("default") is not None and place.no_defaults:
+        errs.append(forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
+    for name in ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"):
+        if schema.get(name) not in (None, "", {}) or (name == "$ref" and schema.get(name) is not None):
+            errs.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
+    if kind == "null":
+        text = "type cannot be set to null, use nullable as an alternative"
+        errs.append(forbidden(f"{path}.type", text))
+    if isinstance(schema.get("items"), list):
+        errs.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
+    if place.inside_meta and schema.get(_EMBEDDED):
+        errs.append(forbidden(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta"))
+
+
+def _has_line_breaks(text: str) -> bool:
+    return "\n" in text or "\r" in text
+
+
+def _validate_rules(schema: Schema, path: str, errs: Errors) -> None:
+    for i, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
+        at = f"{path}.x-kubernetes-validations[{i}]"
+        expression, message = rule.get("rule", ""), rule.get("message", "")
+        message_expression, field_path = rule.get("messageExpression", ""), rule.get("fieldPath", "")
+        if not expression.strip():
+            errs.append(required(f"{at}.rule", "rule is not specified"))
+        elif message and not message.strip():
+            errs.append(invalid(f"{at}.message", message, "must be non-empty if specified"))
+        elif _has_line_breaks(message.strip()):
+            errs.append(invalid(f"{at}.message", message, "must not contain line breaks"))
+        elif _has_line_breaks(expression.strip()) and not message.strip():
+            errs.append(required(f"{at}.message", "message must be specified if rule contains line breaks"))
+        if message_expression and not message_expression.strip():
+            errs.append(required(f"{at}.messageExpression", "messageExpression must be non-empty if specified"))
+        reason = rule.get("reason")
+        if reason is not None and reason not in _REASONS:
+            errs.append(not_supported(f"{at}.reason", reason, _REASONS))
+        if field_path and not field_path.strip():
+            errs.append(invalid(f"{at}.fieldPath", field_path, "must be non-empty if specified"))
+        if _has_line_breaks(field_path):
+            errs.append(invalid(f"{at}.fieldPath", field_path, "must not contain line breaks"))
+        if field_path and not _leads_somewhere(field_path, schema):
+            errs.append(invalid(f"{at}.fieldPath", field_path, "must be a valid path"))
+
+
+def _leads_somewhere(path: str, schema: Schema) -> bool:
+    if unsupported(schema):
+        return True
+    try:
+        follow(path, schema)
+    except PathError:
+        return False
+    return True
+
+
+def _compile_rules(schema: Schema, path: str, errs: Errors) -> None:
+    for i, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
+        at = f"{path}.x-kubernetes-validations[{i}]"
+        shown = internal_form(rule, RULE_FORM)
+        for name, purpose in (("rule", Purpose.SCHEMA_RULE), ("messageExpression", Purpose.SCHEMA_MESSAGE)):
+            if expression := rule.get(name, ""):
+                texts = check_expression(expression, Usage(purpose, schema=schema))
+                errs.extend(invalid(f"{at}.{name}", shown, text) for text in texts)
