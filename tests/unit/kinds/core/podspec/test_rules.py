@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (messages stand on one line, as they are sent)
 """One broken thing at a time in a pod that is otherwise fine: what is said, and where."""
 
 from copy import deepcopy
@@ -5,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from setpoint.kinds.core.podspec import PodOptions, default_pod_spec, pod_template_options, validate_pod_spec, validate_pod_template
+from setpoint.kinds.core.podspec import (
+    PodOptions,
+    default_pod_spec,
+    pod_template_options,
+    validate_pod_spec,
+    validate_pod_template,
+)
 from setpoint.meta.field import FieldError
 
 BASE: dict[str, Any] = {

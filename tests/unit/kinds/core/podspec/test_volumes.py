@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (messages stand on one line, as they are sent)
 from typing import Any
 
 import pytest
