@@ -17,8 +17,8 @@ from setpoint.kinds.certificates.csr_conditions import (
     validate_conditions,
 )
 from setpoint.kinds.certificates.requests import certificate_error, request_error
-from setpoint.kinds.certificates.signer_names import validate_signer_name
 from setpoint.kinds.columns import AGE, NAME, NONE
+from setpoint.kinds.core.podspec.signers import validate_signer_name
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required
 from setpoint.meta.times import human_duration

@@ -8,11 +8,10 @@ from cryptography import x509
 
 from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.certificates.requests import parse_certificate
-from setpoint.kinds.certificates.signer_names import validate_signer_name
 from setpoint.kinds.columns import NAME, NONE
+from setpoint.kinds.core.podspec.signers import trust_bundle_name_errors, validate_signer_name
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, too_long
-from setpoint.meta.names import dns1123_subdomain
 from setpoint.meta.objectmeta import IMMUTABLE
 
 _LARGEST = 1024 * 1024
@@ -21,18 +20,6 @@ _OMITTED = "<value omitted>"
 
 def _signer(obj: Obj, now: datetime) -> str:
     return (obj.get("spec") or {}).get("signerName") or NONE
-
-
-def _name_errors(name: str, signer: str, prefix: bool) -> list[str]:
-    if not signer:
-        if ":" in name:
-            return ['ClusterTrustBundle without signer name must not have ":" in its name']
-    else:
-        start = signer.replace("/", ":") + ":"
-        if not name.startswith(start):
-            return [f"ClusterTrustBundle for signerName {signer} must be named with prefix {start}"]
-        name = name.removeprefix(start)
-    return dns1123_subdomain(name.rstrip("-") if prefix else name)
 
 
 def _anchor_error(type: str, headers: dict[str, str], data: bytes) -> str:
@@ -93,9 +80,10 @@ class ClusterTrustBundleStrategy(Strategy):
         meta, spec = obj["metadata"], obj.get("spec") or {}
         signer = spec.get("signerName", "")
         if base := meta.get("generateName"):
-            errs.extend(invalid("metadata.generateName", base, text) for text in _name_errors(base, signer, True))
+            texts = trust_bundle_name_errors(base.rstrip("-"), signer)
+            errs.extend(invalid("metadata.generateName", base, text) for text in texts)
         if name := meta.get("name"):
-            errs.extend(invalid("metadata.name", name, text) for text in _name_errors(name, signer, False))
+            errs.extend(invalid("metadata.name", name, text) for text in trust_bundle_name_errors(name, signer))
         if signer:
             validate_signer_name(signer, "spec.signerName", errs)
         if parse:

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from setpoint.kinds.certificates.pod_certificates import validate_issued
 from setpoint.kinds.certificates.pod_keys import validate_request
-from setpoint.kinds.certificates.signer_names import is_kubernetes_signer, validate_signer_name
 from setpoint.kinds.columns import NAME
+from setpoint.kinds.core.podspec.signers import is_kubernetes_signer, validate_signer_name
 from setpoint.kinds.internal_form import internal_form
 from setpoint.kinds.status_metadata import keep_metadata
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
