@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.plugin import Chain, Plugin
+from setpoint.apiserver.allocation.cluster_ips import ClusterIps
+from setpoint.apiserver.allocation.node_ports import NodePorts
+from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.bootstrap import ensure
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
@@ -16,10 +19,11 @@ from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.apiserver.http.message import Answer, Response
 from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 
 
@@ -29,6 +33,13 @@ def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles
     api.health = _health(api)
     api.paths["/metrics"] = _metrics(api)
     _subresources(api)
+    api.env.hooks[("", "services")] = _services(api, config)
+
+
+def _services(api: ApiServer, config: ApiServerConfig) -> ServiceHooks:
+    families = ["IPv6" if ":" in cidr else "IPv4" for cidr in config.service_cidrs]
+    ports = NodePorts(api.store, api.ids, config.service_node_port_range)
+    return ServiceHooks(ClusterIps(api, api.ids), ports, families)
 
 
 def _authorizers(api: ApiServer, config: ApiServerConfig) -> list[Authorizer]:
@@ -47,7 +58,12 @@ def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
     async def create_namespace(name: str) -> Entry:
         return await ensure(api, "", "namespaces", {"metadata": {"name": name}})
 
-    surroundings = Surroundings(CacheReader(api), api.authorizer, api.clock, api.ids, create_namespace)
+    async def write_usage(quota: Obj, used: dict[str, str]) -> None:
+        await update_usage(api, quota, used)
+
+    surroundings = Surroundings(
+        CacheReader(api), api.authorizer, api.clock, api.ids, create_namespace, write_usage
+    )
     try:
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)
     except UnknownPlugin as error:

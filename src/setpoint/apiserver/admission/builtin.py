@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from setpoint.apiserver.admission.limit_ranger import LimitRanger
 from setpoint.apiserver.admission.namespace_auto_provision import CreateNamespace, NamespaceAutoProvision
 from setpoint.apiserver.admission.namespace_exists import NamespaceExists
 from setpoint.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from setpoint.apiserver.admission.plugin import Plugin, Reader
 from setpoint.apiserver.admission.priority import Priority
+from setpoint.apiserver.admission.resource_quota import ResourceQuota, WriteUsage
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
 from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from setpoint.apiserver.filters.authorize import AuthorizerChain
@@ -26,6 +28,7 @@ class Surroundings:
     clock: Clock
     ids: Ids
     create_namespace: CreateNamespace
+    write_usage: WriteUsage
 
 
 # In the order in which they see a write.
@@ -33,10 +36,12 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     NamespaceAutoProvision.name: lambda s: NamespaceAutoProvision(s.reader, s.create_namespace),
     NamespaceLifecycle.name: lambda s: NamespaceLifecycle(s.reader),
     NamespaceExists.name: lambda s: NamespaceExists(s.reader),
+    LimitRanger.name: lambda s: LimitRanger(s.reader),
     TaintNodesByCondition.name: lambda s: TaintNodesByCondition(),
     Priority.name: lambda s: Priority(s.reader),
     DefaultTolerationSeconds.name: lambda s: DefaultTolerationSeconds(),
     StorageObjectInUseProtection.name: lambda s: StorageObjectInUseProtection(),
+    ResourceQuota.name: lambda s: ResourceQuota(s.reader, s.write_usage),
 }
 
 _OFF = frozenset({NamespaceAutoProvision.name, NamespaceExists.name})

@@ -57,7 +57,7 @@ class Attributes:
         )
 
     def forbidden(self, why: str) -> Forbidden:
-        """The refusal of this write, as upstream words it; a name that is still to be generated is shown by its base."""
+        """The refusal of this write in upstream's words; a name still to be generated is shown by its base."""
         name = self.name
         if not name:
             meta = self.obj.get("metadata", {}) if self.obj is not None else {}

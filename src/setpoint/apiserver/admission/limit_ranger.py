@@ -1,0 +1,193 @@
+"""LimitRanger: containers get the namespace's default requests and limits, and stay within its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.kinds.catalog import Resource
+from setpoint.kinds.core.podspec.aggregate import Amounts, aggregate_limits, aggregate_requests
+from setpoint.meta.quantity import Quantity, parse
+
+_ANNOTATION = "kubernetes.io/limit-ranger"
+_GREATEST_MILLI = (2**63 - 1) // 1000
+_POD_LEVEL = ("cpu", "memory")
+_ZERO = parse("0")
+
+Item = Mapping[str, Any]
+
+
+class LimitRanger(Plugin):
+    name = "LimitRanger"
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        if resource.group:
+            return False
+        if resource.plural == "pods":
+            # What LimitRanger looks at cannot change in a Pod except by resizing it.
+            return (operation, subresource) in (("CREATE", ""), ("UPDATE", "resize"))
+        return resource.plural == "persistentvolumeclaims" and not subresource and operation in ("CREATE", "UPDATE")
+
+    async def mutate(self, attrs: Attributes) -> None:
+        if attrs.resource.plural != "pods":
+            return
+        for limits in self._limits(attrs):
+            assert attrs.obj is not None
+            _apply_defaults(attrs.obj, limits)
+
+    async def validate(self, attrs: Attributes) -> None:
+        for limits in self._limits(attrs):
+            assert attrs.obj is not None
+            problems = list(
+                dict.fromkeys(
+                    _pod_problems(attrs.obj["spec"], limits)
+                    if attrs.resource.plural == "pods"
+                    else _claim_problems(attrs.obj["spec"], limits)
+                )
+            )
+            if problems:
+                raise attrs.forbidden(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+    def _limits(self, attrs: Attributes) -> list[list[Obj]]:
+        """The limits of each LimitRange of the namespace."""
+        if attrs.old is not None and attrs.old["metadata"].get("deletionTimestamp"):
+            return []
+        return [found["spec"].get("limits") or [] for found in self._reader.list("", "limitranges", attrs.namespace)]
+
+
+def _apply_defaults(pod: Obj, limits: list[Obj]) -> None:
+    default_limits: Amounts = {}
+    default_requests: Amounts = {}
+    for limit in limits:
+        if limit.get("type") == "Container":
+            default_requests.update(limit.get("defaultRequest") or {})
+            default_limits.update(limit.get("default") or {})
+    if not default_limits and not default_requests:
+        return
+    notes: list[str] = []
+    for key, title in (("containers", "container"), ("initContainers", "init container")):
+        for container in pod["spec"].get(key) or ():
+            resources = dict(container.get("resources") or {})
+            requests = _fill(resources, "requests", default_requests)
+            limited = _fill(resources, "limits", default_limits)
+            container["resources"] = resources
+            about = f"{title} {container.get('name', '')}"
+            if requests:
+                notes.append(f"{', '.join(requests)} request for {about}")
+            if limited:
+                notes.append(f"{', '.join(limited)} limit for {about}")
+    if notes:
+        meta = pod["metadata"]
+        text = "LimitRanger plugin set: " + "; ".join(notes)
+        meta["annotations"] = {**(meta.get("annotations") or {}), _ANNOTATION: text}
+
+
+def _fill(resources: Obj, which: str, defaults: Amounts) -> list[str]:
+    """The names that were missing."""
+    present = resources.get(which) or {}
+    missing = sorted(name for name in defaults if name not in present)
+    if missing:
+        resources[which] = {**present, **{name: defaults[name] for name in missing}}
+    return missing
+
+
+def _pod_problems(spec: Item, limits: list[Obj]) -> list[str]:
+    problems: list[str] = []
+    for limit in limits:
+        kind = limit.get("type", "")
+        if kind == "Container":
+            for key in ("containers", "initContainers"):
+                for container in spec.get(key) or ():
+                    resources = container.get("resources") or {}
+                    _bounds(limit, kind, resources.get("requests") or {}, resources.get("limits") or {}, problems)
+        elif kind == "Pod":
+            level = spec.get("resources") or {}
+            requests, allowed = aggregate_requests(spec), aggregate_limits(spec)
+            for total, which in ((requests, "requests"), (allowed, "limits")):
+                own = level.get(which) or {}
+                total.update({name: own[name] for name in _POD_LEVEL if name in own})
+            _bounds(limit, kind, requests, allowed, problems)
+    return problems
+
+
+def _claim_problems(spec: Item, limits: list[Obj]) -> list[str]:
+    problems: list[str] = []
+    requests = (spec.get("resources") or {}).get("requests") or {}
+    for limit in limits:
+        kind = limit.get("type", "")
+        if kind != "PersistentVolumeClaim":
+            continue
+        for name, bound in sorted((limit.get("min") or {}).items()):
+            _minimum(kind, name, bound, requests, {}, problems)
+        for name, bound in sorted((limit.get("max") or {}).items()):
+            about = f"maximum {name} usage per {kind} is {bound}"
+            if name not in requests:
+                problems.append(f"{about}.  No request is specified")
+                continue
+            request, _, most = _comparable(parse(requests[name]), _ZERO, parse(bound))
+            if request > most:
+                problems.append(f"{about}, but request is {requests[name]}")
+    return problems
+
+
+def _bounds(limit: Obj, kind: str, requests: Item, limits: Item, problems: list[str]) -> None:
+    for name, bound in sorted((limit.get("min") or {}).items()):
+        _minimum(kind, name, bound, requests, limits, problems)
+    for name, bound in sorted((limit.get("max") or {}).items()):
+        _maximum(kind, name, bound, requests, limits, problems)
+    for name, bound in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
+        _ratio(kind, name, bound, requests, limits, problems)
+
+
+def _comparable(request: Quantity, limit: Quantity, bound: Quantity) -> tuple[int, int, int]:
+    """In thousandths where that fits 64 bits, in whole units otherwise."""
+    whole = request.value(), limit.value(), bound.value()
+    if max(whole) <= _GREATEST_MILLI:
+        return request.milli_value(), limit.milli_value(), bound.milli_value()
+    return whole
+
+
+def _minimum(kind: str, name: str, bound: str, requests: Item, limits: Item, problems: list[str]) -> None:
+    about = f"minimum {name} usage per {kind} is {bound}"
+    if name not in requests:
+        problems.append(f"{about}.  No request is specified")
+        return
+    request, limit, least = _comparable(parse(requests[name]), parse(limits.get(name, "0")), parse(bound))
+    if request < least:
+        problems.append(f"{about}, but request is {requests[name]}")
+    elif name in limits and limit < least:
+        problems.append(f"{about}, but limit is {limits[name]}")
+
+
+def _maximum(kind: str, name: str, bound: str, requests: Item, limits: Item, problems: list[str]) -> None:
+    about = f"maximum {name} usage per {kind} is {bound}"
+    if name not in limits:
+        problems.append(f"{about}.  No limit is specified")
+        return
+    request, limit, most = _comparable(parse(requests.get(name, "0")), parse(limits[name]), parse(bound))
+    if limit > most:
+        problems.append(f"{about}, but limit is {limits[name]}")
+    elif name in requests and request > most:
+        problems.append(f"{about}, but request is {requests[name]}")
+
+
+def _ratio(kind: str, name: str, bound: str, requests: Item, limits: Item, problems: list[str]) -> None:
+    about = f"{name} max limit to request ratio per {kind} is {bound}"
+    allowed = parse(bound)
+    request, limit, _ = _comparable(parse(requests.get(name, "0")), parse(limits.get(name, "0")), allowed)
+    if not request:
+        problems.append(f"{about}, but no request is specified or request is 0")
+    elif not limit:
+        problems.append(f"{about}, but no limit is specified or limit is 0")
+    else:
+        ratio = limit / request
+        if allowed.value() <= _GREATEST_MILLI:
+            exceeded = ratio * 1000 > allowed.milli_value()
+        else:
+            exceeded = ratio > allowed.value()
+        if exceeded:
+            problems.append(f"{about}, but provided ratio is {ratio:f}")

@@ -1,0 +1,299 @@
+"""What one object uses of a namespace's quota, by resource name. Admission charges it; the quota controller adds up.
+
+A Meter knows one resource: which names of a quota it measures, how much an object uses, and whether the object is in
+a quota's scope. Resources without rules of their own are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from setpoint.kinds.core.pod_totals import has_pod_level_resources, pod_limits, pod_requests
+from setpoint.kinds.core.podspec.aggregate import Amounts
+from setpoint.kinds.core.podspec.qos import BEST_EFFORT, qos_class
+from setpoint.kinds.core.resources import is_extended, is_native
+from setpoint.meta.quantity import add, compare, of_value, parse
+from setpoint.meta.times import parse_time
+
+Item = Mapping[str, Any]
+
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+_CLAIMS_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
+_PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
+_MOST_DEVICES = 32
+"""What a claim for all devices can get at most."""
+_STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+# Counted under a plain name before there was `count/`.
+_PLAIN_NAMES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
+# A Pod must name these itself where a quota has them.
+_MUST_SPECIFY = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
+_NOT_COUNTED = frozenset({
+    ("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events"),
+    ("authentication.k8s.io", "tokenreviews"), ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"), ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"), ("authorization.k8s.io", "selfsubjectrulesreviews"),
+})  # fmt: skip
+
+
+class Meter:
+    """Counts objects."""
+
+    updates: frozenset[str] = frozenset()
+    """Subresources whose updates can change usage; empty text: the object itself."""
+
+    def __init__(self, group: str, plural: str) -> None:
+        self.count = f"count/{plural}.{group}" if group else f"count/{plural}"
+        names = {self.count}
+        if not group and plural in _PLAIN_NAMES:
+            names.add(plural)
+        self._names = frozenset(names)
+
+    def measures(self, name: str) -> bool:
+        return name in self._names
+
+    def usage(self, obj: Item, now: datetime) -> Amounts:
+        return dict.fromkeys(self._names, "1")
+
+    def in_scope(self, scope: Item, obj: Item) -> bool:
+        """`scope`: scopeName, operator, values."""
+        return False
+
+    def changes(self, obj: Item, old: Item, subresource: str) -> bool:
+        """Whether this update (of a kind in `updates`) can change usage."""
+        return True
+
+    def missing(self, required: Iterable[str], obj: Item) -> str:
+        """What a quota of these names wants to be said and the object does not say."""
+        return ""
+
+
+class PodMeter(Meter):
+    updates = frozenset({"", "resize"})
+    _own = frozenset({
+        "pods", "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage",
+        "limits.cpu", "limits.memory", "limits.ephemeral-storage", "count/pods",
+    })  # fmt: skip
+
+    def measures(self, name: str) -> bool:
+        if name in self._own or name.startswith(("hugepages-", "requests.hugepages-")):
+            return True
+        return name.startswith("requests.") and (
+            not is_native(name) or name.startswith("requests." + _DEVICE_CLASS)
+        )
+
+    def usage(self, obj: Item, now: datetime) -> Amounts:
+        if not _is_charged(obj, now):
+            return {self.count: "1"}
+        return {self.count: "1", **_compute(pod_requests(obj), pod_limits(obj))}
+
+    def in_scope(self, scope: Item, obj: Item) -> bool:
+        name, spec = scope.get("scopeName"), obj["spec"]
+        if name == "Terminating":
+            return _has_deadline(spec)
+        if name == "NotTerminating":
+            return not _has_deadline(spec)
+        if name == "BestEffort":
+            return qos_class(obj) == BEST_EFFORT
+        if name == "NotBestEffort":
+            return qos_class(obj) != BEST_EFFORT
+        if name == "PriorityClass":
+            given = spec.get("priorityClassName")
+            return _selects(scope, [given] if given else [])
+        return name == "CrossNamespacePodAffinity" and _looks_across_namespaces(spec.get("affinity") or {})
+
+    def changes(self, obj: Item, old: Item, subresource: str) -> bool:
+        return subresource == "resize" or _has_deadline(obj["spec"]) != _has_deadline(old["spec"])
+
+    def missing(self, required: Iterable[str], obj: Item) -> str:
+        spec = obj["spec"]
+        wanted = set(required).intersection(_MUST_SPECIFY)
+        if not wanted or has_pod_level_resources(spec):
+            return ""
+        lacking: dict[str, set[str]] = {}
+        for key in ("containers", "initContainers"):
+            for container in spec.get(key) or ():
+                resources = container.get("resources") or {}
+                said = _compute(resources.get("requests") or {}, resources.get("limits") or {})
+                for name in wanted - said.keys():
+                    lacking.setdefault(name, set()).add(container.get("name", ""))
+        if not lacking:
+            return ""
+        parts = (f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking))
+        return f"must specify {'; '.join(parts)}"
+
+
+class ServiceMeter(Meter):
+    updates = frozenset({""})
+    _own = frozenset({"services", "services.nodeports", "services.loadbalancers", "count/services"})
+
+    def measures(self, name: str) -> bool:
+        return name in self._own
+
+    def usage(self, obj: Item, now: datetime) -> Amounts:
+        spec = obj["spec"]
+        ports, kind = spec.get("ports") or (), spec.get("type")
+        node_ports = 0
+        if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
+            # They may not be allocated yet: what is meant counts.
+            node_ports = len(ports)
+        elif kind == "LoadBalancer":
+            node_ports = sum(1 for port in ports if port.get("nodePort"))
+        return {
+            self.count: "1",
+            "services": "1",
+            "services.loadbalancers": "1" if kind == "LoadBalancer" else "0",
+            "services.nodeports": str(node_ports),
+        }
+
+
+class VolumeClaimMeter(Meter):
+    updates = frozenset({"", "status"})
+    _own = ("persistentvolumeclaims", "requests.storage")
+
+    def measures(self, name: str) -> bool:
+        return name in (self.count, *self._own) or name.endswith(
+            tuple(_PER_STORAGE_CLASS + own for own in self._own)
+        )
+
+    def usage(self, obj: Item, now: datetime) -> Amounts:
+        result = {"persistentvolumeclaims": "1", self.count: "1"}
+        storage = _claimed_storage(obj)
+        if storage:
+            result["requests.storage"] = storage
+        spec = obj["spec"]
+        storage_class = (obj["metadata"].get("annotations") or {}).get(
+            _STORAGE_CLASS_ANNOTATION, spec.get("storageClassName")
+        )
+        if storage_class:
+            for name in self._own:
+                if name in result:
+                    result[storage_class + _PER_STORAGE_CLASS + name] = result[name]
+        return result
+
+    def in_scope(self, scope: Item, obj: Item) -> bool:
+        return scope.get("scopeName") == "VolumeAttributesClass" and _selects(scope, sorted(_attribute_classes(obj)))
+
+    def changes(self, obj: Item, old: Item, subresource: str) -> bool:
+        if subresource != "status":
+            return True
+        allocated, before = (
+            ((claim.get("status") or {}).get("allocatedResources") or {}).get("storage") for claim in (obj, old)
+        )
+        return allocated != before or _attribute_classes(obj) != _attribute_classes(old)
+
+
+class ResourceClaimMeter(Meter):
+    updates = frozenset({""})
+
+    def measures(self, name: str) -> bool:
+        return name == self.count or name.endswith(_CLAIMS_PER_CLASS)
+
+    def usage(self, obj: Item, now: datetime) -> Amounts:
+        result = {self.count: "1"}
+        for request in (obj["spec"].get("devices") or {}).get("requests") or ():
+            most: dict[str, int] = {}
+            # Of alternatives the worst counts, for each class.
+            for choice in request.get("firstAvailable") or filter(None, (request.get("exactly"),)):
+                name = choice.get("deviceClassName", "") + _CLAIMS_PER_CLASS
+                mode = choice.get("allocationMode")
+                number = {"ExactCount": choice.get("count", 0), "All": _MOST_DEVICES}.get(mode, 0)
+                most[name] = max(most.get(name, 0), number)
+            for name, number in most.items():
+                result[name] = add(result.get(name, "0"), str(number))
+        return result
+
+
+@lru_cache(maxsize=1024)
+def meter(group: str, plural: str) -> Meter | None:
+    """None: objects of this resource are never charged."""
+    if (group, plural) in _NOT_COUNTED:
+        return None
+    special = {
+        ("", "pods"): PodMeter,
+        ("", "services"): ServiceMeter,
+        ("", "persistentvolumeclaims"): VolumeClaimMeter,
+        ("resource.k8s.io", "resourceclaims"): ResourceClaimMeter,
+    }
+    return special.get((group, plural), Meter)(group, plural)
+
+
+def scopes_of(quota: Item) -> list[Item]:
+    """A quota's scopes in the long form: an object must be in all of them."""
+    spec = quota["spec"]
+    plain: list[Item] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    return plain + list((spec.get("scopeSelector") or {}).get("matchExpressions") or ())
+
+
+def _compute(requests: Item, limits: Item) -> Amounts:
+    result = {"pods": "1"}
+    for name, amount in requests.items():
+        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            result[name] = result["requests." + name] = amount
+        elif is_extended(name) or name.startswith(_DEVICE_CLASS):
+            result["requests." + name] = amount
+    for name in ("cpu", "memory", "ephemeral-storage"):
+        if name in limits:
+            result["limits." + name] = limits[name]
+    return result
+
+
+def _is_charged(pod: Item, now: datetime) -> bool:
+    """Not if it is done, nor if it should be gone by now: a lost node must not keep others from starting."""
+    if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return False
+    meta = pod["metadata"]
+    deleted, grace = meta.get("deletionTimestamp"), meta.get("deletionGracePeriodSeconds")
+    return not deleted or grace is None or now <= parse_time(deleted) + timedelta(seconds=grace)
+
+
+def _has_deadline(spec: Item) -> bool:
+    deadline = spec.get("activeDeadlineSeconds")
+    return deadline is not None and deadline >= 0
+
+
+def _selects(scope: Item, values: list[str]) -> bool:
+    operator, wanted = scope.get("operator"), scope.get("values") or ()
+    if operator == "Exists":
+        return bool(values)
+    if operator == "DoesNotExist":
+        return not values
+    if operator == "In":
+        return any(value in wanted for value in values)
+    # NotIn also takes what has no value at all.
+    return not values or any(value not in wanted for value in values)
+
+
+def _looks_across_namespaces(affinity: Item) -> bool:
+    for which in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(which) or {}
+        required = terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        preferred = terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        for term in (*required, *(weighted.get("podAffinityTerm") or {} for weighted in preferred)):
+            if term.get("namespaces") or term.get("namespaceSelector") is not None:
+                return True
+    return False
+
+
+def _claimed_storage(claim: Item) -> str:
+    """In whole bytes."""
+    storage = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+    if storage is None:
+        return ""
+    allocated = ((claim.get("status") or {}).get("allocatedResources") or {}).get("storage")
+    if allocated is not None and compare(allocated, storage) > 0:
+        storage = allocated
+    amount = parse(storage)
+    return amount.text if amount.is_integer() else of_value(amount.value(), amount.format).text
+
+
+def _attribute_classes(claim: Item) -> set[str]:
+    status = claim.get("status") or {}
+    names = (
+        claim["spec"].get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    )
+    return {name for name in names if name}
