@@ -208,6 +208,12 @@ class _PodSubresource(Strategy):
 
 
 class PodStatusStrategy(_PodSubresource):
+    def default(self, obj: Obj) -> None:
+        # Nodes write nothing as often as this, and the spec is going to be the stored one.
+        status = obj.get("status")
+        if status:
+            _default_status(status)
+
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         obj["spec"] = old["spec"]
         for name in ("ownerReferences", "deletionTimestamp"):

@@ -32,7 +32,7 @@ def validate_template_meta(meta: Item, path: str, errs: Errors) -> None:
     validate_annotations(meta.get("annotations"), f"{path}.annotations", errs)
     validate_labels(meta.get("labels"), f"{path}.labels", errs)
     for name in _NOT_IN_TEMPLATES:
-        if meta.get(name):
+        if meta.get(name) or (name == "deletionGracePeriodSeconds" and meta.get(name) is not None):
             errs.append(forbidden(f"{path}.{_GO_NAMES.get(name, name)}", "cannot be set"))
 
 
