@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from setpoint.apiserver.bootstrap import own_call
+from setpoint.apiserver.own_writes import own_call
 from setpoint.apiserver.ownership import own
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Obj
@@ -12,8 +12,7 @@ async def update_usage(api: ApiServer, quota: Obj, used: dict[str, str]) -> None
     """Raises Conflict if `quota` is no longer what is stored, NotFound if it is gone."""
     registry = api.registry("", "resourcequotas")
     meta = quota["metadata"]
-    call = own_call(api, "", "v1", "resourcequotas", meta["namespace"], meta["name"], "update")
-    call.target = call.target._replace(subresource="status")
+    call = own_call(api, registry, meta["namespace"], meta["name"], "update", subresource="status")
 
     async def change(live: Obj | None) -> Obj:
         # The quota's own revision goes along: it is what must not have changed.

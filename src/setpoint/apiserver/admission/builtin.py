@@ -11,6 +11,7 @@ from setpoint.apiserver.admission.namespace_auto_provision import CreateNamespac
 from setpoint.apiserver.admission.namespace_exists import NamespaceExists
 from setpoint.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from setpoint.apiserver.admission.plugin import Plugin, Reader
+from setpoint.apiserver.admission.pod_security.plugin import PodSecurity
 from setpoint.apiserver.admission.priority import Priority
 from setpoint.apiserver.admission.resource_quota import ResourceQuota, WriteUsage
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
@@ -38,6 +39,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     NamespaceExists.name: lambda s: NamespaceExists(s.reader),
     LimitRanger.name: lambda s: LimitRanger(s.reader),
     TaintNodesByCondition.name: lambda s: TaintNodesByCondition(),
+    PodSecurity.name: lambda s: PodSecurity(s.reader, s.clock),
     Priority.name: lambda s: Priority(s.reader),
     DefaultTolerationSeconds.name: lambda s: DefaultTolerationSeconds(),
     StorageObjectInUseProtection.name: lambda s: StorageObjectInUseProtection(),

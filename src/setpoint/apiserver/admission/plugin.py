@@ -46,6 +46,8 @@ class Attributes:
     dry_run: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    audit: dict[str, str] = field(default_factory=dict)
+    """What plugins have to say to those who read the audit log."""
 
     @property
     def kind(self) -> str:

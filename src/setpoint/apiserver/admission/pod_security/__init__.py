@@ -1,0 +1,1 @@
+"""The Pod security standards: which Pods a namespace takes, by its labels."""

@@ -1,0 +1,187 @@
+"""PodSecurity: enforces, audits and warns of the Pod security standards that a namespace's labels ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
+from setpoint.apiserver.admission.pod_security.evaluate import evaluate
+from setpoint.apiserver.admission.pod_security.findings import Finding, Item
+from setpoint.apiserver.admission.pod_security.policy import LEVELS, PRIVILEGED, Policy, Standard, policy_of
+from setpoint.kinds.catalog import Resource
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import InternalError, Invalid
+
+_TEMPLATES = frozenset({
+    ("", "replicationcontrollers"), ("", "podtemplates"), ("apps", "replicasets"), ("apps", "deployments"),
+    ("apps", "statefulsets"), ("apps", "daemonsets"), ("batch", "jobs"), ("batch", "cronjobs"),
+})  # fmt: skip
+# Through these no spec can change; any other, known or not, is looked at.
+_HARMLESS = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
+_AUDIT = "pod-security.kubernetes.io/"
+_MOST_PODS = 3000
+_LONGEST_LOOK = 1.0
+
+
+class PodSecurity(Plugin):
+    name = "PodSecurity"
+
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        if operation not in ("CREATE", "UPDATE"):
+            return False
+        kind = (resource.group, resource.plural)
+        if kind == ("", "pods"):
+            return subresource not in _HARMLESS
+        return not subresource and (kind == ("", "namespaces") or kind in _TEMPLATES)
+
+    async def validate(self, attrs: Attributes) -> None:
+        assert attrs.obj is not None
+        plural = attrs.resource.plural
+        if plural == "namespaces":
+            self._check_namespace(attrs, attrs.obj)
+        elif plural == "pods":
+            self._check_pod(attrs, attrs.obj)
+        else:
+            self._check_template(attrs, attrs.obj)
+
+    # -- Pods and what makes them ---------------------------------------------------------------------------------
+
+    def _check_pod(self, attrs: Attributes, pod: Obj) -> None:
+        namespace = self._reader.get("", "namespaces", "", attrs.namespace)
+        if namespace is None:
+            raise InternalError.of(f'failed to lookup namespace "{attrs.namespace}"')
+        policy = policy_of(namespace["metadata"].get("labels"))
+        if policy.privileged:
+            return
+        if attrs.old is not None and not _is_significant(pod["spec"], attrs.old["spec"]):
+            return
+        attrs.audit[_AUDIT + "enforce-policy"] = str(policy.enforce)
+        found = evaluate(policy.enforce, pod["metadata"], pod["spec"])
+        self._audit(attrs, policy, pod["metadata"], pod["spec"])
+        if found:
+            raise attrs.forbidden(f'violates PodSecurity "{policy.enforce}": {_tell(found)}')
+        self._warn(attrs, policy.warn, pod["metadata"], pod["spec"])
+
+    def _check_template(self, attrs: Attributes, obj: Obj) -> None:
+        """A workload is never refused for its template: its Pods will be."""
+        namespace = self._reader.get("", "namespaces", "", attrs.namespace)
+        if namespace is None:
+            return
+        policy = policy_of(namespace["metadata"].get("labels"))
+        if policy.warn.level == policy.audit.level == PRIVILEGED and not policy.errors:
+            return
+        template = _template(attrs.resource.plural, obj)
+        if template is None:
+            return
+        meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+        self._audit(attrs, policy, meta, spec)
+        self._warn(attrs, policy.warn, meta, spec)
+
+    def _audit(self, attrs: Attributes, policy: Policy, meta: Item, spec: Item) -> None:
+        if policy.errors:
+            attrs.audit[_AUDIT + "error"] = "Failed to parse policy: " + _joined(
+                error.message() for error in policy.errors
+            )
+        found = evaluate(policy.audit, meta, spec)
+        if found:
+            attrs.audit[_AUDIT + "audit-violations"] = f'would violate PodSecurity "{policy.audit}": {_tell(found)}'
+
+    def _warn(self, attrs: Attributes, standard: Standard, meta: Item, spec: Item) -> None:
+        found = evaluate(standard, meta, spec)
+        if found:
+            attrs.warnings.append(f'would violate PodSecurity "{standard}": {_tell(found)}')
+
+    # -- Namespaces -----------------------------------------------------------------------------------------------
+
+    def _check_namespace(self, attrs: Attributes, namespace: Obj) -> None:
+        policy = policy_of(namespace["metadata"].get("labels"))
+        before = policy_of(attrs.old["metadata"].get("labels")) if attrs.old is not None else None
+        if policy.errors and (before is None or before.errors != policy.errors):
+            raise Invalid.of("", "Namespace", attrs.name, policy.errors)
+        if before is None or policy.enforce == before.enforce or policy.enforce.level == PRIVILEGED:
+            return
+        laxer = LEVELS.index(policy.enforce.level) <= LEVELS.index(before.enforce.level)
+        if policy.enforce.minor == before.enforce.minor and laxer:
+            return
+        attrs.warnings.extend(self._violations(namespace["metadata"]["name"], policy.enforce))
+
+    def _violations(self, namespace: str, standard: Standard) -> list[str]:
+        """What the Pods that are already there would be refused for; one of each controller first."""
+        pods = _one_of_each_first(self._reader.list("", "pods", namespace))
+        deadline = self._clock.monotonic() + _LONGEST_LOOK
+        checked = 0
+        names: dict[str, list[str]] = {}
+        for pod in pods[:_MOST_PODS]:
+            checked += 1
+            found = evaluate(standard, pod["metadata"], pod["spec"])
+            if found:
+                names.setdefault(", ".join(finding.reason for finding in found), []).append(pod["metadata"]["name"])
+            if self._clock.monotonic() > deadline:
+                break
+        warnings = []
+        if checked < len(pods):
+            warnings.append(
+                f"new PodSecurity enforce level only checked against the first {checked} of {len(pods)} existing pods"
+            )
+        if names:
+            warnings.append(
+                f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{standard}"'
+            )
+        return warnings + sorted(f"{_first(pods)}: {reason}" for reason, pods in names.items())
+
+
+def _is_significant(spec: Item, old: Item) -> bool:
+    """Of what can change in a Pod, images and added ephemeral containers matter."""
+    for key in ("containers", "initContainers"):
+        now, before = spec.get(key) or (), old.get(key) or ()
+        if [container.get("image") for container in now] != [container.get("image") for container in before]:
+            return True
+    known = {container.get("name"): container.get("image") for container in old.get("ephemeralContainers") or ()}
+    return any(
+        container.get("name") not in known or known[container.get("name")] != container.get("image")
+        for container in spec.get("ephemeralContainers") or ()
+    )
+
+
+def _template(plural: str, obj: Obj) -> Obj | None:
+    if plural == "podtemplates":
+        holder: Obj = obj
+    elif plural == "cronjobs":
+        holder = ((obj.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+    else:
+        holder = obj.get("spec") or {}
+    return holder.get("template")
+
+
+def _one_of_each_first(pods: Iterable[Obj]) -> list[Obj]:
+    first, others, seen = [], [], set()
+    for pod in pods:
+        owner = next(
+            (ref.get("uid") for ref in pod["metadata"].get("ownerReferences") or () if ref.get("controller")), None
+        )
+        if owner is not None and owner in seen:
+            others.append(pod)
+        else:
+            seen.add(owner)
+            first.append(pod)
+    return first + others
+
+
+def _first(names: list[str]) -> str:
+    least, others = min(names), len(names) - 1
+    if not others:
+        return least
+    return f"{least} (and {others} other {'pod' if others == 1 else 'pods'})"
+
+
+def _tell(found: list[Finding]) -> str:
+    return ", ".join(map(str, found))
+
+
+def _joined(messages: Iterable[str]) -> str:
+    unique = list(dict.fromkeys(messages))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
