@@ -112,6 +112,7 @@ def field_row(fact: Fact, schema: dict[str, Any] | None, required: bool) -> list
         more["list"] = schema.get("x-kubernetes-list-type", "").replace("atomic", "")
         more["keys"] = schema.get("x-kubernetes-list-map-keys", [])
         more["atomic"] = schema.get("x-kubernetes-map-type") == "atomic"
+        more["granular"] = schema.get("x-kubernetes-map-type") == "granular" and "$ref" in schema
         more["strategy"] = schema.get("x-kubernetes-patch-strategy", "")
         more["merge_key"] = schema.get("x-kubernetes-patch-merge-key", "")
     more["required"] = required

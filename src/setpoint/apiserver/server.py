@@ -19,6 +19,7 @@ from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of, forbidden
 from setpoint.apiserver.filters.impersonate import impersonate
 from setpoint.apiserver.filters.inflight import InFlight
+from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.create import create
 from setpoint.apiserver.handlers.delete import delete, delete_collection
 from setpoint.apiserver.handlers.get import get
@@ -85,6 +86,7 @@ class ApiServer:
         self.authorizer = options.authorizer
         self.env = Environment(store, clock, ids, Chain(options.plugins), options.hooks)
         self.metrics = Metrics()
+        self.flows: FlowClassifier | None = None
         self.in_flight = InFlight(options.max_reads, options.max_writes)
         self.caches: dict[str, ResourceCache] = {}
         self.registries: dict[tuple[str, str, str], Registry] = {}
@@ -147,10 +149,12 @@ class ApiServer:
         verb = verb_of(request.method, target, query)
         call = Call(request, target, query, verb, _NOBODY, self.clock.now())
         counted: bool | None = None
+        flow: tuple[tuple[str, str], ...] = ()
         try:
             call.user = impersonate(request, self.authenticator.authenticate(request), self.authorizer)
             counted = self.in_flight.enter(verb)
             access = access_of(call)
+            flow = self.flows.headers(access) if self.flows is not None else ()
             decision, reason = self.authorizer.authorize(access)
             if decision is not Decision.ALLOW:
                 raise forbidden(access, reason)
@@ -163,6 +167,7 @@ class ApiServer:
         finally:
             self.in_flight.leave(counted)
         if not isinstance(answer, UpgradeResponse):
+            answer.headers.extend(flow)
             self._finish(call, answer)
         status = 101 if isinstance(answer, UpgradeResponse) else answer.status
         self.metrics.request(call, status, self.clock.monotonic() - started)

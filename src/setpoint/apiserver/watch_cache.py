@@ -143,6 +143,8 @@ class ResourceCache:
         self.namespaced = namespaced
         self.revision = 0
         """Everything up to this revision of the store is in here."""
+        self.changed = 0
+        """Revision of the last change to this resource; what is derived from its objects is stale when this moves."""
         self.since = 0
         """Watches cannot begin before this revision: the resource was not there."""
         self._store = store
@@ -155,7 +157,7 @@ class ResourceCache:
         page = await self._store.list(self.prefix)
         self._entries = {kv.key: _entry(kv) for kv in page.items}
         self._keys = [kv.key for kv in page.items]
-        self.revision = page.revision
+        self.revision = self.changed = page.revision
         self.since = since
         self._subscription = self._store.watch(self.prefix, page.revision, self._on_events)
 
@@ -246,7 +248,7 @@ class ResourceCache:
             elif before is not None:
                 del self._entries[event.key]
                 del self._keys[bisect_left(self._keys, event.key)]
-            self.revision = event.revision
+            self.revision = self.changed = event.revision
             if self._watches:
                 self._dispatch(Change(event.key, event.revision, now, before))
         self.revision = max(self.revision, revision)

@@ -7,9 +7,9 @@ from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.allocation.cluster_ips import ClusterIps
 from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
-from setpoint.apiserver.bootstrap import ensure
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
+from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.filters.rbac import RbacAuthorizer
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.eviction import Evictions
@@ -19,6 +19,7 @@ from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.apiserver.http.message import Answer, Response
 from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
@@ -27,13 +28,15 @@ from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 
 
-def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None) -> None:
+def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None) -> ServiceHooks:
     api.authorizer = AuthorizerChain(_authorizers(api, config))
     api.env.admission = Chain(_plugins(api, config))
     api.health = _health(api)
+    api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
     api.paths["/metrics"] = _metrics(api)
     _subresources(api)
-    api.env.hooks[("", "services")] = _services(api, config)
+    services = api.env.hooks[("", "services")] = _services(api, config)
+    return services
 
 
 def _services(api: ApiServer, config: ApiServerConfig) -> ServiceHooks:
@@ -68,6 +71,16 @@ def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None
+
+
+def _flow_revision(api: ApiServer) -> int:
+    """Moves whenever a flow schema or priority level changes."""
+    group = "flowcontrol.apiserver.k8s.io"
+    return sum(
+        api.caches[prefix].changed
+        for prefix in (f"{group}/flowschemas/", f"{group}/prioritylevelconfigurations/")
+        if prefix in api.caches
+    )
 
 
 def _subresources(api: ApiServer) -> None:

@@ -50,20 +50,27 @@ def definition_for(group: str, version: str, kind: str) -> str:
     return _data()[0][f"{group}/{version}/{kind}" if group else f"{version}/{kind}"]
 
 
+def kinds() -> dict[str, str]:
+    """Definition by `group/version/Kind` (`v1/Pod` in the core group), of every built-in kind there is."""
+    return _data()[0]
+
+
 def type_of(definition: str) -> Type:
     """The STRUCT of a definition; KeyError if there is none."""
     return _struct(definition, atomic=False, nullable=False)
 
 
-def _struct(definition: str, atomic: bool, nullable: bool) -> Type:
-    """`atomic` and `nullable` add to what the definition itself says: a field may use it in its own way."""
-    key = (definition, atomic, nullable)
+def _struct(definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
+    """`atomic` and `nullable` add to what the definition itself says, `granular` takes its atomicity away: a field may
+    use it in its own way."""
+    key = (definition, atomic, nullable, granular)
     known = _types.get(key)
     if known is not None:
         return known
-    if atomic or nullable:
+    if atomic or nullable or granular:
         plain = type_of(definition)
-        made = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=atomic or plain.atomic, nullable=nullable)
+        whole = not granular and (atomic or plain.atomic)
+        made = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=whole, nullable=nullable)
         return _types.setdefault(key, made)
     _, rows, *flags = orjson.loads(_data()[1][definition])
     made = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))
@@ -97,7 +104,7 @@ def _type(text: str, go: str, more: dict[str, Any]) -> Type:
     atomic, nullable = more.get("atomic", False), more.get("null", False)
     list_type, keys = more.get("list", ""), tuple(more.get("keys", ()))
     if text[0] not in "[{" and text not in _SCALARS and text not in _SCHEMA_UNIONS:
-        return _struct(text, atomic, nullable)
+        return _struct(text, atomic, nullable, more.get("granular", False))
     key = (text, go, atomic, nullable, list_type, keys)
     known = _types.get(key)
     if known is None:

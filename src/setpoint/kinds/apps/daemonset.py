@@ -46,6 +46,8 @@ class DaemonSetStrategy(Strategy):
 
     def default(self, obj: Obj) -> None:
         check_template_generation(obj)
+        # Upstream's conversion writes the annotation before anybody's ownership is worked out.
+        set_template_generation(obj, template_generation(obj))
         spec = obj.setdefault("spec", {})
         strategy = spec.setdefault("updateStrategy", {})
         kind = strategy.get("type")
