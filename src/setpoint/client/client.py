@@ -1,0 +1,379 @@
+"""The client: reads, writes and watches of any resource, over any transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from setpoint.client.discovery import Discovery
+from setpoint.client.impersonation import Impersonation
+from setpoint.client.interface import Obj, ObjectList, ResourceRef
+from setpoint.client.paths import path_of, query_of
+from setpoint.client.rate_limit import RateLimiter
+from setpoint.client.resources import BY_KIND, BY_PLURAL
+from setpoint.client.sending import JSON, Sender
+from setpoint.client.transport import StreamReply, Transport
+from setpoint.client.watch import Watch
+from setpoint.kinds.catalog import Resource
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import Expired
+
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+PATCHES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Client:
+    """A Reader and a Writer (see `interface`). One transport may serve many clients, each with its own
+    name and user."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        user_agent: str = "setpoint",
+        impersonate: Impersonation | None = None,
+        default_namespace: str = "",
+        limiter: RateLimiter | None = None,
+        on_warning: Callable[[str], None] | None = None,
+        discovery: Discovery | None = None,
+    ) -> None:
+        """`default_namespace` is where objects of namespaced kinds are that do not say so; lists and watches without a
+        namespace are of all namespaces regardless."""
+        self.default_namespace = default_namespace
+        self.sender = Sender(
+            transport,
+            clock,
+            user_agent=user_agent,
+            impersonate=impersonate,
+            limiter=limiter,
+            on_warning=on_warning,
+        )
+        self.discovery = discovery or Discovery(self._document)
+
+    def named(self, user_agent: str, impersonate: Impersonation | None = None) -> Client:
+        """The same connections, for another component."""
+        sender = self.sender
+        return Client(
+            sender.transport,
+            sender.clock,
+            user_agent=user_agent,
+            impersonate=impersonate or sender.impersonate,
+            default_namespace=self.default_namespace,
+            limiter=sender.limiter,
+            on_warning=sender.on_warning,
+            discovery=self.discovery,
+        )
+
+    async def close(self) -> None:
+        await self.sender.transport.close()
+
+    async def _document(self, path: str, accept: str) -> Obj:
+        return await self.sender.json("GET", path, accept=accept)
+
+    # -- finding --------------------------------------------------------------------------------------------------
+
+    async def resource(self, ref: ResourceRef) -> Resource:
+        """Built-in resources are known; all others are asked for once. Raises NotFound."""
+        if isinstance(ref, Resource):
+            return ref
+        known = BY_KIND.get(ref) if len(ref) == 2 else BY_PLURAL.get(ref)
+        return known or await self.discovery.find(ref)
+
+    async def _placed(self, obj: Obj, ref: ResourceRef | None, namespace: str = "") -> tuple[Resource, str, str]:
+        """The resource, namespace and name of an object that is to be written."""
+        meta = obj.get("metadata") or {}
+        if ref is None:
+            ref = (obj.get("apiVersion") or "", obj.get("kind") or "")
+            if not (ref[0] and ref[1]):
+                raise ValueError("an object to be written must say its apiVersion and kind")
+        resource = await self.resource(ref)
+        namespace = namespace or meta.get("namespace") or ""
+        return resource, self._namespace(resource, namespace), meta.get("name") or ""
+
+    def _namespace(self, resource: Resource, namespace: str) -> str:
+        if not resource.namespaced:
+            return ""
+        namespace = namespace or self.default_namespace
+        if not namespace:
+            raise ValueError(f"{resource.plural} are in namespaces: say in which")
+        return namespace
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def get(
+        self,
+        resource: ResourceRef,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+        metadata_only: bool = False,
+    ) -> Obj:
+        if not name:
+            raise ValueError("resource name may not be empty")
+        found = await self.resource(resource)
+        path = path_of(found, self._namespace(found, namespace), name, subresource)
+        query = f"resourceVersion={resource_version}" if resource_version else ""
+        return await self.sender.json("GET", path, query, accept=METADATA if metadata_only else JSON)
+
+    async def list(
+        self,
+        resource: ResourceRef,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        page_size: int = 500,
+        metadata_only: bool = False,
+    ) -> ObjectList:
+        options: dict[str, Any] = {
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+            "resource_version": resource_version,
+            "resource_version_match": resource_version_match,
+            "metadata_only": metadata_only,
+        }
+        found = await self.list_page(resource, namespace, limit=page_size, **options)
+        following = {**options, "resource_version": "", "resource_version_match": ""}
+        while found.continue_token:
+            try:
+                page = await self.list_page(
+                    resource, namespace, limit=page_size, continue_token=found.continue_token, **following
+                )
+            except Expired:
+                # The pages so far are of a revision that is gone: only all at once can still be of one.
+                return await self.list_page(resource, namespace, **options)
+            found.items += page.items
+            found.continue_token = page.continue_token
+        found.remaining = None
+        return found
+
+    async def list_page(
+        self,
+        resource: ResourceRef,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        metadata_only: bool = False,
+    ) -> ObjectList:
+        """One page, and in `continue_token` where the next begins. Raises Expired for a token that is too old."""
+        found = await self.resource(resource)
+        query = query_of(
+            {
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "resourceVersion": resource_version,
+                "resourceVersionMatch": resource_version_match,
+                "limit": limit or None,
+                "continue": continue_token,
+            }
+        )
+        accept = METADATA_LIST if metadata_only else JSON
+        answer = await self.sender.json("GET", path_of(found, namespace), query, accept=accept)
+        return _object_list(answer, found, metadata_only)
+
+    def watch(
+        self,
+        resource: ResourceRef,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        resource_version_match: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        timeout_seconds: int = 0,
+        metadata_only: bool = False,
+    ) -> Watch:
+        if send_initial_events and not resource_version_match:
+            resource_version_match = "NotOlderThan"
+        query = query_of(
+            {
+                "watch": True,
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "resourceVersion": resource_version,
+                "resourceVersionMatch": resource_version_match,
+                "allowWatchBookmarks": bookmarks,
+                "sendInitialEvents": send_initial_events,
+                "timeoutSeconds": timeout_seconds or None,
+            }
+        )
+
+        async def start() -> StreamReply:
+            found = await self.resource(resource)
+            accept = METADATA if metadata_only else JSON
+            return await self.sender.stream("GET", path_of(found, namespace), query, accept=accept)
+
+        return Watch(start, resource_version)
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        obj: Obj,
+        *,
+        resource: ResourceRef | None = None,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> Obj:
+        found, namespace, own_name = await self._placed(obj, resource, namespace)
+        path = path_of(found, namespace, (name or own_name) if subresource else "", subresource)
+        return await self.sender.json("POST", path, _write_query(dry_run, field_manager, field_validation), obj)
+
+    async def update(
+        self,
+        obj: Obj,
+        *,
+        resource: ResourceRef | None = None,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> Obj:
+        found, namespace, name = await self._placed(obj, resource)
+        if not name:
+            raise ValueError("an object to be updated must have a name")
+        path = path_of(found, namespace, name, subresource)
+        return await self.sender.json("PUT", path, _write_query(dry_run, field_manager, field_validation), obj)
+
+    async def patch(
+        self,
+        resource: ResourceRef,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        kind: str = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        field_validation: str = "",
+    ) -> Obj:
+        if not name:
+            raise ValueError("resource name may not be empty")
+        found = await self.resource(resource)
+        path = path_of(found, self._namespace(found, namespace), name, subresource)
+        query = _write_query(dry_run, field_manager, field_validation)
+        return await self.sender.json("PATCH", path, query, patch, content_type=PATCHES[kind])
+
+    async def apply(
+        self,
+        obj: Obj,
+        *,
+        field_manager: str,
+        force: bool = False,
+        resource: ResourceRef | None = None,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_validation: str = "",
+    ) -> Obj:
+        found, namespace, name = await self._placed(obj, resource)
+        if not name:
+            raise ValueError("an object to be applied must have a name")
+        query = _write_query(dry_run, field_manager, field_validation, force)
+        path = path_of(found, namespace, name, subresource)
+        return await self.sender.json("PATCH", path, query, obj, content_type=PATCHES["apply"])
+
+    async def delete(
+        self,
+        resource: ResourceRef,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: str = "",
+        grace_period: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        if not name:
+            raise ValueError("resource name may not be empty")
+        found = await self.resource(resource)
+        options = _delete_options(propagation, grace_period, uid, resource_version, dry_run)
+        return await self.sender.json("DELETE", path_of(found, self._namespace(found, namespace), name), "", options)
+
+    async def delete_collection(
+        self,
+        resource: ResourceRef,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        propagation: str = "",
+        grace_period: int | None = None,
+        dry_run: bool = False,
+    ) -> ObjectList:
+        found = await self.resource(resource)
+        query = query_of({"labelSelector": label_selector, "fieldSelector": field_selector})
+        options = _delete_options(propagation, grace_period, "", "", dry_run)
+        path = path_of(found, self._namespace(found, namespace))
+        return _object_list(await self.sender.json("DELETE", path, query, options), found, False)
+
+
+def _write_query(dry_run: bool, field_manager: str, field_validation: str, force: bool = False) -> str:
+    if not (dry_run or field_manager or field_validation or force):
+        return ""
+    return query_of(
+        {
+            "dryRun": "All" if dry_run else None,
+            "fieldManager": field_manager,
+            "fieldValidation": field_validation,
+            "force": force,
+        }
+    )
+
+
+def _delete_options(
+    propagation: str, grace_period: int | None, uid: str, resource_version: str, dry_run: bool
+) -> Obj | None:
+    options: Obj = {}
+    if propagation:
+        options["propagationPolicy"] = propagation
+    if grace_period is not None:
+        options["gracePeriodSeconds"] = grace_period
+    if dry_run:
+        options["dryRun"] = ["All"]
+    conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    if conditions:
+        options["preconditions"] = conditions
+    return {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
+
+
+def _object_list(answer: Mapping[str, Any], resource: Resource, metadata_only: bool) -> ObjectList:
+    meta = answer.get("metadata") or {}
+    items: list[Obj] = answer.get("items") or []
+    if not metadata_only:
+        # On the wire only the list says what its items are.
+        api_version, kind = resource.api_version, resource.kind
+        for item in items:
+            item["apiVersion"] = api_version
+            item["kind"] = kind
+    return ObjectList(
+        items,
+        meta.get("resourceVersion") or "",
+        meta.get("continue") or "",
+        meta.get("remainingItemCount"),
+        meta,
+    )

@@ -1,0 +1,46 @@
+"""Where a resource is: URL paths and queries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from setpoint.kinds.catalog import Resource
+
+_plain = re.compile(r"[A-Za-z0-9._:~-]+").fullmatch
+
+
+def segment(text: str, what: str) -> str:
+    """One piece of a path; nothing that a server or a proxy could take for more than one."""
+    if text in (".", ".."):
+        raise ValueError(f'invalid {what} "{text}": may not be \'{text}\'')
+    if _plain(text):
+        return text
+    for char in "/%":
+        if char in text:
+            raise ValueError(f"invalid {what} \"{text}\": may not contain '{char}'")
+    return quote(text, safe="")
+
+
+def path_of(resource: Resource, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    if namespace and resource.namespaced:
+        path += f"/namespaces/{segment(namespace, 'namespace')}"
+    path += f"/{resource.plural}"
+    if name:
+        path += f"/{segment(name, 'resource name')}"
+        if subresource:
+            path += f"/{subresource}"
+    return path
+
+
+def query_of(options: Mapping[str, str | int | bool | None]) -> str:
+    """Only what is set is said."""
+    given = {}
+    for key, value in options.items():
+        if value is True:
+            given[key] = "true"
+        elif value or (value == 0 and type(value) is int):
+            given[key] = str(value)
+    return urlencode(given, quote_via=quote) if given else ""

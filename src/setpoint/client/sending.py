@@ -1,0 +1,113 @@
+"""Requests under one name and user: headers, the server's wish to be asked later, warnings, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from setpoint.client.failures import failure
+from setpoint.client.impersonation import Impersonation
+from setpoint.client.rate_limit import RateLimiter
+from setpoint.client.transport import Headers, Reply, StreamReply, Transport, header
+from setpoint.client.warning_header import warning_texts
+from setpoint.meta.clock import Clock
+
+JSON = "application/json"
+_MOST_RETRIES = 10
+
+
+class Sender:
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        user_agent: str = "setpoint",
+        impersonate: Impersonation | None = None,
+        limiter: RateLimiter | None = None,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        self.transport = transport
+        self.clock = clock
+        self.user_agent = user_agent
+        self.impersonate = impersonate
+        self.limiter = limiter
+        self.on_warning = on_warning
+        self._who: list[tuple[str, str]] = [("user-agent", user_agent)]
+        if impersonate is not None:
+            self._who += impersonate.headers()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        body: bytes = b"",
+        *,
+        accept: str = JSON,
+        content_type: str = JSON,
+    ) -> Reply:
+        """The answer, if it is a success. Waits and tries again where the server asks for that."""
+        headers = self._headers(body, accept, content_type)
+        for attempt in range(_MOST_RETRIES + 1):
+            if self.limiter is not None:
+                await self.limiter.wait()
+            reply = await self.transport.request(method, path, query, headers, body)
+            if reply.status < 400:
+                if self.on_warning is not None:
+                    self._warn(reply.headers)
+                return reply
+            pause = _asks_to_wait(reply.status, reply.headers)
+            if pause is None or attempt == _MOST_RETRIES:
+                break
+            await self.clock.sleep(pause)
+        raise failure(reply)
+
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        body: bytes = b"",
+        *,
+        accept: str = JSON,
+        content_type: str = JSON,
+    ) -> StreamReply:
+        """An answer of any status, to be read piece by piece and closed."""
+        if self.limiter is not None:
+            await self.limiter.wait()
+        stream = await self.transport.stream(method, path, query, self._headers(body, accept, content_type), body)
+        if self.on_warning is not None:
+            self._warn(stream.headers)
+        return stream
+
+    async def json(
+        self, method: str, path: str, query: str = "", body: Any = None, *, accept: str = JSON, content_type: str = JSON
+    ) -> dict[str, Any]:
+        """The object in the answer to the object in `body`."""
+        sent = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
+        reply = await self.request(method, path, query, sent, accept=accept, content_type=content_type)
+        found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
+        return found
+
+    def _headers(self, body: bytes, accept: str, content_type: str) -> list[tuple[str, str]]:
+        headers = [("accept", accept), *self._who]
+        if body:
+            headers.append(("content-type", content_type))
+        return headers
+
+    def _warn(self, headers: Headers) -> None:
+        assert self.on_warning is not None
+        for name, value in headers:
+            if name == "warning":
+                for text in warning_texts(value):
+                    self.on_warning(text)
+
+
+def _asks_to_wait(status: int, headers: Headers) -> float | None:
+    if status != 429 and status < 500:
+        return None
+    seconds = header(headers, "retry-after")
+    return float(seconds) if seconds.isdigit() else None

@@ -1,0 +1,169 @@
+"""The API server as the components of its own process see it: the real pipeline, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+
+from setpoint.apiserver.http.encoding import unframed
+from setpoint.apiserver.http.message import Handler, Peer, Request, StreamResponse, UpgradeResponse
+from setpoint.client.inprocess import InProcessAnswer
+from setpoint.client.transport import Headers, Unreachable
+
+log = logging.getLogger("setpoint.cluster")
+
+
+class InProcess:
+    """Hands requests to `handle`. The streams it has open run in a task group of its own and end with it:
+
+    async with InProcess(api.handle) as server:
+        client = Client(InProcessTransport(server, token), clock)
+    """
+
+    def __init__(self, handle: Handler) -> None:
+        self._handle = handle
+        self._peer = Peer("127.0.0.1")
+        self._tasks = asyncio.TaskGroup()
+        self._pipes: set[_Pipe] = set()
+
+    async def __aenter__(self) -> InProcess:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe in tuple(self._pipes):
+            pipe.close()
+        await self._tasks.__aexit__(kind, error, trace)
+
+    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
+        together = dict(headers)
+        request = Request(method, path, query, together, body, self._peer)
+        if len(together) != len(headers):
+            _join_repeated(request, headers)
+        answer = await self._handle(request)
+        if isinstance(answer, UpgradeResponse):
+            raise Unreachable("connections that leave HTTP need a socket: they cannot be had within the process")
+        sent = [(name.lower(), value) for name, value in answer.headers]
+        if isinstance(answer, StreamResponse):
+            return InProcessAnswer(answer.status, sent, chunks=self._open(answer))
+        whole = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        return InProcessAnswer(answer.status, sent, whole)
+
+    def _open(self, answer: StreamResponse) -> _Pipe:
+        pipe = _Pipe()
+        self._pipes.add(pipe)
+        task = self._tasks.create_task(self._run(answer, pipe))
+        pipe.cancel = task.cancel
+
+        def over(_: asyncio.Task[None]) -> None:
+            self._pipes.discard(pipe)
+            pipe.end()
+
+        task.add_done_callback(over)
+        return pipe
+
+    async def _run(self, answer: StreamResponse, pipe: _Pipe) -> None:
+        try:
+            await answer.run(pipe)
+        except Exception as error:  # one stream must not take the others along
+            log.exception("a stream failed")
+            pipe.failure = error
+
+
+def _join_repeated(request: Request, headers: Headers) -> None:
+    """As the wire does it."""
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    for name, given in values.items():
+        if len(given) > 1:
+            request.headers[name] = ", ".join(given)
+            request.repeated[name] = given
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Pipe:
+    """A StreamWriter at the server's end, Chunks at the client's. The server looks at `buffered` and gives up on a
+    reader who does not read, just as with a socket; what is in the pipe then still reaches the reader, in order."""
+
+    __slots__ = ("_chunks", "_closed", "_drain", "_ended", "_reader", "buffered", "cancel", "failure")
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._closed = asyncio.Event()
+        self._ended = False
+        self._reader: asyncio.Future[None] | None = None
+        self._drain: asyncio.Event | None = None
+        self.buffered = 0
+        self.cancel: Callable[[], object] = _nothing
+        self.failure: Exception | None = None
+
+    # The server's end.
+
+    def write(self, data: bytes) -> None:
+        if self._ended or not data:
+            return
+        self._chunks.append(data)
+        self.buffered += len(data)
+        self._wake()
+
+    def write_frames(self, frames: bytes) -> None:
+        self.write(unframed(frames))
+
+    async def drained(self) -> None:
+        while self.buffered and not self._ended:
+            if self._drain is None:
+                self._drain = asyncio.Event()
+            self._drain.clear()
+            await self._drain.wait()
+
+    async def closed(self) -> None:
+        await self._closed.wait()
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    # The client's end.
+
+    def __aiter__(self) -> _Pipe:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._chunks:
+            if self._ended:
+                if self.failure is not None:
+                    raise ConnectionResetError(str(self.failure)) from self.failure
+                raise StopAsyncIteration
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        data = self._chunks.popleft()
+        self.buffered -= len(data)
+        if self._drain is not None and not self._chunks:
+            self._drain.set()
+        return data
+
+    def close(self) -> None:
+        self._chunks.clear()
+        self.buffered = 0
+        self._ended = True
+        self._closed.set()
+        self._wake()
+        if self._drain is not None:
+            self._drain.set()
+        self.cancel()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
