@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.strategy import Obj
+from setpoint.kinds.strategy import Context, Obj, StatusStrategy
 
 _KEPT = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences")
 
@@ -15,3 +15,15 @@ def keep_metadata(obj: Obj, old: Obj) -> None:
             meta[name] = old_meta[name]
         else:
             meta.pop(name, None)
+
+
+class BareStatusStrategy(StatusStrategy):
+    """A `/status` through which nothing but status changes."""
+
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return (*self.reset_fields, "metadata")
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        keep_metadata(obj, old)

@@ -102,6 +102,9 @@ class Strategy:
     def default(self, obj: Obj) -> None:
         """Fill what the user left out, in place."""
 
+    def stamp(self, obj: Obj, now: datetime) -> None:
+        """Defaults that are the time of the request: called right after `default`, so that they are owned like it."""
+
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
         """Drop or reset what a creator may not set."""
         self.reset_status(obj)
@@ -142,6 +145,10 @@ class Strategy:
     def columns_of(self, objs: Sequence[Obj]) -> Sequence[Column]:
         """The columns of a list of these objects, for kinds where one object's cells depend on the others."""
         return self.columns
+
+    def in_table_order(self, objs: Sequence[Obj]) -> Sequence[Obj]:
+        """The order in which a table of several objects lists them; by default as they come."""
+        return objs
 
     def row_conditions(self, obj: Obj) -> list[dict[str, str]]:
         """What a table row says about itself beside its cells (a Pod that is done)."""

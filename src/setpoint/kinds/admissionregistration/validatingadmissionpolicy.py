@@ -12,8 +12,8 @@ from setpoint.kinds.admissionregistration.policies import PolicyStrategy, param_
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.expressions import Purpose, Usage
 from setpoint.kinds.internal_form import internal_form
-from setpoint.kinds.status_metadata import keep_metadata
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy
+from setpoint.kinds.status_metadata import BareStatusStrategy
+from setpoint.kinds.strategy import Column, Context, Obj
 from setpoint.meta.field import Errors, duplicate, invalid, not_supported, required
 from setpoint.meta.names import qualified_name
 from setpoint.meta.objectmeta import validate_conditions
@@ -108,11 +108,7 @@ def _validate_annotations(
         seen.add(key)
 
 
-class PolicyStatusStrategy(StatusStrategy):
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
-
+class PolicyStatusStrategy(BareStatusStrategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         status = obj.get("status") or {}
         warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or ()

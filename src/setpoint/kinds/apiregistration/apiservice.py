@@ -97,6 +97,10 @@ class APIServiceStrategy(Strategy):
 class APIServiceStatusStrategy(StatusStrategy):
     allow_unconditional_update = False
 
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("spec", "metadata")
+
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
         meta, old_meta = obj["metadata"], old["metadata"]

@@ -74,6 +74,10 @@ class CertificateSigningRequestStrategy(Strategy):
     def __init__(self) -> None:
         self.subresources = {"status": CSRStatusStrategy(self), "approval": CSRApprovalStrategy(self)}
 
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("spec", "status")
+
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return []
 
@@ -174,6 +178,10 @@ class CSRStatusStrategy(Strategy):
     def __init__(self, main: CertificateSigningRequestStrategy) -> None:
         self.main = main
 
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("spec", "status.conditions")
+
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return []
 
@@ -192,6 +200,10 @@ class CSRStatusStrategy(Strategy):
 
 class CSRApprovalStrategy(CSRStatusStrategy):
     """Only conditions change here."""
+
+    @property
+    def resets(self) -> tuple[str, ...]:
+        return ("spec", "status.certificate")
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         stamp(obj, old, ctx.now)

@@ -9,8 +9,8 @@ from setpoint.kinds.certificates.pod_keys import validate_request
 from setpoint.kinds.columns import NAME
 from setpoint.kinds.core.podspec.signers import is_kubernetes_signer, validate_signer_name
 from setpoint.kinds.internal_form import internal_form
-from setpoint.kinds.status_metadata import keep_metadata
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.status_metadata import BareStatusStrategy
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import OMIT, Errors, invalid, not_supported, required, too_long
 from setpoint.meta.names import dns1123_subdomain, qualified_name
 from setpoint.meta.objectmeta import IMMUTABLE, validate_conditions
@@ -121,12 +121,8 @@ class PodCertificateRequestStrategy(Strategy):
         return {f"spec.{name}": obj["spec"].get(name, "") for name in ("signerName", "podName", "nodeName")}
 
 
-class PodCertificateRequestStatusStrategy(StatusStrategy):
+class PodCertificateRequestStatusStrategy(BareStatusStrategy):
     """Signers answer here. Whether the caller may sign for this signer is for the server to ask."""
-
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         status, old_status = obj.get("status") or {}, old.get("status") or {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from setpoint.kinds.status_metadata import keep_metadata
-from setpoint.kinds.strategy import Context, Obj, StatusStrategy
+from setpoint.kinds.status_metadata import BareStatusStrategy
+from setpoint.kinds.strategy import Context, Obj
 from setpoint.meta.field import Errors, duplicate, required
 
 
@@ -18,10 +18,6 @@ def validate_status(obj: Obj, errs: Errors) -> None:
             errs.append(required(at))
 
 
-class FlowControlStatusStrategy(StatusStrategy):
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
-
+class FlowControlStatusStrategy(BareStatusStrategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         validate_status(obj, errs)

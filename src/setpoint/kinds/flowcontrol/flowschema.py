@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from setpoint.kinds.bootstrap.flowcontrol import MANDATORY, flow_schemas
@@ -57,9 +58,9 @@ class FlowSchemaStrategy(Strategy):
     def __init__(self) -> None:
         self.subresources = {"status": FlowControlStatusStrategy(self)}
 
-    def table_order(self, obj: Obj) -> tuple[int, str]:
-        """Tables of several list schemas in the order in which they are tried."""
-        return obj["spec"].get("matchingPrecedence", 0), obj["metadata"].get("name", "")
+    def in_table_order(self, objs: Sequence[Obj]) -> Sequence[Obj]:
+        """As they are tried."""
+        return sorted(objs, key=lambda obj: (obj["spec"].get("matchingPrecedence", 0), obj["metadata"].get("name", "")))
 
     def default(self, obj: Obj) -> None:
         spec = obj["spec"]

@@ -9,9 +9,9 @@ from typing import Any
 from setpoint.kinds.columns import AGE, NAME, since
 from setpoint.kinds.resource.identifiers import label_rule, validate_pool_name
 from setpoint.kinds.resource.tolerations import stamp_taint, validate_taint
-from setpoint.kinds.status_metadata import keep_metadata
+from setpoint.kinds.status_metadata import BareStatusStrategy
 from setpoint.kinds.storage.driver_name import validate_driver_name
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, too_many
 from setpoint.meta.objectmeta import validate_conditions
 from setpoint.meta.times import format_time
@@ -49,14 +49,17 @@ class DeviceTaintRuleStrategy(Strategy):
     def __init__(self) -> None:
         self.subresources = {"status": DeviceTaintRuleStatusStrategy(self)}
 
+    def stamp(self, obj: Obj, now: datetime) -> None:
+        stamp_taint(_taint(obj), now)
+
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
         self.reset_status(obj)
-        stamp_taint(_taint(obj), ctx.now)
+        self.stamp(obj, ctx.now)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         self.keep_status(obj, old)
+        self.stamp(obj, ctx.now)
         taint, before = _taint(obj), old["spec"].get("taint") or {}
-        stamp_taint(taint, ctx.now)
         if taint.get("effect") != before.get("effect") and taint.get("timeAdded") == before.get("timeAdded"):
             taint["timeAdded"] = format_time(ctx.now)
 
@@ -73,11 +76,7 @@ class DeviceTaintRuleStrategy(Strategy):
         errs.extend(late)
 
 
-class DeviceTaintRuleStatusStrategy(StatusStrategy):
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
-
+class DeviceTaintRuleStatusStrategy(BareStatusStrategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         conditions = (obj.get("status") or {}).get("conditions") or []
         validate_conditions(conditions, "status.conditions", errs)

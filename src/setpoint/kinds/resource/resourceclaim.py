@@ -8,8 +8,8 @@ from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.resource.allocation import device_key, validate_claim_status
 from setpoint.kinds.resource.claims import default_claim, drop_disabled, validate_claim
 from setpoint.kinds.resource.tolerations import default_tolerations
-from setpoint.kinds.status_metadata import keep_metadata
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.status_metadata import BareStatusStrategy
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.objectmeta import IMMUTABLE
 
@@ -57,12 +57,11 @@ class ResourceClaimStrategy(Strategy):
             errs.append(invalid("spec", None, IMMUTABLE))
 
 
-class ResourceClaimStatusStrategy(StatusStrategy):
+class ResourceClaimStatusStrategy(BareStatusStrategy):
     """Whether the caller may bind, or speak for a driver, is for the server to ask."""
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
         status, old_status = obj.setdefault("status", {}), old.get("status") or {}
         allocation = status.get("allocation") or {}
         results = (allocation.get("devices") or {}).get("results") or ()

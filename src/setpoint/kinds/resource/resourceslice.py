@@ -41,8 +41,8 @@ def _pool_name(obj: Obj, now: datetime) -> str:
     return str(_pool(obj["spec"]).get("name", ""))
 
 
-def _prepare(obj: Obj, now: datetime) -> None:
-    """Drops what is not on by default, and notes since when taints are there."""
+def _drop_disabled(obj: Obj) -> None:
+    """Takes away what is not on by default."""
     spec = obj["spec"]
     spec.pop("partitionTypeAttribute", None)
     spec.pop("skipNodeOperations", None)
@@ -53,8 +53,6 @@ def _prepare(obj: Obj, now: datetime) -> None:
         for attribute in (device.get("attributes") or {}).values():
             for name in _LISTS:
                 attribute.pop(name, None)
-        for taint in device.get("taints") or ():
-            stamp_taint(taint, now)
 
 
 class ResourceSliceStrategy(Strategy):
@@ -68,11 +66,18 @@ class ResourceSliceStrategy(Strategy):
     )
     field_labels = frozenset({"metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name"})
 
+    def stamp(self, obj: Obj, now: datetime) -> None:
+        for device in obj["spec"].get("devices") or ():
+            for taint in device.get("taints") or ():
+                stamp_taint(taint, now)
+
     def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
-        _prepare(obj, ctx.now)
+        _drop_disabled(obj)
+        self.stamp(obj, ctx.now)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        _prepare(obj, ctx.now)
+        _drop_disabled(obj)
+        self.stamp(obj, ctx.now)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj["spec"], None, errs)

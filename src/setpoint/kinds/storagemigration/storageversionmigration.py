@@ -8,8 +8,8 @@ from typing import Any
 
 from setpoint.kinds.columns import NAME
 from setpoint.kinds.internal_form import internal_form, items, struct
-from setpoint.kinds.status_metadata import keep_metadata
-from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
+from setpoint.kinds.status_metadata import BareStatusStrategy
+from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import dns1035_label, dns1123_subdomain
 from setpoint.meta.objectmeta import IMMUTABLE, validate_conditions
@@ -82,11 +82,7 @@ _CONDITION_FORM = items({
 })  # fmt: skip
 
 
-class StorageVersionMigrationStatusStrategy(StatusStrategy):
-    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
-
+class StorageVersionMigrationStatusStrategy(BareStatusStrategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         version = (obj.get("status") or {}).get("resourceVersion", "")
         before = (old.get("status") or {}).get("resourceVersion", "")
