@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from setpoint.apiserver.own_writes import own_call
-from setpoint.apiserver.ownership import own
+from setpoint.apiserver.own_writes import update
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.meta.errors import Conflict, NotFound
+
+_PLURAL = "resourcequotas"
 
 
 async def update_usage(api: ApiServer, quota: Obj, used: dict[str, str]) -> None:
     """Raises Conflict if `quota` is no longer what is stored, NotFound if it is gone."""
-    registry = api.registry("", "resourcequotas")
     meta = quota["metadata"]
-    call = own_call(api, registry, meta["namespace"], meta["name"], "update", subresource="status")
+    namespace, name = meta["namespace"], meta["name"]
 
-    async def change(live: Obj | None) -> Obj:
-        # The quota's own revision goes along: it is what must not have changed.
-        obj = {**quota, "metadata": dict(meta), "status": {**quota.get("status", {}), "used": used}}
-        own(call, registry, live, obj)
-        return obj
+    def charge(obj: Obj) -> None:
+        if obj["metadata"].get("resourceVersion") != meta["resourceVersion"]:
+            raise Conflict.modified("", _PLURAL, name)
+        obj["status"] = {**obj.get("status", {}), "used": used}
 
-    await registry.update(call, meta["name"], change, strategy=registry.strategy.subresources["status"], retry=False)
+    if await update(api, "", _PLURAL, namespace, name, charge, subresource="status") is None:
+        raise NotFound.of("", _PLURAL, name)
