@@ -56,10 +56,10 @@ async def delete(call: Call, registry: Registry, name: str, options: DeleteOptio
             entry = marked
         operations = await registry.hooks.before_delete(call, entry.obj)
         try:
-            await registry.env.store.txn([Delete(key, entry.revision), *operations], registry.cause(call))
+            revision, _ = await registry.env.store.txn([Delete(key, entry.revision), *operations], registry.cause(call))
         except CompareFailed:
             continue
-        return entry, True
+        return (entry.restamped(revision) if registry.strategy.returns_deleted else entry), True
 
 
 async def _write(call: Call, registry: Registry, key: str, entry: Entry, obj: Obj) -> Entry | None:

@@ -44,6 +44,9 @@ class Hooks:
     `before_*` may change the object and may reserve; it returns further operations for the same transaction. `release`
     is called if the write did not happen after all."""
 
+    contended = False
+    """Whether others may be faster with what the further operations want; the write is then prepared once more."""
+
     async def before_create(self, call: Call, obj: Obj) -> list[Op]:
         return []
 
@@ -175,24 +178,29 @@ class Registry:
         if meta.get("resourceVersion"):
             raise PlainServerError("resourceVersion should not be set on objects to be created")
         self.fill_metadata(obj, format_time(call.now))
-        operations = await self.prepare_create(call, obj, attrs)
-        name = meta["name"]
-        key = self.key(call.target.namespace, name)
-        if call.dry_run:
-            if self.cache.get(key) is not None:
-                raise self._exists(name)
-            return self._imagined(key, obj)
-        value, stamp = stamp_offset(self.encode(obj))
-        try:
-            revision, results = await self.env.store.txn([Put(key, value, 0, stamp), *operations], self.cause(call))
-        except CompareFailed as failure:
-            self.hooks.release(call, obj)
-            if failure.key != key:
-                raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
-            raise self._exists(name) from None
-        stored = results[0]
-        assert stored is not None
-        return self.cache.get(key) or Entry(key, stored.value, revision)
+        as_asked = orjson.dumps(obj) if self.hooks.contended else b""
+        while True:
+            operations = await self.prepare_create(call, obj, attrs)
+            name = obj["metadata"]["name"]
+            key = self.key(call.target.namespace, name)
+            if call.dry_run:
+                if self.cache.get(key) is not None:
+                    raise self._exists(name)
+                return self._imagined(key, obj)
+            value, stamp = stamp_offset(self.encode(obj))
+            try:
+                revision, results = await self.env.store.txn([Put(key, value, 0, stamp), *operations], self.cause(call))
+            except CompareFailed as failure:
+                self.hooks.release(call, obj)
+                if failure.key == key:
+                    raise self._exists(name) from None
+                if not as_asked:
+                    raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
+                obj = attrs.obj = orjson.loads(as_asked)
+                continue
+            stored = results[0]
+            assert stored is not None
+            return self.cache.get(key) or Entry(key, stored.value, revision)
 
     async def prepare_create(self, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
         """Everything between admission and the store."""
@@ -281,9 +289,9 @@ class Registry:
                 revision, results = await self.env.store.txn(
                     [Put(key, value, entry.revision, stamp), *operations], self.cause(call)
                 )
-            except CompareFailed:
+            except CompareFailed as failure:
                 self.hooks.release(call, obj)
-                if not retry:
+                if not retry and failure.key == key:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
                 continue
             stored = results[0]

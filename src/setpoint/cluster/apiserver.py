@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from setpoint.apiserver.bootstrap import bootstrap
@@ -23,9 +24,11 @@ from setpoint.apiserver.http.certificates import (
 )  # fmt: skip
 from setpoint.apiserver.http.server import Server
 from setpoint.apiserver.server import ApiServer, Options
+from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
+from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.kubeconfig_file import write_kubeconfig
-from setpoint.cluster.system import RandomIds, SystemClock
+from setpoint.cluster.system import RandomIds, SystemClock, hostname, outward_address
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
 from setpoint.store.compactor import compact_forever
@@ -81,7 +84,7 @@ def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, Certifi
     directory = config.cert_dir or config.data_dir / "pki"
     names = () if config.bind_address in ("0.0.0.0", "::") else (config.bind_address,)
     files = ensure_certificates(
-        directory, clock.now(), service_ip=_first_address(config.service_cluster_ip_range), extra_names=names
+        directory, clock.now(), service_ip=_first_address(config.service_cidrs[0]), extra_names=names
     )
     context = server_context(files, files.ca)
     if config.tls_cert_file:
@@ -97,9 +100,17 @@ def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, Certifi
     return context, files
 
 
-def _first_address(cidr: str) -> str:
-    from ipaddress import ip_network
+def _advertised(config: ApiServerConfig) -> str:
+    if config.advertise_address:
+        return config.advertise_address
+    bound = ip_address("127.0.0.1" if config.bind_address == "localhost" else config.bind_address)
+    if bound.is_loopback or bound.is_unspecified:
+        # Endpoints cannot hold such an address; the one with which the machine speaks to others will do.
+        return outward_address(bound.version)
+    return config.bind_address
 
+
+def _first_address(cidr: str) -> str:
     return str(ip_network(cidr).network_address + 1)
 
 
@@ -149,23 +160,27 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
             max_writes=config.max_mutating_requests_inflight,
         )
         api = ApiServer(store, clock, ids, options)
-        wire(api, config, files)
+        services = wire(api, config, files)
         server = Server(api.handle, clock=clock, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
         shown = f"[{host}]" if ":" in host else host
         address = f"{shown}:{port}"
         api.address = address
         await api.start()
-        await bootstrap(api)
+        await services.start()
+        own = OwnAddress(_advertised(config), port, config.service_cidrs)
+        await bootstrap(api, own)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = _admin_kubeconfig(config, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
             compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
             try:
-                yield RunningApiServer(api, address, url, kubeconfig, token, files)
+                async with upkeep(api, services, own, hostname(), config.event_ttl):
+                    yield RunningApiServer(api, address, url, kubeconfig, token, files)
             finally:
                 compactor.cancel()
                 await api.stop()
+                services.stop()
                 await server.stop(10.0)
     finally:
         await store.close()

@@ -16,6 +16,8 @@ class ApiServerConfig:
     data_dir: Path
     port: int = 6443
     bind_address: str = "127.0.0.1"
+    advertise_address: str = ""
+    """Where the other members of the cluster find this server; empty: as the machine's own route says."""
     store: str = "sqlite"
     token_auth_file: str = ""
     client_ca_file: str = ""
@@ -37,18 +39,18 @@ class ApiServerConfig:
     insecure_http: bool = False
     allow_privileged: bool = True
 
+    @property
+    def service_cidrs(self) -> list[str]:
+        """One range, or one of each family; the first is the default."""
+        return [part.strip() for part in self.service_cluster_ip_range.split(",")]
+
     def check(self) -> None:
         """Raises ConfigError."""
         if self.store not in ("sqlite", "memory"):
             raise ConfigError(f"--store must be sqlite or memory, not {self.store!r}")
         if self.insecure_http and self.bind_address not in ("127.0.0.1", "::1", "localhost"):
             raise ConfigError("--insecure-http is for tests and only listens on the loopback address")
-        try:
-            network = ip_network(self.service_cluster_ip_range)
-        except ValueError as error:
-            raise ConfigError(f"--service-cluster-ip-range: {error}") from None
-        if network.num_addresses < 8:
-            raise ConfigError("--service-cluster-ip-range is too small: it must hold at least 8 addresses")
+        _check_ranges(self.service_cidrs)
         low, dash, high = self.service_node_port_range.partition("-")
         if not (dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high) < 65536):
             raise ConfigError("--service-node-port-range must look like 30000-32767")
@@ -58,3 +60,17 @@ class ApiServerConfig:
                 raise ConfigError(f"--authorization-mode: {mode!r} is not one of {', '.join(sorted(known))}")
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             raise ConfigError("--tls-cert-file and --tls-private-key-file go together")
+
+
+def _check_ranges(cidrs: list[str]) -> None:
+    try:
+        networks = [ip_network(cidr) for cidr in cidrs]
+    except ValueError as error:
+        raise ConfigError(f"--service-cluster-ip-range: {error}") from None
+    if len(networks) > 2 or len({network.version for network in networks}) != len(networks):
+        raise ConfigError("--service-cluster-ip-range: one range, or two ranges of different families, IPv4 and IPv6")
+    for network in networks:
+        if network.num_addresses < 8:
+            raise ConfigError(f"--service-cluster-ip-range: {network} is too small: it must hold at least 8 addresses")
+        if network.version == 6 and network.prefixlen < 64:
+            raise ConfigError(f"--service-cluster-ip-range: {network} is too large: an IPv6 range is /64 at most")

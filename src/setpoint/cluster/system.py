@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from datetime import UTC, datetime
 from uuid import UUID
@@ -42,3 +43,19 @@ class RandomIds:
     def secret(self) -> str:
         """A token that nobody can guess."""
         return f"{random.SystemRandom().getrandbits(256):064x}"
+
+
+def hostname() -> str:
+    return socket.gethostname()
+
+
+def outward_address(family: int = 4) -> str:
+    """The address that this machine has towards others; empty if it has none but its own."""
+    kind, far = (socket.AF_INET, "192.0.2.1") if family == 4 else (socket.AF_INET6, "2001:db8::1")
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))  # chooses a route; nothing is sent
+            found = probe.getsockname()[0]
+    except OSError:
+        return ""
+    return "" if found.startswith("127.") or found in ("::1", "0.0.0.0", "::") else str(found)

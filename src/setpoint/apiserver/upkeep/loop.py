@@ -1,0 +1,96 @@
+"""The two shapes of upkeep: look at an object when something around it changed, or do something every so often."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from setpoint.apiserver.watch_cache import Change, Entry, ResourceCache, Watch
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
+from setpoint.meta.selectors import EVERYTHING
+from setpoint.store.interface import StoreError
+
+log = logging.getLogger("setpoint.upkeep")
+
+_FIRST_RETRY, _LONGEST_RETRY = 0.05, 30.0
+
+
+Sync = Callable[[str], Awaitable[float | None]]
+
+
+class KeyedLoop:
+    """`sync(key)` for every key that is due; it returns after how many seconds to look again (None: when told).
+
+    A key that fails is tried again, later and later."""
+
+    def __init__(self, name: str, clock: Clock, sync: Sync) -> None:
+        self._name = name
+        self._clock = clock
+        self._sync = sync
+        self._due: dict[str, None] = {}
+        self._woken = asyncio.Event()
+        self._failures: dict[str, int] = {}
+        self._watching: list[tuple[ResourceCache, Watch]] = []
+
+    def due(self, *keys: str) -> None:
+        self._due.update(dict.fromkeys(keys))
+        self._woken.set()
+
+    def follow(self, cache: ResourceCache, keys_of: Callable[[Entry], Iterable[str]]) -> None:
+        """Every change of an object in the cache makes keys due; what is there already makes them due now."""
+        def deliver(_: str, entry: Entry, change: Change) -> None:
+            self.due(*keys_of(entry))
+
+        watch = Watch(
+            namespace="", name="", labels=EVERYTHING, fields=EVERYTHING, fields_of=lambda obj: {}, deliver=deliver
+        )
+        cache.add(watch)
+        self._watching.append((cache, watch))
+        for entry in cache.scan():
+            self.due(*keys_of(entry))
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._woken.wait()
+                    self._woken.clear()
+                    while self._due:
+                        key = next(iter(self._due))
+                        del self._due[key]
+                        delay = await self._attempt(key)
+                        if delay is not None:
+                            tasks.create_task(self._later(key, delay))
+        finally:
+            for cache, watch in self._watching:
+                cache.remove(watch)
+
+    async def _attempt(self, key: str) -> float | None:
+        try:
+            delay: float | None = await self._sync(key)
+        except (ApiError, StoreError) as error:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            log.warning("%s: %s: %s", self._name, key, error)
+            return min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), _LONGEST_RETRY)
+        self._failures.pop(key, None)
+        return delay
+
+    async def _later(self, key: str, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self.due(key)
+
+
+async def every(
+    name: str, clock: Clock, seconds: float, do: Callable[[], Awaitable[None]], *, at_once: bool = True
+) -> None:
+    """Forever. A failure is logged and the next turn comes as usual."""
+    if not at_once:
+        await clock.sleep(seconds)
+    while True:
+        try:
+            await do()
+        except (ApiError, StoreError) as error:
+            log.warning("%s: %s", name, error)
+        await clock.sleep(seconds)
