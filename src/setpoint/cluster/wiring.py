@@ -19,6 +19,7 @@ from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.apiserver.http.message import Answer, Response
 from setpoint.apiserver.negotiate import Form
+from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
@@ -34,6 +35,7 @@ def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles
     api.health = _health(api)
     api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
     api.paths["/metrics"] = _metrics(api)
+    OpenApi().install(api.paths)
     _subresources(api)
     services = api.env.hooks[("", "services")] = _services(api, config)
     return services

@@ -1,0 +1,265 @@
+"""Serving the documents at /openapi: made when first asked for, kept as bytes, found again by their hash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import format_datetime
+from hashlib import sha512
+from pathlib import Path
+
+import orjson
+
+import setpoint.kinds
+from setpoint import __version__
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Answer, Response
+from setpoint.apiserver.openapi import custom, proto
+from setpoint.apiserver.openapi.documents import (
+    Document,
+    core_operations,
+    document_v2,
+    document_v3,
+    group_operation,
+    operations_of,
+    version_operation,
+)
+from setpoint.apiserver.openapi.operations import Operation, Served
+from setpoint.apiserver.openapi.schemas import Schema
+from setpoint.apiserver.server import PathHandler
+from setpoint.kinds.catalog import RESOURCES, Resource
+from setpoint.kinds.tables import definition_for
+from setpoint.meta.schema import Type
+
+_JSON = "application/json"
+_PROTOBUF = "application/com.github.proto-openapi.spec.{}.v1.0+protobuf"
+_DATA = ("fields.jsonl", "schema_facts.txt", "descriptions.txt")
+_NOT_FOUND = b"404 page not found\n"
+_PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Custom:
+    resource: Resource
+    schema: Schema | Type | None
+
+
+class OpenApi:
+    """The documents of one server: those of the built-in kinds, and of the custom ones that were added.
+
+    Nothing is built before it is asked for; a hash tells what a document will say, not what it said. So an index costs
+    no document, and adding a custom kind makes only the documents that show it be built again.
+    """
+
+    def __init__(self, resources: Iterable[Resource] = RESOURCES) -> None:
+        self._versions: dict[tuple[str, str], list[Resource]] = {}
+        for resource in resources:
+            self._versions.setdefault((resource.group, resource.version), []).append(resource)
+        self._custom: dict[tuple[str, str, str], _Custom] = {}
+        self._hashes: dict[str, str] = {}
+        self._built: dict[tuple[str, str], tuple[bytes, str]] = {}
+        """Bytes and time by (document, form)."""
+        self._index: bytes | None = None
+        self._base = b""
+
+    def install(self, paths: dict[str, PathHandler]) -> None:
+        paths["/openapi/v2"] = self.v2
+        paths["/openapi/v3"] = self.index
+        paths["/openapi/v3/"] = self.v3
+
+    # -- custom kinds ---------------------------------------------------------------------------------------------
+
+    def add(self, resource: Resource, schema: Schema | Type | None) -> None:
+        """Show a custom resource, or show it differently: the OpenAPI 3 schema of its definition, its Type, or None
+        when nothing is known of its fields."""
+        self._custom[(resource.group, resource.version, resource.kind)] = _Custom(resource, schema)
+        self._forget(resource.group, resource.version)
+
+    def remove(self, group: str, version: str, kind: str) -> None:
+        if self._custom.pop((group, version, kind), None) is not None:
+            self._forget(group, version)
+
+    def _forget(self, group: str, version: str) -> None:
+        self._index = None
+        for path in ("v2", f"apis/{group}/{version}"):
+            self._hashes.pop(path, None)
+            for form in ("json", "protobuf"):
+                self._built.pop((path, form), None)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def index(self, call: Call) -> Answer:
+        if call.target.path.endswith("/"):
+            return Response(404)
+        if self._index is None:
+            rows = {path: {"serverRelativeURL": self._url(path)} for path in self._documents()}
+            self._index = orjson.dumps({"paths": rows})
+        return Response(200, self._index, [("Content-Type", "text/plain; charset=utf-8")])
+
+    async def v2(self, call: Call) -> Answer:
+        if call.target.path.endswith("/"):
+            return Response(404, _NOT_FOUND, list(_PLAIN))
+        return self._serve(call, "v2", "v2")
+
+    async def v3(self, call: Call) -> Answer:
+        path = call.target.path.removeprefix("/openapi/v3/")
+        if path not in self._documents():
+            return Response(404)
+        return self._serve(call, path, "v3")
+
+    def _serve(self, call: Call, path: str, dialect: str) -> Response:
+        headers = [("Vary", "Accept")]
+        form = _form(call.request.headers.get("accept", ""), dialect)
+        if not form:
+            return Response(406, b"", headers)
+        etag = self._hash(path)
+        headers.append(("Etag", f'"{etag}"'))
+        wanted = call.option("hash")
+        if wanted and dialect == "v3":
+            if wanted != etag:
+                return Response(301, b"", [*headers, ("Location", self._url(path))])
+            # What has the hash of its content in its address never changes.
+            expires = format_datetime(call.now + timedelta(days=365), usegmt=True)
+            headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
+        if _matches(call.request.headers.get("if-none-match", ""), etag):
+            return Response(304, b"", headers)
+        key = (path, form)
+        if key not in self._built:
+            self._built[key] = (self._write(path, form), format_datetime(call.now, usegmt=True))
+        body, since = self._built[key]
+        media_type = _JSON if form == "json" else _PROTOBUF.format(dialect)
+        return Response(200, body, [*headers, ("Content-Type", media_type), ("Last-Modified", since)])
+
+    # -- what there is --------------------------------------------------------------------------------------------
+
+    def _documents(self) -> list[str]:
+        """Every document of OpenAPI 3, in order. Groups of custom kinds alone have none of their own."""
+        found = {path for path, _, _ in core_operations()}
+        for group, version in self._versions:
+            found |= {f"apis/{group}", f"apis/{group}/{version}"} if group else {f"api/{version}"}
+        found |= {f"apis/{group}/{version}" for group, version, _ in self._custom}
+        return sorted(found)
+
+    def _url(self, path: str) -> str:
+        return f"/openapi/v3/{path}?hash={self._hash(path)}"
+
+    def _hash(self, path: str) -> str:
+        known = self._hashes.get(path)
+        if known is None:
+            digest = sha512(self._facts())
+            digest.update(path.encode())
+            for key, one in sorted(self._custom.items()):
+                if path == "v2" or path == f"apis/{key[0]}/{key[1]}":
+                    digest.update(repr((one.resource, _fingerprint(one.schema))).encode())
+            known = self._hashes[path] = digest.hexdigest().upper()
+        return known
+
+    def _facts(self) -> bytes:
+        """All that the documents of built-in kinds are made from, in brief."""
+        if not self._base:
+            digest = sha512(f"{__version__} {self._versions}".encode())
+            for name in _DATA:
+                digest.update((Path(setpoint.kinds.__file__).parent / "data" / name).read_bytes())
+            self._base = digest.digest()
+        return self._base
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    def _write(self, path: str, form: str) -> bytes:
+        document = self._document_v2() if path == "v2" else self._document_v3(path)
+        if form == "json":
+            return orjson.dumps(document)
+        return proto.document_v2(document) if path == "v2" else proto.document_v3(document)
+
+    def _document_v2(self) -> Document:
+        operations = [(path, [operation]) for _, path, operation in core_operations()]
+        for group, version in self._versions:
+            operations += self._of_version(group, version)
+            if group:
+                path, operation = group_operation(group)
+                operations.append((path, [operation]))
+        operations += self._of_custom(lambda resource: True)
+        return document_v2(operations, custom=self._definitions(v3=False))
+
+    def _document_v3(self, path: str) -> Document:
+        for document, at, operation in core_operations():
+            if document == path:
+                return document_v3([(at, [operation])])
+        group, version = _group_version(path)
+        if not version:
+            at, operation = group_operation(group)
+            return document_v3([(at, [operation])])
+        operations = list(self._of_version(group, version))
+        operations += self._of_custom(lambda resource: (resource.group, resource.version) == (group, version))
+        return document_v3(operations, f"{group}/{version}" if group else version, custom=self._definitions(v3=True))
+
+    def _of_version(self, group: str, version: str) -> Iterator[tuple[str, list[Operation]]]:
+        if (group, version) in self._versions:
+            path, operation = version_operation(group, version)
+            yield path, [operation]
+            yield from operations_of(map(_served, self._versions[(group, version)]), definition_for)
+
+    def _of_custom(self, wanted: Callable[[Resource], bool]) -> Iterator[tuple[str, list[Operation]]]:
+        for one in self._custom.values():
+            if wanted(one.resource):
+                name = custom.definition_name(one.resource.group, one.resource.version, one.resource.kind)
+                listed = custom.definition_name(one.resource.group, one.resource.version, one.resource.list_kind)
+                yield from operations_of([Served(one.resource, name, listed, custom=True)], definition_for)
+
+    def _definitions(self, v3: bool) -> dict[str, Schema | Type]:
+        found: dict[str, Schema | Type] = {}
+        for (group, version, kind), one in self._custom.items():
+            resource = one.resource
+            name = custom.definition_name(group, version, kind)
+            if isinstance(one.schema, Type):
+                found[name] = one.schema
+            else:
+                found[name] = custom.definition(resource, one.schema, v3)
+            listed = custom.definition_name(group, version, resource.list_kind)
+            found[listed] = custom.list_definition(resource, v3)
+        return found
+
+
+def _served(resource: Resource) -> Served:
+    definition = definition_for(resource.group, resource.version, resource.kind)
+    return Served(resource, definition, f"{definition}List")
+
+
+def _group_version(path: str) -> tuple[str, str]:
+    """Of `api/v1`, `apis/apps` or `apis/apps/v1`."""
+    root, first, *rest = path.split("/")
+    return ("", first) if root == "api" else (first, rest[0] if rest else "")
+
+
+def _fingerprint(schema: Schema | Type | None) -> str:
+    """A Type never changes, so which one it is says it all."""
+    return str(id(schema)) if isinstance(schema, Type) else sha512(orjson.dumps(schema)).hexdigest()
+
+
+def _matches(header: str, etag: str) -> bool:
+    candidates = [part.strip().removeprefix("W/") for part in header.split(",")] if header else []
+    return "*" in candidates or f'"{etag}"' in candidates
+
+
+def _form(accept: str, dialect: str) -> str:
+    """`json` or `protobuf`, whichever the client prefers; empty if it takes neither."""
+    clauses = []
+    for part in (accept or "*/*").split(",")[:50]:
+        media_type, *params = (piece.strip() for piece in part.split(";"))
+        quality = 1.0
+        for param in params:
+            if param.startswith("q="):
+                try:
+                    quality = float(param[2:])
+                except ValueError:
+                    quality = 0.0
+        clauses.append((-quality, media_type))
+    clauses.sort(key=lambda clause: clause[0])
+    protobuf = _PROTOBUF.format(dialect)
+    for _, media_type in clauses:
+        if media_type in ("*/*", "application/*", "*/json", _JSON):
+            return "json"
+        if media_type in (protobuf, protobuf.replace(f"{dialect}.v1", f"{dialect}@v1")):
+            return "protobuf"
+    return ""
