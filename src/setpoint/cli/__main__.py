@@ -1,0 +1,5 @@
+"""`python -m setpoint.cli`."""
+
+from setpoint.cli.main import main
+
+main()
