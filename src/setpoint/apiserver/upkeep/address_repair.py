@@ -36,11 +36,7 @@ class AddressRepair:
         return entry.key[len(self._services.cache.prefix) :]
 
     def _of_address(self, entry: Entry) -> list[str]:
-        parent = (entry.obj.get("spec") or {}).get("parentRef") or {}
-        keys = [entry.obj["metadata"]["name"]]
-        if parent.get("resource") == "services":
-            keys.append(f"{parent.get('namespace', '')}/{parent.get('name', '')}")
-        return keys
+        return [entry.obj["metadata"]["name"]]
 
     async def recheck(self) -> None:
         self.loop.due(*(self._service_key(entry) for entry in self._services.cache.scan()))
