@@ -17,7 +17,7 @@ from setpoint.apiserver.discovery import AGGREGATED, Discovery
 from setpoint.apiserver.encoding import ConvertedEncoding, Encoding
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of, forbidden
-from setpoint.apiserver.filters.impersonate import impersonate
+from setpoint.apiserver.filters.impersonate import Impersonator
 from setpoint.apiserver.filters.inflight import InFlight
 from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.create import create
@@ -84,6 +84,7 @@ class ApiServer:
         self.ids = ids
         self.authenticator = options.authenticator
         self.authorizer = options.authorizer
+        self._impersonator = Impersonator()
         self.env = Environment(store, clock, ids, Chain(options.plugins), options.hooks)
         self.metrics = Metrics()
         self.flows: FlowClassifier | None = None
@@ -151,7 +152,8 @@ class ApiServer:
         counted: bool | None = None
         flow: tuple[tuple[str, str], ...] = ()
         try:
-            call.user = impersonate(request, self.authenticator.authenticate(request), self.authorizer)
+            user = self.authenticator.authenticate(request, call.warnings)
+            call.user = self._impersonator.user_for(call, user, self.authorizer)
             counted = self.in_flight.enter(verb)
             access = access_of(call)
             flow = self.flows.headers(access) if self.flows is not None else ()
@@ -181,7 +183,8 @@ class ApiServer:
     def _finish(self, call: Call, answer: Any) -> None:
         headers = answer.headers
         headers.append(("Audit-Id", call.request.headers.get("audit-id") or self.ids.uid()))
-        headers.append(("Cache-Control", "no-cache, private"))
+        if call.resource is not None or not any(name == "Cache-Control" for name, _ in headers):
+            headers.append(("Cache-Control", "no-cache, private"))
         if answer.status == 403:
             headers.append(("X-Content-Type-Options", "nosniff"))
         for text in call.warnings:
@@ -200,8 +203,8 @@ class ApiServer:
             # All namespaces at once can be read, nothing else.
             if target.name:
                 raise NotFound.path()
-            if call.verb == "create" and resource.is_stored is False and "create" in resource.verbs:
-                raise MethodNotAllowed(_NOT_ALLOWED, details={})
+            if not resource.is_stored:
+                raise NotFound.path()
             if call.verb not in _COLLECTIONS:
                 raise MethodNotAllowed(_NOT_ALLOWED, details={})
         elif not resource.namespaced and target.namespace and resource.plural != "namespaces":

@@ -8,9 +8,7 @@ from setpoint.apiserver.allocation.cluster_ips import ClusterIps
 from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
 from setpoint.apiserver.filters.priority import FlowClassifier
-from setpoint.apiserver.filters.rbac import RbacAuthorizer
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.eviction import Evictions
 from setpoint.apiserver.handlers.pod_streams import log, stream
@@ -26,11 +24,12 @@ from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 
 
 def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None) -> ServiceHooks:
-    api.authorizer = AuthorizerChain(_authorizers(api, config))
+    wire_access(api, config)
     api.env.admission = Chain(_plugins(api, config))
     api.health = _health(api)
     api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
@@ -47,18 +46,6 @@ def _services(api: ApiServer, config: ApiServerConfig) -> ServiceHooks:
     return ServiceHooks(ClusterIps(api, api.ids), ports, families)
 
 
-def _authorizers(api: ApiServer, config: ApiServerConfig) -> list[Authorizer]:
-    modes: list[Authorizer] = []
-    for mode in config.authorization_mode:
-        if mode == "AlwaysAllow":
-            modes.append(AlwaysAllow())
-        elif mode == "AlwaysDeny":
-            modes.append(AlwaysDeny())
-        else:
-            modes.append(RbacAuthorizer(CacheReader(api)))
-    return modes
-
-
 def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
     async def create_namespace(name: str) -> Entry:
         return await ensure(api, "", "namespaces", {"metadata": {"name": name}})
@@ -67,7 +54,7 @@ def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
         await update_usage(api, quota, used)
 
     surroundings = Surroundings(
-        CacheReader(api), api.authorizer, api.clock, api.ids, create_namespace, write_usage
+        CacheReader(api), api.authorizer, api.clock, api.ids, create_namespace, write_usage, api.resources.values
     )
     try:
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)

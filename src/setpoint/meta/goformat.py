@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -29,6 +30,17 @@ def quote(text: str) -> str:
             out.append(f"\\U{ord(char):08x}")
     out.append('"')
     return "".join(out)
+
+
+def quote_all(texts: Iterable[str]) -> str:
+    """Go's %q for a list of strings."""
+    return "[" + " ".join(map(quote, texts)) + "]"
+
+
+def aggregate(messages: Iterable[str]) -> str:
+    """Several errors as one text: each is said once, more than one stand in brackets."""
+    texts = list(dict.fromkeys(messages))
+    return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
 
 def plain(value: Any) -> str:

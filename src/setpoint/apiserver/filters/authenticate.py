@@ -1,29 +1,71 @@
-"""Who is it? Client certificates, static tokens, and whatever else is put into the chain."""
+"""Who is it? Client certificates, static tokens, and whatever else is put into the chain.
+
+No token is ever logged, and none travels further than this: once somebody is authenticated, the request has no
+Authorization header any more.
+"""
 
 from __future__ import annotations
 
 import csv
+from base64 import urlsafe_b64decode
 from collections.abc import Sequence
+from hashlib import sha256
 from hmac import compare_digest
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from setpoint.apiserver.http.message import Request
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Unauthorized
+from setpoint.meta.goformat import aggregate
 
 AUTHENTICATED = "system:authenticated"
-ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = UserInfo("system:anonymous", groups=(UNAUTHENTICATED,))
+CREDENTIAL = "authentication.kubernetes.io/credential-id"
+_INVALID = "invalid bearer token"
+_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
+_SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
+_UID_OID = "1.3.6.1.4.1.57683.2"
 
 
-class Authenticator(Protocol):
+class TokenRefused(Exception):
+    """The token is of a known make but not good (any more). The text does not hold the token."""
+
+
+class Verified(NamedTuple):
+    user: UserInfo
+    audiences: tuple[str, ...]
+    """Those that were asked for and that the token is meant for."""
+
+
+@runtime_checkable
+class TokenAuthenticator(Protocol):
+    def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
+        """None: not a token of this make. Raises TokenRefused."""
+        ...
+
+
+class RequestAuthenticator(Protocol):
     def authenticate(self, request: Request) -> UserInfo | None:
         """The user, or None if this authenticator knows nothing of the request's credentials."""
         ...
 
 
-def bearer_token(request: Request) -> str:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+Authenticator = RequestAuthenticator | TokenAuthenticator
+
+
+def parse_bearer(header: str) -> tuple[str, bool]:
+    """The token (empty: the header holds none), and whether one is there but badly spaced."""
+    parts = header.strip().split(" ", 2)
+    if len(parts) < 2 or parts[0].lower() != "bearer":
+        return "", False
+    return parts[1], not parts[1] and len(parts) == 3
+
+
+def with_everybody(groups: Sequence[str]) -> tuple[str, ...]:
+    if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
+        return tuple(groups)
+    return (*groups, AUTHENTICATED)
 
 
 class CertificateAuthenticator:
@@ -33,30 +75,28 @@ class CertificateAuthenticator:
         peer = request.peer
         if peer.certificate is None:
             return None
-        user = peer.attributes.get("user")
-        if not isinstance(user, UserInfo):
-            user = peer.attributes["user"] = _user_of(peer.certificate)
-        return user
+        attributes = peer.attributes
+        if "user" not in attributes:
+            attributes["user"] = _user_of(peer.certificate)
+        user = attributes["user"]
+        return user if isinstance(user, UserInfo) else None
 
 
-def _user_of(der: bytes) -> UserInfo:
+def _user_of(der: bytes) -> UserInfo | None:
     # Here, because the library is slow to load and most servers start before anybody shows a certificate.
     from cryptography import x509
-    from cryptography.x509.oid import NameOID
+    from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-    certificate = x509.load_der_x509_certificate(der)
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    if not names:
+    subject = x509.load_der_x509_certificate(der).subject
+    names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    groups = [str(group.value) for group in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    uids = [str(uid.value) for uid in subject.get_attributes_for_oid(ObjectIdentifier(_UID_OID))]
+    if not names or not names[-1]:
+        return None
+    if len(uids) > 1 or uids == [""]:
         raise Unauthorized()
-    extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={certificate.fingerprint(_sha256()).hex()}",)}
-    return UserInfo(str(names[0].value), groups=(*(str(g.value) for g in groups), AUTHENTICATED), extra=extra)
-
-
-def _sha256() -> object:
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    return SHA256()
+    extra = {CREDENTIAL: (f"X509SHA256={sha256(der).hexdigest()}",)}
+    return UserInfo(names[-1], "".join(uids), with_everybody(groups), extra)
 
 
 class TokenFileAuthenticator:
@@ -64,6 +104,8 @@ class TokenFileAuthenticator:
 
     def __init__(self, users: dict[str, UserInfo]) -> None:
         self._users = users
+        self.audiences: Sequence[str] = ()
+        """Of this server: such a token is good for these and no others."""
 
     @classmethod
     def read(cls, path: str) -> TokenFileAuthenticator:
@@ -78,39 +120,129 @@ class TokenFileAuthenticator:
                 token, name, uid = (cell.strip() for cell in row[:3])
                 if not token:
                     raise ValueError(f"{path}, line {number}: the token is empty")
-                groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
-                users[token] = UserInfo(name, uid, (*groups, AUTHENTICATED))
+                groups = [group.strip() for group in row[3].split(",") if group.strip()] if len(row) > 3 else []
+                users[token] = UserInfo(name, uid, with_everybody(groups))
         return cls(users)
 
-    def authenticate(self, request: Request) -> UserInfo | None:
-        token = bearer_token(request)
-        return self._users.get(token) if token else None
+    def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
+        user = self._users.get(token)
+        if user is None:
+            return None
+        if audiences is self.audiences:
+            return Verified(user, tuple(audiences))
+        fitting = tuple(audience for audience in audiences if audience in self.audiences)
+        return Verified(user, fitting) if fitting or not audiences else None
 
 
 class LoopbackAuthenticator:
     """One token, known to this process alone, for the components that run inside it."""
 
     def __init__(self, token: str) -> None:
-        self._token = token
+        self._token = token.encode()
         self._user = UserInfo("system:apiserver", groups=("system:masters", AUTHENTICATED))
 
-    def authenticate(self, request: Request) -> UserInfo | None:
-        token = bearer_token(request)
-        return self._user if token and compare_digest(token, self._token) else None
+    def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
+        if compare_digest(token.encode("utf-8", "replace"), self._token):
+            return Verified(self._user, tuple(audiences))
+        return None
 
 
 class AuthenticatorChain:
-    """The first that knows the user decides. Nobody does: anonymous if allowed and no credentials were shown, else 401."""
+    """The first that knows the user decides. Nobody: anonymous if allowed and no credentials were shown, else 401."""
 
-    def __init__(self, authenticators: Sequence[Authenticator], anonymous: bool) -> None:
-        self._authenticators = tuple(authenticators)
+    def __init__(
+        self,
+        authenticators: Sequence[Authenticator],
+        anonymous: bool,
+        audiences: Sequence[str] = (),
+    ) -> None:
         self._anonymous = anonymous
+        self._authenticators: list[RequestAuthenticator] = []
+        self._tokens: list[TokenAuthenticator] = []
+        for authenticator in authenticators:
+            self.add(authenticator)
+        self.audiences: Sequence[str] = ()
+        self.serve(audiences)
 
-    def authenticate(self, request: Request) -> UserInfo:
+    def add(self, authenticator: Authenticator) -> None:
+        """Asked after all that are there already."""
+        if isinstance(authenticator, TokenAuthenticator):
+            self._tokens.append(authenticator)
+        else:
+            self._authenticators.append(authenticator)
+
+    def serve(self, audiences: Sequence[str]) -> None:
+        """The names by which tokens may mean this server."""
+        self.audiences = tuple(audiences)
+        for authenticator in self._tokens:
+            if isinstance(authenticator, TokenFileAuthenticator):
+                authenticator.audiences = self.audiences
+
+    def authenticate(self, request: Request, warnings: list[str]) -> UserInfo:
         for authenticator in self._authenticators:
             user = authenticator.authenticate(request)
             if user is not None:
                 return user
-        if self._anonymous and "authorization" not in request.headers:
+        headers = request.headers
+        header = headers.get("authorization")
+        if header is not None:
+            # The caller may send the same headers again.
+            request.headers = headers = headers.copy()
+            del headers["authorization"]
+            request.repeated.pop("authorization", None)
+            token, spaced = parse_bearer(header)
+            if token:
+                return self._bearer(token)
+            if spaced:
+                warnings.append(_SPACE)
+        if _SUBPROTOCOL in headers.get("sec-websocket-protocol", ""):
+            token, headers["sec-websocket-protocol"] = _from_subprotocols(headers["sec-websocket-protocol"])
+            request.repeated.pop("sec-websocket-protocol", None)
+            return self._bearer(token)
+        if self._anonymous:
             return ANONYMOUS
         raise Unauthorized()
+
+    def _bearer(self, token: str) -> UserInfo:
+        verified, _ = self._verify(token, self.audiences)
+        if verified is None:
+            raise Unauthorized()
+        return verified.user
+
+    def _verify(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, list[str]]:
+        errors: list[str] = []
+        for authenticator in self._tokens:
+            try:
+                verified = authenticator.verify(token, audiences)
+            except TokenRefused as error:
+                errors.append(str(error))
+                continue
+            if verified is not None:
+                return verified, []
+        return None, errors or [_INVALID]
+
+    def review(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, str]:
+        """Whose token it is, or what is wrong with it. The token is taken as if it came in a header."""
+        audiences = audiences or self.audiences
+        token, _ = parse_bearer(f"Bearer {token}")
+        if not token:
+            return (Verified(ANONYMOUS, tuple(audiences)) if self._anonymous else None), ""
+        verified, errors = self._verify(token, audiences)
+        return verified, "" if verified is not None else aggregate([_INVALID, *errors])
+
+
+def _from_subprotocols(header: str) -> tuple[str, str]:
+    """Browsers cannot set an Authorization header on a WebSocket: the token, and the other protocols."""
+    protocols = [protocol.strip() for protocol in header.split(",")]
+    tokens = [protocol for protocol in protocols if protocol.startswith(_SUBPROTOCOL)]
+    others = [protocol for protocol in protocols if not protocol.startswith(_SUBPROTOCOL)]
+    if len(tokens) != 1 or not others:
+        raise Unauthorized()
+    encoded = tokens[0].removeprefix(_SUBPROTOCOL)
+    try:
+        token = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    except ValueError:
+        raise Unauthorized() from None
+    if not token:
+        raise Unauthorized()
+    return token, ",".join(others)

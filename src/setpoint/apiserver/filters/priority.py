@@ -43,7 +43,7 @@ class FlowClassifier:
 
     def _refresh(self) -> None:
         self._known.clear()
-        schemas = list(self._reader.list(_GROUP, "flowschemas"))
+        schemas: list[Mapping[str, Any]] = list(self._reader.list(_GROUP, "flowschemas"))
         schemas.sort(key=lambda s: (s["spec"].get("matchingPrecedence", 0), s["metadata"]["name"]))
         self._schemas = schemas
         levels = self._reader.list(_GROUP, "prioritylevelconfigurations")
@@ -66,7 +66,7 @@ def _matches(rule: Mapping[str, Any], access: Access) -> bool:
     if access.resource:
         return any(_covers(item, access) for item in rule.get("resourceRules") or ())
     return any(
-        _has(item.get("verbs"), access.verb) and _has_path(item.get("nonResourceURLs") or (), access.path)
+        _has(item.get("verbs"), access.verb) and _has_path(item.get("nonResourceURLs") or (), access.path or "")
         for item in rule.get("nonResourceRules") or ()
     )
 

@@ -1,96 +1,194 @@
 """Role-based access: what the roles bound to a user, its groups or its service account allow.
 
-Reads roles and bindings from the watch cache, so a change counts from the moment it is stored. Decisions are not
-remembered; the work per request is bounded by the bindings that name one of the user's subjects, found by index.
+A change of a role or binding counts from the moment it is in the watch cache. Bindings are indexed by subject; what
+was worked out for a user and a kind of request is remembered until any role or binding changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from setpoint.apiserver.admission.plugin import Reader
-from setpoint.apiserver.filters.authorize import Access, Decision
+from setpoint.apiserver.filters.authorize import Access, Decision, Rule
+from setpoint.apiserver.filters.rbac_rules import concerns, permits
+from setpoint.apiserver.watch_cache import Change, Entry, Obj, ResourceCache, Watch
 from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.goformat import aggregate, quote
+from setpoint.meta.selectors import EVERYTHING
 
 GROUP = "rbac.authorization.k8s.io"
-Rule = Mapping[str, Any]
-Obj = Mapping[str, Any]
 _SERVICE_ACCOUNT = "system:serviceaccount:"
+_REMEMBERED = 8192
+_CLUSTER_BINDINGS, _BINDINGS, _CLUSTER_ROLES, _ROLES = (
+    f"{GROUP}/{plural}/" for plural in ("clusterrolebindings", "rolebindings", "clusterroles", "roles")
+)
+
+
+class Grant(NamedTuple):
+    """A role that a user holds by a binding."""
+
+    source: str
+    rules: list[Rule]
+    missing: str
+    """The name of the kind and of the role, if there is none."""
+
+
+_Key = tuple[str | tuple[str, ...], ...]
+
+
+class _Answer(NamedTuple):
+    """What is known of one user and one kind of request: the rules to look at, and what to say if none permits."""
+
+    rules: tuple[tuple[Rule, str], ...]
+    denial: str
+
+
+class Policy:
+    """All roles and bindings, kept in step with the caches. `subject`: `U` or `G` and the name."""
+
+    def __init__(self, caches: Mapping[str, ResourceCache]) -> None:
+        self._caches = caches
+        self._following = False
+        self._bound: dict[str, dict[str, dict[str, Obj]]] = {}
+        """Bindings by namespace (empty: the whole cluster), subject and key."""
+        self.answers: dict[_Key, _Answer] = {}
+
+    def grants(self, user: UserInfo, namespace: str) -> list[Grant]:
+        """Cluster-wide ones first, each lot in the order of the bindings' names."""
+        if not self._following and not self._follow():
+            return []
+        found: list[Grant] = []
+        subjects = [f"U{user.name}", *(f"G{group}" for group in user.groups)]
+        for scope in ("", namespace) if namespace else ("",):
+            bound = self._bound.get(scope)
+            if not bound:
+                continue
+            bindings: dict[str, Obj] = {}
+            for subject in subjects:
+                bindings.update(bound.get(subject, ()))
+            found += (self._grant(bindings[key], scope, subjects) for key in sorted(bindings))
+        return found
+
+    def role(self, reference: Obj, namespace: str) -> list[Rule] | None:
+        """The rules of the role that a binding in the namespace refers to; None: there is no such role."""
+        name = reference.get("name", "")
+        if reference.get("kind") == "ClusterRole":
+            entry = self._caches[_CLUSTER_ROLES].get(_CLUSTER_ROLES + name)
+        else:
+            entry = self._caches[_ROLES].get(f"{_ROLES}{namespace}/{name}")
+        return (entry.obj.get("rules") or []) if entry is not None else None
+
+    def _grant(self, binding: Obj, scope: str, subjects: list[str]) -> Grant:
+        reference, name = binding["roleRef"], binding["metadata"]["name"]
+        kind, role = reference.get("kind", ""), reference.get("name", "")
+        rules = self.role(reference, scope)
+        if rules is None:
+            return Grant("", [], f"{kind.lower()}.{GROUP} {quote(role)}")
+        by = next(subject for subject in binding["subjects"] if _subject(subject, scope) in subjects)
+        shown = by["name"]
+        if by["kind"] == "ServiceAccount":
+            shown += "/" + (by.get("namespace") or scope)
+        what = f'RoleBinding {quote(f"{name}/{scope}")}' if scope else f"ClusterRoleBinding {quote(name)}"
+        return Grant(f"{what} of {kind} {quote(role)} to {by['kind']} {quote(shown)}", rules, "")
+
+    # -- following the caches -------------------------------------------------------------------------------------
+
+    def _follow(self) -> bool:
+        """False while the server is still starting."""
+        prefixes = (_CLUSTER_ROLES, _ROLES, _CLUSTER_BINDINGS, _BINDINGS)
+        if any(prefix not in self._caches for prefix in prefixes):
+            return False
+        for prefix in prefixes:
+            cache = self._caches[prefix]
+            if prefix in (_CLUSTER_BINDINGS, _BINDINGS):
+                for entry in cache.scan():
+                    self._index(None, entry.obj)
+            cache.add(
+                Watch(
+                    namespace="", name="", labels=EVERYTHING, fields=EVERYTHING, fields_of=_no_fields,
+                    deliver=self._binding_changed if prefix in (_CLUSTER_BINDINGS, _BINDINGS) else self._role_changed,
+                )
+            )  # fmt: skip
+        self._following = True
+        return True
+
+    def _role_changed(self, kind: str, entry: Entry, change: Change) -> None:
+        self.answers.clear()
+
+    def _binding_changed(self, kind: str, entry: Entry, change: Change) -> None:
+        self.answers.clear()
+        before, now = change.before, change.now
+        self._index(before.obj if before is not None else None, now.obj if now is not None else None)
+
+    def _index(self, before: Obj | None, now: Obj | None) -> None:
+        for binding, present in ((before, False), (now, True)):
+            if binding is None:
+                continue
+            meta = binding["metadata"]
+            scope, name = meta.get("namespace", ""), meta["name"]
+            bound = self._bound.setdefault(scope, {})
+            for subject in filter(None, (_subject(one, scope) for one in binding.get("subjects") or ())):
+                if present:
+                    bound.setdefault(subject, {})[name] = binding
+                elif subject in bound:
+                    bound[subject].pop(name, None)
+                    if not bound[subject]:
+                        del bound[subject]
+            if not bound:
+                del self._bound[scope]
+
+
+def _subject(subject: Obj, scope: str) -> str:
+    """Empty: nobody."""
+    kind, name = subject.get("kind"), subject.get("name", "")
+    if kind == "User":
+        return f"U{name}"
+    if kind == "Group":
+        return f"G{name}"
+    namespace = subject.get("namespace") or scope
+    return f"U{_SERVICE_ACCOUNT}{namespace}:{name}" if kind == "ServiceAccount" and namespace else ""
+
+
+def _no_fields(_: Obj) -> dict[str, str]:
+    return {}
 
 
 class RbacAuthorizer:
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    name = "rbac"
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
 
     def authorize(self, access: Access) -> tuple[Decision, str]:
-        for rule in self.rules(access.user, access.namespace):
-            if allows(rule, access):
-                return Decision.ALLOW, ""
-        return Decision.NO_OPINION, ""
+        user = access.user
+        key: _Key
+        if access.path is None:
+            _, verb, group, _, resource, subresource, namespace, _, _ = access
+            key = (user.name, user.groups, namespace, verb, group, resource, subresource)
+        else:
+            key = (user.name, user.groups, access.verb)
+        answer = self._policy.answers.get(key) or self._work_out(key, access)
+        for rule, reason in answer.rules:
+            if permits(rule, access):
+                return Decision.ALLOW, reason
+        return Decision.NO_OPINION, answer.denial
 
-    def rules(self, user: UserInfo, namespace: str) -> Iterator[Rule]:
-        """Every rule that holds for the user in the namespace, cluster-wide ones first."""
-        for binding in self._reader.list(GROUP, "clusterrolebindings"):
-            if _binds(binding, user, ""):
-                yield from self._role(binding, "")
-        if namespace:
-            for binding in self._reader.list(GROUP, "rolebindings", namespace):
-                if _binds(binding, user, namespace):
-                    yield from self._role(binding, namespace)
+    def _work_out(self, key: _Key, access: Access) -> _Answer:
+        rules: list[tuple[Rule, str]] = []
+        missing: list[str] = []
+        for grant in self._policy.grants(access.user, access.namespace if access.path is None else ""):
+            if grant.missing:
+                missing.append(f"{grant.missing} not found")
+            reason = f"RBAC: allowed by {grant.source}"
+            rules += ((rule, reason) for rule in grant.rules if concerns(rule, access))
+        answer = _Answer(tuple(rules), f"RBAC: {aggregate(missing)}" if missing else "")
+        answers = self._policy.answers
+        if len(answers) >= _REMEMBERED:
+            answers.clear()
+        answers[key] = answer
+        return answer
 
-    def _role(self, binding: Obj, namespace: str) -> Sequence[Rule]:
-        ref = binding["roleRef"]
-        plural, where = ("clusterroles", "") if ref.get("kind") == "ClusterRole" else ("roles", namespace)
-        role = self._reader.get(GROUP, plural, where, ref.get("name", ""))
-        return (role.get("rules") or ()) if role is not None else ()
-
-
-def _binds(binding: Obj, user: UserInfo, namespace: str) -> bool:
-    for subject in binding.get("subjects") or ():
-        kind, name = subject.get("kind"), subject.get("name", "")
-        if kind == "User":
-            if name == user.name:
-                return True
-        elif kind == "Group":
-            if name in user.groups:
-                return True
-        elif kind == "ServiceAccount" and user.name.startswith(_SERVICE_ACCOUNT):
-            where = subject.get("namespace") or namespace
-            if user.name == f"{_SERVICE_ACCOUNT}{where}:{name}":
-                return True
-    return False
-
-
-def allows(rule: Rule, access: Access) -> bool:
-    if access.resource:
-        return (
-            _has(rule.get("verbs"), access.verb)
-            and _has(rule.get("apiGroups"), access.group)
-            and _covers_resource(rule.get("resources") or (), access)
-            and (not rule.get("resourceNames") or access.name in rule["resourceNames"])
-        )
-    return _has(rule.get("verbs"), access.verb) and _covers_path(rule.get("nonResourceURLs") or (), access.path)
-
-
-def _has(allowed: Iterable[str] | None, wanted: str) -> bool:
-    return allowed is not None and ("*" in allowed or wanted in allowed)
-
-
-def _covers_resource(resources: Iterable[str], access: Access) -> bool:
-    wanted = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
-    for resource in resources:
-        if resource in ("*", wanted):
-            return True
-        if access.subresource and resource == f"*/{access.subresource}":
-            return True
-    return False
-
-
-def _covers_path(patterns: Iterable[str], path: str) -> bool:
-    for pattern in patterns:
-        if pattern in ("*", path):
-            return True
-        if pattern.endswith("*") and path.startswith(pattern.rstrip("*")):
-            return True
-    return False
+    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
+        grants = self._policy.grants(user, namespace)
+        missing = [f"{grant.missing} not found" for grant in grants if grant.missing]
+        return [rule for grant in grants for rule in grant.rules], missing

@@ -15,7 +15,9 @@ _WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 
 
 def default_token_request(request: Obj) -> None:
-    request.setdefault("spec", {}).setdefault("expirationSeconds", _HOUR)
+    spec = request.setdefault("spec", {})
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = _HOUR
 
 
 def validate_token_request(request: Obj, errs: Errors) -> None:

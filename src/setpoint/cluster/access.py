@@ -1,0 +1,70 @@
+"""Who may come in and do what: authorization modes, service account tokens, reviews."""
+
+from __future__ import annotations
+
+from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
+from setpoint.apiserver.filters.escalation import BindingGuard, RoleGuard
+from setpoint.apiserver.filters.rbac import GROUP, Policy, RbacAuthorizer
+from setpoint.apiserver.handlers.reviews.access import AccessReviews
+from setpoint.apiserver.handlers.reviews.identity import IdentityReviews
+from setpoint.apiserver.handlers.reviews.issuer import CONFIGURATION, KEYS, IssuerDocuments
+from setpoint.apiserver.handlers.reviews.tokenrequest import TokenRequests
+from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.signing import SigningKey
+from setpoint.apiserver.tokens import ServiceAccountTokens
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.cluster.config import ApiServerConfig
+
+
+def wire_access(api: ApiServer, config: ApiServerConfig) -> None:
+    policy = Policy(api.caches)
+    api.authorizer = AuthorizerChain([_authorizer(mode, policy) for mode in config.authorization_mode])
+    if "RBAC" in config.authorization_mode:
+        _guard(api, policy)
+    _tokens(api, config)
+    _reviews(api)
+
+
+def _authorizer(mode: str, policy: Policy) -> Authorizer:
+    if mode == "AlwaysAllow":
+        return AlwaysAllow()
+    return AlwaysDeny() if mode == "AlwaysDeny" else RbacAuthorizer(policy)
+
+
+def _guard(api: ApiServer, policy: Policy) -> None:
+    roles, bindings = RoleGuard(policy, api.authorizer), BindingGuard(policy, api.authorizer)
+    for plural, guard in (
+        ("roles", roles), ("clusterroles", roles), ("rolebindings", bindings), ("clusterrolebindings", bindings)
+    ):  # fmt: skip
+        api.env.hooks[(GROUP, plural)] = guard
+
+
+def _tokens(api: ApiServer, config: ApiServerConfig) -> None:
+    def lookup(plural: str, namespace: str, name: str) -> Entry | None:
+        cache = api.caches.get(f"core/{plural}/")
+        if cache is None:
+            return None
+        return cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else cache.prefix + name)
+
+    audiences = config.api_audiences or [config.service_account_issuer]
+    key = SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
+    tokens = ServiceAccountTokens(key, config.service_account_issuer, audiences, lookup, api.clock)
+    api.authenticator.add(tokens)
+    api.authenticator.serve(audiences)
+    api.subresources[("", "serviceaccounts", "token")] = {"create": TokenRequests(tokens, lookup).create}
+    documents = IssuerDocuments(api, tokens)
+    api.paths[CONFIGURATION] = documents.configuration
+    api.paths[KEYS] = documents.keys
+
+
+def _reviews(api: ApiServer) -> None:
+    identity, access = IdentityReviews(api), AccessReviews(api)
+    api.reviews[("authentication.k8s.io", "tokenreviews")] = identity.token
+    api.reviews[("authentication.k8s.io", "selfsubjectreviews")] = identity.self_
+    for plural, handler in (
+        ("subjectaccessreviews", access.subject),
+        ("localsubjectaccessreviews", access.subject),
+        ("selfsubjectaccessreviews", access.self_),
+        ("selfsubjectrulesreviews", access.rules),
+    ):
+        api.reviews[("authorization.k8s.io", plural)] = handler
