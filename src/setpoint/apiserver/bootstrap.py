@@ -13,12 +13,15 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.bootstrap import apiservices, flowcontrol, namespaces, priorityclasses, rbac
 
 
-async def bootstrap(api: ApiServer, own: OwnAddress, *, with_rbac: bool = True) -> None:
-    """All at once, so that they share a few commits. Namespaced ones come after their namespaces."""
+async def bootstrap(api: ApiServer, own: OwnAddress | None = None, *, with_rbac: bool = True) -> None:
+    """All at once, so that they share a few commits. Namespaced ones come after their namespaces.
+
+    Without an address of its own the server makes no range for Services."""
     flow = "flowcontrol.apiserver.k8s.io"
     authorization = "rbac.authorization.k8s.io"
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(ensure_service_cidr(api, own))
+        if own is not None:
+            tasks.create_task(ensure_service_cidr(api, own))
         for group, plural, objects, manager in (
             ("", "namespaces", namespaces.namespaces(), MANAGER),
             (flow, "prioritylevelconfigurations", flowcontrol.priority_levels(), PRODUCER),

@@ -24,12 +24,13 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.goformat import quote
-from setpoint.meta.objectmeta import validate_object_meta, validate_object_meta_update
 from setpoint.meta.names import path_segment, path_segment_prefix
+from setpoint.meta.objectmeta import validate_object_meta, validate_object_meta_update
 from setpoint.meta.times import format_time
 from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
 
 _GENERATE_ATTEMPTS = 8
+_CONTENDED_ATTEMPTS = 64
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _META_ORDER = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
@@ -46,6 +47,12 @@ class Hooks:
 
     contended = False
     """Whether others may be faster with what the further operations want; the write is then prepared once more."""
+
+    async def start(self) -> None:
+        """Before the first write."""
+
+    def stop(self) -> None:
+        """After the last."""
 
     async def before_create(self, call: Call, obj: Obj) -> list[Op]:
         return []
@@ -179,7 +186,7 @@ class Registry:
             raise PlainServerError("resourceVersion should not be set on objects to be created")
         self.fill_metadata(obj, format_time(call.now))
         as_asked = orjson.dumps(obj) if self.hooks.contended else b""
-        while True:
+        for attempt in range(_CONTENDED_ATTEMPTS):
             operations = await self.prepare_create(call, obj, attrs)
             name = obj["metadata"]["name"]
             key = self.key(call.target.namespace, name)
@@ -194,13 +201,14 @@ class Registry:
                 self.hooks.release(call, obj)
                 if failure.key == key:
                     raise self._exists(name) from None
-                if not as_asked:
+                if not as_asked or attempt == _CONTENDED_ATTEMPTS - 1:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
                 obj = attrs.obj = orjson.loads(as_asked)
                 continue
             stored = results[0]
             assert stored is not None
             return self.cache.get(key) or Entry(key, stored.value, revision)
+        raise AssertionError("unreachable")
 
     async def prepare_create(self, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
         """Everything between admission and the store."""
@@ -217,7 +225,7 @@ class Registry:
             strategy.validate(obj, errs, ctx)
             if not errs:
                 # The loosest rule of all, in case the kind's own is looser still.
-                validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
+                errs += [invalid("metadata.name", meta["name"], text) for text in path_segment(meta["name"])]
             if errs:
                 raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)
             for text in strategy.warnings_on_create(obj, ctx):
@@ -272,6 +280,8 @@ class Registry:
             obj = await change(entry.obj if entry is not None else None)
             if entry is None:
                 return await self._create_by_update(call, name, obj), True
+            if not call.target.subresource:
+                _unshare(obj, entry.obj)
             attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
             await self.env.admission.mutate(attrs)
             self._check_versions(name, obj, entry, strategy, check_uid)
@@ -405,6 +415,14 @@ class Registry:
         return orjson.dumps(
             {"user": call.user.name, "agent": headers.get("user-agent", ""), "verb": call.verb}
         )
+
+
+def _unshare(obj: Obj, old: Obj) -> None:
+    """Copies of what `obj` has in common with the stored object: from here on admission and the kind may change it.
+    (Writes through a subresource change nothing but their own part.)"""
+    for key, value in obj.items():
+        if value is old.get(key) and isinstance(value, dict | list):
+            obj[key] = orjson.loads(orjson.dumps(value))
 
 
 def _path_segment(name: str, prefix: bool) -> list[str]:

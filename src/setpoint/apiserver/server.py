@@ -108,6 +108,8 @@ class ApiServer:
     async def start(self) -> None:
         for resource in RESOURCES:
             await self.serve(resource)
+        for hooks in self.env.hooks.values():
+            await hooks.start()
         self.announce()
         self.ready = True
 
@@ -130,6 +132,8 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.ready = False
+        for hooks in self.env.hooks.values():
+            hooks.stop()
         for cache in self.caches.values():
             cache.stop()
 

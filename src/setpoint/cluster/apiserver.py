@@ -168,7 +168,6 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
         address = f"{shown}:{port}"
         api.address = address
         await api.start()
-        await services.start()
         own = OwnAddress(_advertised(config), port, config.service_cidrs)
         await bootstrap(api, own)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
@@ -182,7 +181,6 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
             finally:
                 compactor.cancel()
                 await api.stop()
-                services.stop()
                 await server.stop(10.0)
     finally:
         await store.close()

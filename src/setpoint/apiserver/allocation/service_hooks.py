@@ -33,7 +33,6 @@ class ServiceHooks(Hooks):
         self.families = families
 
     async def start(self) -> None:
-        """Before the first request."""
         await self.ports.cache.start()
 
     def stop(self) -> None:
