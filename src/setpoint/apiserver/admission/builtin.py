@@ -5,18 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from setpoint.apiserver.admission.always_admit import AlwaysAdmit
+from setpoint.apiserver.admission.always_deny import AlwaysDeny
+from setpoint.apiserver.admission.always_pull_images import AlwaysPullImages
+from setpoint.apiserver.admission.certificate_approval import CertificateApproval
+from setpoint.apiserver.admission.certificate_signing import CertificateSigning
+from setpoint.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
+from setpoint.apiserver.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
+from setpoint.apiserver.admission.default_ingress_class import DefaultIngressClass
+from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
+from setpoint.apiserver.admission.event_rate_limit import EventRateLimit
+from setpoint.apiserver.admission.extended_resource_toleration import ExtendedResourceToleration
+from setpoint.apiserver.admission.limit_pod_hard_anti_affinity_topology import LimitPodHardAntiAffinityTopology
 from setpoint.apiserver.admission.limit_ranger import LimitRanger
 from setpoint.apiserver.admission.namespace_auto_provision import CreateNamespace, NamespaceAutoProvision
 from setpoint.apiserver.admission.namespace_exists import NamespaceExists
 from setpoint.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from setpoint.apiserver.admission.node_restriction import NodeRestriction
+from setpoint.apiserver.admission.owner_references_permission_enforcement import OwnerReferencesPermissionEnforcement
+from setpoint.apiserver.admission.persistent_volume_claim_resize import PersistentVolumeClaimResize
 from setpoint.apiserver.admission.plugin import Plugin, Reader
+from setpoint.apiserver.admission.pod_node_selector import PodNodeSelector
+from setpoint.apiserver.admission.pod_resize_validator import PodResizeValidator
 from setpoint.apiserver.admission.pod_security.plugin import PodSecurity
+from setpoint.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from setpoint.apiserver.admission.priority import Priority
 from setpoint.apiserver.admission.resource_quota import ResourceQuota, WriteUsage
+from setpoint.apiserver.admission.runtime_class import RuntimeClass
+from setpoint.apiserver.admission.service_account import ServiceAccount
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
 from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
 
 
@@ -30,30 +52,61 @@ class Surroundings:
     ids: Ids
     create_namespace: CreateNamespace
     write_usage: WriteUsage
+    resources: Callable[[], Iterable[Resource]]
+    """All that is served now."""
 
 
 # In the order in which they see a write.
 _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
+    AlwaysAdmit.name: lambda s: AlwaysAdmit(),
     NamespaceAutoProvision.name: lambda s: NamespaceAutoProvision(s.reader, s.create_namespace),
     NamespaceLifecycle.name: lambda s: NamespaceLifecycle(s.reader),
     NamespaceExists.name: lambda s: NamespaceExists(s.reader),
+    LimitPodHardAntiAffinityTopology.name: lambda s: LimitPodHardAntiAffinityTopology(),
     LimitRanger.name: lambda s: LimitRanger(s.reader),
+    ServiceAccount.name: lambda s: ServiceAccount(s.reader, s.clock, s.ids),
+    NodeRestriction.name: lambda s: NodeRestriction(s.reader, s.authorizer),
     TaintNodesByCondition.name: lambda s: TaintNodesByCondition(),
+    AlwaysPullImages.name: lambda s: AlwaysPullImages(),
     PodSecurity.name: lambda s: PodSecurity(s.reader, s.clock),
+    PodNodeSelector.name: lambda s: PodNodeSelector(s.reader),
     Priority.name: lambda s: Priority(s.reader),
     DefaultTolerationSeconds.name: lambda s: DefaultTolerationSeconds(),
+    EventRateLimit.name: lambda s: EventRateLimit(s.clock),
+    ExtendedResourceToleration.name: lambda s: ExtendedResourceToleration(),
+    DefaultStorageClass.name: lambda s: DefaultStorageClass(s.reader),
     StorageObjectInUseProtection.name: lambda s: StorageObjectInUseProtection(),
+    OwnerReferencesPermissionEnforcement.name: lambda s: OwnerReferencesPermissionEnforcement(
+        s.authorizer, s.resources
+    ),
+    PersistentVolumeClaimResize.name: lambda s: PersistentVolumeClaimResize(s.reader),
+    RuntimeClass.name: lambda s: RuntimeClass(s.reader),
+    CertificateApproval.name: lambda s: CertificateApproval(s.authorizer),
+    CertificateSigning.name: lambda s: CertificateSigning(s.authorizer),
+    ClusterTrustBundleAttest.name: lambda s: ClusterTrustBundleAttest(s.authorizer),
+    CertificateSubjectRestriction.name: lambda s: CertificateSubjectRestriction(),
+    DefaultIngressClass.name: lambda s: DefaultIngressClass(s.reader),
+    DenyServiceExternalIPs.name: lambda s: DenyServiceExternalIPs(),
+    PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
+    PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
     ResourceQuota.name: lambda s: ResourceQuota(s.reader, s.write_usage),
+    AlwaysDeny.name: lambda s: AlwaysDeny(),
 }
 
-_OFF = frozenset({NamespaceAutoProvision.name, NamespaceExists.name})
+_OFF = frozenset(
+    plugin.name
+    for plugin in (
+        AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, EventRateLimit, ExtendedResourceToleration,
+        LimitPodHardAntiAffinityTopology, NamespaceAutoProvision, NamespaceExists, NodeRestriction,
+        OwnerReferencesPermissionEnforcement, PodNodeSelector,
+    )
+)  # fmt: skip
 
 # Upstream's names that stand for nothing here; to switch one off is no mistake.
 _ABSENT = frozenset(
     {
-        "ServiceAccount",
-        "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "PodGroupProtection", "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionWebhook",
+        "ImagePolicyWebhook", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NodeDeclaredFeatureValidator",
+        "PodGroupProtection", "PodTolerationRestriction", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
     }
 )  # fmt: skip
 

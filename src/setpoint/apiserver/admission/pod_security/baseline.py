@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from setpoint.apiserver.admission.pod_references import containers
 from setpoint.apiserver.admission.pod_security.findings import (
     Finding,
     Item,
-    containers,
     context,
     named,
     plural,
     quoted,
     setters,
-)  # fmt: skip
+)
 from setpoint.meta.goformat import quote
 
 _CAPABILITIES = frozenset({

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import Any, NamedTuple
 
 Item = Mapping[str, Any]
@@ -15,13 +14,6 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else self.reason
-
-
-def containers(spec: Item) -> Iterable[Item]:
-    """All that run in the Pod: no kind of container is a way around a policy."""
-    return chain(
-        spec.get("initContainers") or (), spec.get("containers") or (), spec.get("ephemeralContainers") or ()
-    )
 
 
 def context(holder: Item) -> Item:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from setpoint.apiserver.admission.pod_references import containers
 from setpoint.apiserver.admission.pod_security.baseline import PROFILES, Check, seccomp_profile
 from setpoint.apiserver.admission.pod_security.findings import (
     Finding,
     Item,
-    containers,
     context,
     named,
     plural,
     quoted,
     setters,
-)  # fmt: skip
+)
 
 _VOLUMES = (
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",

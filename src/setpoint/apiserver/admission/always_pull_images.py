@@ -1,0 +1,61 @@
+"""AlwaysPullImages: images are pulled anew, so that nobody runs one by its being there without the right to pull it."""
+
+from __future__ import annotations
+
+from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin
+from setpoint.apiserver.admission.pod_references import containers
+from setpoint.kinds.catalog import Resource
+from setpoint.meta.errors import PlainServerError
+from setpoint.meta.field import not_supported
+
+_ALWAYS = "Always"
+
+
+class AlwaysPullImages(Plugin):
+    name = "AlwaysPullImages"
+
+    def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
+        kind = (resource.group, resource.plural, subresource)
+        return operation in ("CREATE", "UPDATE") and kind == ("", "pods", "")
+
+    async def mutate(self, attrs: Attributes) -> None:
+        if _has_only_old_images(attrs):
+            return
+        assert attrs.obj is not None
+        spec = attrs.obj["spec"]
+        for key in ("initContainers", "containers", "ephemeralContainers"):
+            for container in spec.get(key) or ():
+                container["imagePullPolicy"] = _ALWAYS
+        for volume in spec.get("volumes") or ():
+            if volume.get("image") is not None:
+                volume["image"] = {**volume["image"], "pullPolicy": _ALWAYS}
+
+    async def validate(self, attrs: Attributes) -> None:
+        if _has_only_old_images(attrs):
+            return
+        assert attrs.obj is not None
+        messages = [attrs.forbidden(text).message for text in _problems(attrs.obj["spec"])]
+        if messages:
+            raise PlainServerError(messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]")
+
+
+def _problems(spec: Obj) -> list[str]:
+    found = []
+    for key in ("initContainers", "containers", "ephemeralContainers"):
+        for i, container in enumerate(spec.get(key) or ()):
+            policy = container.get("imagePullPolicy", "")
+            if policy != _ALWAYS:
+                path = f"spec.{key}[{i}].imagePullPolicy"
+                found.append(not_supported(path, policy, (_ALWAYS,)).message())
+    for i, volume in enumerate(spec.get("volumes") or ()):
+        policy = (volume.get("image") or {}).get("pullPolicy", "")
+        if volume.get("image") is not None and policy != _ALWAYS:
+            found.append(not_supported(f"spec.volumes[{i}].image.pullPolicy", policy, (_ALWAYS,)).message())
+    return found
+
+
+def _has_only_old_images(attrs: Attributes) -> bool:
+    if attrs.old is None or attrs.obj is None:
+        return False
+    old = {container.get("image") for container in containers(attrs.old["spec"])}
+    return all(container.get("image") in old for container in containers(attrs.obj["spec"]))
