@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from setpoint.meta.field import (
-    Errors, duplicate, forbidden, invalid, not_supported, required, too_long,
+    Errors,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
 )  # fmt: skip
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import _label_value, _qualified_name, dns1123_label, regex_error
@@ -80,6 +86,8 @@ def _validate_finalizers(finalizers: Sequence[str], path: str, errs: Errors) -> 
 def validate_field_manager(manager: str, path: str, errs: Errors) -> None:
     if len(manager.encode()) > 128:
         errs.append(too_long(path, 128))
+    if manager.isprintable():
+        return
     position = 0
     for char in manager:
         if not char.isprintable():

@@ -25,7 +25,12 @@ from setpoint.meta.errors import BadRequest, Conflict, Invalid, PlainServerError
 from setpoint.meta.field import invalid
 from setpoint.meta.goformat import kind_of
 from setpoint.meta.patch import (
-    PatchError, apply_json_patch, apply_merge_patch, apply_strategic, decode_json_patch, unknown_operation_fields,
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic,
+    decode_json_patch,
+    unknown_operation_fields,
 )  # fmt: skip
 from setpoint.meta.restore_error import restore_error
 
@@ -101,13 +106,13 @@ def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
         extra = unknown_operation_fields(operations)
 
         def by_json_patch(full: Obj) -> Obj:
-            return _finish(call, resource, apply_json_patch(full, operations), extra)
+            return _finish(call, resource, apply_json_patch(full, operations), full, extra)
 
         return guarded(by_json_patch)
     if media_type == MERGE_PATCH:
 
         def by_merge(full: Obj) -> Obj:
-            return _finish(call, resource, apply_merge_patch(full, value, strict=strict), duplicates)
+            return _finish(call, resource, apply_merge_patch(full, value, strict=strict), full, duplicates)
 
         return guarded(by_merge)
 
@@ -115,7 +120,7 @@ def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
         if not isinstance(value, dict) and value is not None:
             raise BadRequest(f"json: cannot unmarshal {kind_of(value)} into Go value of type map[string]interface {{}}")
         patched = apply_strategic(resource.type, full, value or {})
-        return _finish_strategic(call, resource, patched, value or {}, duplicates)
+        return _finish_strategic(call, resource, patched, full, value or {}, duplicates)
 
     return guarded(by_strategy)
 
@@ -124,7 +129,18 @@ def _refuse(shown: str, why: str) -> Invalid:
     return Invalid.of("", "", "", [invalid("patch", shown, why)])
 
 
-def _finish(call: Call, resource: Resource, patched: Any, found: list[str]) -> Obj:
+def _decode_changed(resource: Resource, patched: Obj, full: Obj, unknown: list[str] | None) -> Obj:
+    """`patched` typed, decoding only what the patch touched: the rest is shared with the stored object, which is in its
+    final form already, and `is` tells it apart."""
+    changed = {key: value for key, value in patched.items() if value is not full.get(key)}
+    obj: Obj = decode(resource.type, changed, strict=unknown)
+    for key, value in patched.items():
+        if key not in changed:
+            obj[key] = dict(value) if key == "metadata" else value
+    return obj
+
+
+def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list[str]) -> Obj:
     """A patched document must still be an object of its kind: wrong types and unknown fields are the patch's fault."""
 
     def shown() -> str:
@@ -140,7 +156,7 @@ def _finish(call: Call, resource: Resource, patched: Any, found: list[str]) -> O
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
     try:
-        obj: Obj = decode(resource.type, patched, strict=unknown if validation != "Ignore" else None)
+        obj = _decode_changed(resource, patched, full, unknown if validation != "Ignore" else None)
     except DecodeError as error:
         raise _refuse(shown(), str(error)) from None
     _report(call, found + unknown, shown)
@@ -148,11 +164,13 @@ def _finish(call: Call, resource: Resource, patched: Any, found: list[str]) -> O
     return _bare(obj)
 
 
-def _finish_strategic(call: Call, resource: Resource, patched: Obj, patch_map: Obj, found: list[str]) -> Obj:
+def _finish_strategic(
+    call: Call, resource: Resource, patched: Obj, full: Obj, patch_map: Obj, found: list[str]
+) -> Obj:
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
     try:
-        obj: Obj = decode(resource.type, patched, strict=unknown if validation != "Ignore" else None)
+        obj = _decode_changed(resource, patched, full, unknown if validation != "Ignore" else None)
     except DecodeError as error:
         raise _refuse(go_map(patch_map), restore_error(resource.type, patched) or str(error)) from None
     _report(call, found + unknown, lambda: go_map(patch_map))

@@ -108,6 +108,11 @@ class PodStrategy(Strategy):
         _set_generation(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        if obj["spec"] == old["spec"]:
+            # What was valid when it was stored still is; only annotations can have gone wrong.
+            if obj["metadata"].get("annotations") != old["metadata"].get("annotations"):
+                validate_annotations_update(obj, old, errs, pod_options(old, is_pod=True))
+            return
         validate_changed_pod(obj, old, errs, pod_options(old, is_pod=True))
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
