@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from setpoint.meta.goformat import quote
+from setpoint.meta.remember import remembered
 from setpoint.meta.times import TimeError, parse_duration
 
 _STAR = 1 << 63
@@ -58,7 +58,7 @@ _MONTH = _Bounds(
 _WEEKDAY = _Bounds(0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def parse(text: str) -> Schedule:
     """Raises ValueError with upstream's text."""
     if not text:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from setpoint.meta.remember import remembered
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_UNDERSCORE = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -84,7 +85,7 @@ def in_range(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def _dns1123_label(value: str) -> tuple[str, ...]:
     errors = []
     if len(value.encode()) > 63:
@@ -101,7 +102,7 @@ def dns1123_label(value: str) -> list[str]:
     return list(_dns1123_label(value))
 
 
-@lru_cache(maxsize=16384)
+@remembered(maxsize=16384)
 def _dns1123_subdomain(value: str) -> tuple[str, ...]:
     errors = []
     if len(value.encode()) > 253:
@@ -151,7 +152,7 @@ def wildcard_dns1123_subdomain(value: str) -> list[str]:
     return errors
 
 
-@lru_cache(maxsize=16384)
+@remembered(maxsize=16384)
 def _qualified_name(value: str) -> tuple[str, ...]:
     errors: list[str] = []
     parts = value.split("/")
@@ -181,7 +182,7 @@ def qualified_name(value: str) -> list[str]:
     return list(_qualified_name(value))
 
 
-@lru_cache(maxsize=16384)
+@remembered(maxsize=16384)
 def _label_value(value: str) -> tuple[str, ...]:
     errors = []
     if len(value.encode()) > 63:
@@ -303,7 +304,7 @@ IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 CIDR_TEXT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def parse_ip(value: str) -> IPv4Address | IPv6Address | None:
     """The address, without a zone; None if it is none (leading zeros included)."""
     try:

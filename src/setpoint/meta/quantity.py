@@ -8,8 +8,9 @@ already tidy as it was written and rewrites every other: 1024Mi becomes 1Gi and 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Literal, NamedTuple
+
+from setpoint.meta.remember import remembered
 
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
@@ -102,7 +103,7 @@ def _render(nano: int, format: Format) -> str:
     return f"{number}{_DECIMAL_SUFFIXES.get(exponent, '')}"
 
 
-@lru_cache(maxsize=8192)
+@remembered(maxsize=8192)
 def parse(text: str) -> Quantity:
     match = _SPLIT.fullmatch(text) if text else None
     if match is None:
@@ -156,7 +157,7 @@ def _parse_binary(text: str, sign: str, whole: str, fraction: str, exponent: int
     return of_nano(nano, format)
 
 
-@lru_cache(maxsize=8192)
+@remembered(maxsize=8192)
 def canonical(text: str) -> str:
     """The text that the reference would store and show for this one."""
     return parse(text.strip()).text

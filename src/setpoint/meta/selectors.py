@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from setpoint.meta.field import aggregate_message, invalid
 from setpoint.meta.names import _label_value, _qualified_name
+from setpoint.meta.remember import remembered
 
 _Labels = Mapping[str, str]
 
@@ -258,7 +258,7 @@ def _checked(key: str, operator: str, values: set[str]) -> Requirement:
     return Requirement(key, operator, tuple(ordered))
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def parse_labels(text: str) -> Selector:
     """Raises SelectorError with upstream's wording."""
     return _compile(_Parser(text).parse()) if text else EVERYTHING
@@ -295,7 +295,7 @@ def _unescape(value: str) -> str:
         elif char == "\\":
             escaped = True
         elif char in ",=":
-            raise SelectorError(f"invalid field selector: unescaped character in value: {char}")
+            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(char)}")
         else:
             out.append(char)
     if escaped:
@@ -303,7 +303,7 @@ def _unescape(value: str) -> str:
     return "".join(out)
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def parse_fields(text: str) -> Selector:
     """Raises SelectorError; whether the kind supports the fields is for the caller to check."""
     requirements = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+
+from setpoint.meta.remember import remembered
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
@@ -51,14 +52,14 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def canonical_time(text: str) -> str | None:
     """In UTC, to the second; None for the zero time, which is written as null. Raises TimeError."""
     whole, _ = _read(text, SECONDS_LAYOUT)
     return None if whole == _ZERO else whole
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def canonical_micro(text: str) -> str | None:
     """In UTC, to the microsecond. A fraction of at least six digits is required. Raises TimeError."""
     whole, fraction = _read(text, MICRO_LAYOUT)

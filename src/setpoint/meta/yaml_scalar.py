@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import struct
-from functools import lru_cache
 from typing import Any, NamedTuple
+
+from setpoint.meta.remember import remembered
 
 STR, BOOL, INT, FLOAT, NULL, MERGE, TIMESTAMP, BINARY = (
     "!!str", "!!bool", "!!int", "!!float", "!!null", "!!merge", "!!timestamp", "!!binary",
@@ -48,7 +49,7 @@ _TIMESTAMP = re.compile(
 )
 
 
-@lru_cache(maxsize=2048)
+@remembered(maxsize=2048)
 def resolve(text: str) -> Resolved:
     """The type and value of a plain scalar without a tag."""
     word = _WORDS.get(text)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import re2
+
+from setpoint.meta.remember import remembered
 
 _SILENT = re2.Options()
 _SILENT.log_errors = False
@@ -23,13 +24,13 @@ _WORDS = {
 }
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def compile_pattern(pattern: str) -> Any:
     """Raises re2.error."""
     return re2.compile(pattern, options=_SILENT)
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def pattern_error(pattern: str) -> str:
     """What is wrong with the pattern, in Go's words; empty: nothing."""
     try:

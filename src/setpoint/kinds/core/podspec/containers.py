@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from setpoint.kinds.core.podspec.aggregate import is_sidecar
@@ -25,6 +24,7 @@ from setpoint.meta.field import (
     too_many,
 )  # fmt: skip
 from setpoint.meta.names import _dns1123_label, port_name, port_number
+from setpoint.meta.remember import remembered
 
 Item = Mapping[str, Any]
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -187,7 +187,7 @@ def _validate_common(container: Item, scope: PodScope, path: str, errs: Errors) 
         )
 
 
-@lru_cache(maxsize=1024)
+@remembered(maxsize=1024)
 def _port_name_errors(name: str) -> tuple[str, ...]:
     return tuple(port_name(name))
 

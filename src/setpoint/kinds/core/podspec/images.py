@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from setpoint.meta.remember import remembered
 
 _DOMAIN_PART = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -18,7 +19,7 @@ _IDENTIFIER = re.compile("[a-f0-9]{64}")
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
-@lru_cache(maxsize=4096)
+@remembered(maxsize=4096)
 def floats(image: str) -> bool:
     """True when the reference is well formed and means the tag `latest`, said or left out."""
     if len(image) > 2048 or _IDENTIFIER.fullmatch(image):
