@@ -7,7 +7,7 @@ from typing import Any
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.negotiate import JSON, body_type
 from setpoint.kinds.catalog import RESOURCES, Resource
-from setpoint.meta.body import BodyError, parse_json, parse_yaml
+from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import BadRequest
 from setpoint.meta.schema import Type
@@ -41,6 +41,8 @@ def _known(group: str, version: str, kind: str) -> bool:
 
 def _summary(data: bytes) -> str:
     """The start of a body, for a message: as text if it looks like JSON, else as hex."""
+    if not data:
+        return "<empty>"
     shown, more = data[:30], " ..." if len(data) > 30 else ""
     return (shown.decode("utf-8", "replace") if data.startswith(b"{") else shown.hex()) + more
 
@@ -73,21 +75,14 @@ def check_object(
         value = {}
     data = call.request.body
     expected = f"{group}/{version}" if group else version
-    if not isinstance(value, dict):
-        shape = "array" if isinstance(value, list) else "string" if isinstance(value, str) else (
-            "bool" if isinstance(value, bool) else "number")  # fmt: skip
+    try:
+        given_version, given_kind = type_meta(value)
+    except DecodeError as error:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
-            f"error: json: cannot unmarshal {shape} into Go value of type struct {{ APIVersion string "
-            f'"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }} ({_summary(data)})'
-        )
-    given_version, given_kind = value.get("apiVersion") or expected, value.get("kind") or kind
-    if not isinstance(given_version, str) or not isinstance(given_kind, str):
-        name = "Kind" if isinstance(given_version, str) else "APIVersion"
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
-            f"error: json: cannot unmarshal into Go struct field .{name} of type string ({_summary(data)})"
-        )
+            f"error: {error} ({_summary(data)})"
+        ) from None
+    given_version, given_kind = given_version or expected, given_kind or kind
     if given_version.count("/") > 1:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): unexpected GroupVersion string: "

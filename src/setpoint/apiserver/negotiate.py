@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from setpoint.meta.errors import NotAcceptable, UnsupportedMediaType
 
 JSON, YAML = "application/json", "application/yaml"
+_LONGEST_KEPT = 512
+"""Longer headers are not remembered: strangers could fill the memory with them."""
+_PARAMETER = re.compile(r"""[!#$%&'*+.^_`|~\w-]+=([!#$%&'*+.^_`|~\w-]+|"[^"]*")""", re.ASCII)
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _STREAMS = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 
@@ -43,17 +47,21 @@ def _clauses(header: str) -> list[_Clause]:
     return [clause for _, _, clause in found]
 
 
-@lru_cache(maxsize=256)
 def negotiate(accept: str, *, collection: bool, transforms: frozenset[str], pretty: bool = False) -> Form:
     """The best form that the client accepts and we can give. `transforms` are the `as=` kinds that this endpoint offers.
 
     Raises NotAcceptable, in the two ways upstream has: nothing of the media types fits at all, or the media type fits
     but not with these parameters."""
+    decide = _remembered if len(accept) <= _LONGEST_KEPT else _negotiate
+    return decide(accept, collection, transforms, pretty)
+
+
+def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty: bool) -> Form:
     if not accept:
         return Form(JSON, pretty=pretty)
     known = False
     for media_type, params in _clauses(accept):
-        if media_type in ("*/*", "", "*"):
+        if media_type in ("*/*", "*"):
             return Form(JSON, pretty=pretty)
         if media_type in (JSON, YAML):
             known = True
@@ -71,13 +79,19 @@ def negotiate(accept: str, *, collection: bool, transforms: frozenset[str], pret
     )
 
 
+_remembered = lru_cache(maxsize=256)(_negotiate)
+
+
 def body_type(content_type: str) -> str:
     """The media type of a request body; none at all counts as JSON."""
-    media_type = content_type.split(";", 1)[0].strip().lower()
-    if media_type in ("", JSON):
-        return JSON
-    if media_type in (YAML, "text/yaml", "application/x-yaml"):
-        return YAML
+    media_type, _, params = content_type.partition(";")
+    media_type = media_type.strip().lower()
+    # A semicolon may end the list; every other one announces a parameter.
+    if not params.strip() or all(_PARAMETER.fullmatch(each.strip()) for each in params.removesuffix(";").split(";")):
+        if media_type in ("", JSON):
+            return JSON
+        if media_type == YAML:
+            return YAML
     raise UnsupportedMediaType(
         f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}"
     )

@@ -11,9 +11,10 @@ import orjson
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.request import truthy
+from setpoint.meta.body import BodyError, parse_json
 from setpoint.meta.errors import BadRequest, Invalid, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
-from setpoint.meta.goformat import quote
+from setpoint.meta.goformat import kind_of, quote
 from setpoint.meta.objectmeta import validate_field_manager
 from setpoint.meta.selectors import Selector, SelectorError, parse_fields, parse_labels
 
@@ -34,10 +35,19 @@ def parse_revision(text: str) -> int:
     """A resourceVersion; raises ValueError with upstream's words."""
     if not text:
         return 0
-    if not re.fullmatch(r"\d{1,20}", text, re.ASCII):
-        why = invalid("resourceVersion", text, f"strconv.ParseUint: parsing {quote(text)}: invalid syntax")
-        raise ValueError(why.message())
+    problem = revision_problem(text)
+    if problem:
+        raise ValueError(invalid("resourceVersion", text, problem).message())
     return int(text)
+
+
+def revision_problem(text: str) -> str:
+    """Why `text` is no revision, as strconv.ParseUint says it; empty: it is one."""
+    if not (text.isascii() and text.isdigit()):
+        return f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
+    if len(text) > 40 or int(text) >= 2**64:
+        return f"strconv.ParseUint: parsing {quote(text)}: value out of range"
+    return ""
 
 
 def _refuse(kind: str, errs: Errors) -> None:
@@ -96,7 +106,7 @@ _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 
 def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
     """From the body if there is one, else from the query."""
-    if body:
+    if body is not None:
         preconditions = body.get("preconditions") or {}
         options = DeleteOptions(
             grace=body.get("gracePeriodSeconds"),
@@ -112,7 +122,7 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
             options.grace = integer(call.option("gracePeriodSeconds"))
         if "orphanDependents" in call.query:
             options.orphan = truthy(call.option("orphanDependents"))
-        dry_run = []
+        dry_run = call.query.get("dryRun", [])
     errs: Errors = []
     policy = options.propagation
     if options.orphan is not None and policy is not None:
@@ -120,7 +130,7 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
         errs.append(invalid("propagationPolicy", policy, text))
     if policy is not None and policy not in _POLICIES[:3]:
         errs.append(not_supported("propagationPolicy", policy, _POLICIES))
-    call.dry_run = _dry_run(dry_run or call.query.get("dryRun", []), errs)
+    call.dry_run = _dry_run(dry_run, errs)
     _refuse("DeleteOptions", errs)
     return options
 
@@ -164,8 +174,8 @@ def _unsupported_field(call: Call, key: str) -> str:
 
 
 def list_options(call: Call, watch: bool, supported: frozenset[str]) -> ListOptions:
-    limit = integer(call.option("limit")) if call.option("limit") else 0
-    timeout = integer(call.option("timeoutSeconds")) if call.option("timeoutSeconds") else None
+    limit = max(0, integer(call.option("limit"))) if "limit" in call.query else 0
+    timeout = integer(call.option("timeoutSeconds")) if "timeoutSeconds" in call.query else None
     labels, fields = selectors(call, supported)
     options = ListOptions(labels, fields, match=call.option("resourceVersionMatch"), limit=limit, timeout=timeout)
     options.continue_token = call.option("continue")
@@ -189,29 +199,29 @@ def list_options(call: Call, watch: bool, supported: frozenset[str]) -> ListOpti
 def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
     errs: Errors = []
     match, at = options.match, "resourceVersionMatch"
+    with_continue = "resourceVersionMatch is forbidden when continue is provided"
     if watch:
+        if options.initial_events is not None and match != "NotOlderThan":
+            errs.append(forbidden(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
         if match:
             if options.initial_events is None:
                 text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
                 errs.append(forbidden(at, text))
-        if options.initial_events is not None and match != "NotOlderThan":
-            errs.append(forbidden(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
-            if match:
+            if match != "NotOlderThan":
                 errs.append(not_supported(at, match, ["NotOlderThan"]))
-        if options.continue_token:
-            errs.append(forbidden(at, "resourceVersionMatch is forbidden when continue is provided"))
+            if options.continue_token:
+                errs.append(forbidden(at, with_continue))
     else:
         if match:
+            if not revision:
+                errs.append(forbidden(at, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
             if options.continue_token:
-                errs.append(forbidden(at, "resourceVersionMatch is forbidden when continue is provided"))
-            else:
-                if not revision:
-                    errs.append(forbidden(at, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-                if match == "Exact" and revision == "0":
-                    text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-                    errs.append(forbidden(at, text))
-                if match not in ("Exact", "NotOlderThan"):
-                    errs.append(not_supported(at, match, ("Exact", "NotOlderThan", "")))
+                errs.append(forbidden(at, with_continue))
+            if match not in ("Exact", "NotOlderThan"):
+                errs.append(not_supported(at, match, ("Exact", "NotOlderThan", "")))
+            if match == "Exact" and revision == "0":
+                text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+                errs.append(forbidden(at, text))
         if options.initial_events is not None:
             errs.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     _refuse("ListOptions", errs)
@@ -220,10 +230,11 @@ def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
 # -- continue tokens ----------------------------------------------------------------------------------------------
 
 _TOKEN_VERSION = "meta.k8s.io/v1"
+_TOKEN_FIELDS = {"v": str, "rv": int, "start": str}
 
 
 def encode_continue(revision: int, start: str) -> str:
-    """`start` is the key below the list's own prefix at which the next page begins."""
+    """`start` is the key below the list's own prefix at which the next page begins; revision -1 means the latest."""
     token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
     return urlsafe_b64encode(token).rstrip(b"=").decode()
 
@@ -238,22 +249,27 @@ def decode_continue(token: str) -> tuple[int, str]:
     if len(token) % 4 == 1:
         raise refuse(f"illegal base64 data at input byte {len(token) - 1}")
     try:
-        parsed = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except ValueError:
-        # Not JSON: upstream names the first byte that fits nowhere.
-        raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        first = chr(raw[0]) if raw else ""
-        raise refuse(f"invalid character '{first}' looking for beginning of value" if first else
-                     "unexpected end of JSON input") from None  # fmt: skip
-    if not isinstance(parsed, dict) or parsed.get("v") != _TOKEN_VERSION:
-        version = parsed.get("v", "") if isinstance(parsed, dict) else ""
+        parsed, _ = parse_json(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except BodyError as error:
+        raise refuse(str(error)) from None
+    parsed = {} if parsed is None else parsed
+    if not isinstance(parsed, dict):
+        raise refuse(f"json: cannot unmarshal {kind_of(parsed)} into Go value of type storage.continueToken")
+    for name, wanted in _TOKEN_FIELDS.items():
+        given = parsed.get(name)
+        if given is not None and (not isinstance(given, wanted) or isinstance(given, bool)):
+            shown = f"number {given}" if isinstance(given, float) and wanted is int else kind_of(given)
+            go = "int64" if wanted is int else "string"
+            raise refuse(f"json: cannot unmarshal {shown} into Go struct field continueToken.{name} of type {go}")
+    version, revision, start = parsed.get("v") or "", parsed.get("rv") or 0, parsed.get("start") or ""
+    if version != _TOKEN_VERSION:
         raise refuse(f"server does not recognize this encoded version {version}")
-    revision, start = parsed.get("rv"), parsed.get("start", "")
-    if not isinstance(revision, int) or revision == 0:
+    if revision == 0 or abs(revision) >= _INT64:
         raise refuse("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
     if not start:
         raise refuse("encoded start key empty (version meta.k8s.io/v1)")
     # What follows the list's prefix must stay below it.
-    if any(part in ("", ".", "..") for part in start.strip("\0").split("/")):
+    below = start.removeprefix("/")
+    if any(part in ("", ".", "..") for part in below.split("/")):
         raise refuse(start)
-    return revision, start
+    return revision, below

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote_to_bytes
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_LONGEST_KEPT = 1024
+"""Longer paths are not remembered: strangers could fill the memory with them."""
+_MOST_PARAMETERS = 10_000
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -29,17 +34,34 @@ class Target(NamedTuple):
     """The old `/watch/` prefix."""
 
 
-@lru_cache(maxsize=8192)
 def parse_path(raw: str) -> Target:
-    path = unquote(raw)
+    return _kept(raw) if len(raw) <= _LONGEST_KEPT else _parse_path(raw)
+
+
+def _decoded(raw: str) -> str:
+    """Percent escapes and, from the wire, bytes beyond ASCII: UTF-8 either way."""
+    if "%" not in raw and raw.isascii():
+        return raw
+    try:
+        sent = raw.encode("latin-1")
+    except UnicodeEncodeError:
+        sent = raw.encode("utf-8", "replace")
+    return unquote_to_bytes(sent).decode("utf-8", "replace")
+
+
+def _parse_path(raw: str) -> Target:
+    path = _decoded(raw)
     if not path.startswith("/"):
         path = "/" + path
     parts = path.split("/")[1:]
     if parts[0] == "api" and len(parts) >= 3:
         return _resource(path, "api", "", parts[1], parts[2:])
-    if parts[0] == "apis" and len(parts) >= 4:
+    if parts[0] == "apis" and len(parts) >= 4 and parts[1]:
         return _resource(path, "apis", parts[1], parts[2], parts[3:])
     return Target(path)
+
+
+_kept = lru_cache(maxsize=8192)(_parse_path)
 
 
 def _resource(path: str, prefix: str, group: str, version: str, parts: list[str]) -> Target:
@@ -66,11 +88,16 @@ def _resource(path: str, prefix: str, group: str, version: str, parts: list[str]
 
 
 def parse_query(query: str) -> dict[str, list[str]]:
-    """All values by name, blanks kept."""
+    """All values by name, blanks kept. What cannot be read is left out, as Go does: pairs with a bad escape or a
+    semicolon, and everything if there are too many."""
     options: dict[str, list[str]] = {}
-    if query:
-        for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=1000):
-            options.setdefault(key, []).append(value)
+    if not query or query.count("&") >= _MOST_PARAMETERS:
+        return options
+    for pair in query.split("&"):
+        if not pair or ";" in pair or ("%" in pair and _BAD_ESCAPE.search(pair)):
+            continue
+        key, _, value = pair.replace("+", " ").partition("=")
+        options.setdefault(_decoded(key), []).append(_decoded(value))
     return options
 
 

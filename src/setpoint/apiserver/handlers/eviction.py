@@ -17,7 +17,13 @@ from setpoint.kinds.core.pod_binding import evicted, ignores_disruption_budget, 
 from setpoint.kinds.policy import eviction as rules
 from setpoint.kinds.tables import type_of
 from setpoint.meta.errors import (
-    BadRequest, Conflict, Forbidden, Invalid, PlainServerError, ServerTimeout, TooManyRequests,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    PlainServerError,
+    ServerTimeout,
+    TooManyRequests,
 )  # fmt: skip
 from setpoint.meta.field import Errors
 from setpoint.meta.selectors import SelectorError, from_label_selector

@@ -21,6 +21,9 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     options = list_options(call, False, registry.strategy.field_labels)
     if options.continue_token:
         revision, start = decode_continue(options.continue_token)
+        if revision < 0:
+            # The rest of a list whose revision is gone: as it is now.
+            revision = registry.cache.fresh
         return await _past(call, registry, form, options, revision, registry_prefix(call, registry) + start)
     if options.match == "Exact" or (options.limit and options.revision and not options.match):
         return await _past(call, registry, form, options, options.revision, "")
@@ -106,6 +109,6 @@ def _expired(call: Call, registry: Registry, options: ListOptions) -> Expired:
         "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
         "deleted between the time the first chunk was returned and now may show up in the list."
     )
-    error.continue_token = encode_continue(registry.cache.fresh, start)
+    error.continue_token = encode_continue(-1, start)
     return error
 
