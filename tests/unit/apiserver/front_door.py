@@ -1,0 +1,345 @@
+"""The real API server on the memory store, spoken to through its front door, without sockets and without real time."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.bootstrap import bootstrap
+from setpoint.apiserver.filters.authenticate import AUTHENTICATED, AuthenticatorChain, TokenFileAuthenticator
+from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.http.encoding import unframed
+from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse
+from setpoint.apiserver.server import ApiServer, Options
+from setpoint.apiserver.watch_cache import Entry
+from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.system import RandomIds
+from setpoint.cluster.wiring import wire
+from setpoint.kinds.strategy import UserInfo
+from setpoint.store.interface import KeyValue, Op
+from setpoint.store.memory import MemoryStore
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+ADMIN_TOKEN, LIMITED_TOKEN = "admin-token-of-the-tests", "limited-token-of-the-tests"
+JSON, YAML = "application/json", "application/yaml"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+async def settle(rounds: int = 10) -> None:
+    """Let everything that is ready to run, run."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+
+
+class VirtualClock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self._now - 1000.0)
+
+    def monotonic(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        self._count += 1
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, self._count, waiter))
+        await waiter
+
+    async def advance(self, seconds: float) -> None:
+        """Everyone wakes at their own moment, in order."""
+        end = self._now + seconds
+        await settle()
+        while self._sleepers and self._sleepers[0][0] <= end:
+            moment, _, waiter = heapq.heappop(self._sleepers)
+            if waiter.done():
+                continue
+            self._now = max(self._now, moment)
+            waiter.set_result(None)
+            await settle()
+        self._now = end
+
+
+class YieldingStore(MemoryStore):
+    """Others have their turn before a write happens, as with any store that is durable: lost races become common."""
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__()
+        self._random = random.Random(seed)
+
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+        await settle(self._random.randrange(4))
+        answer = await super().txn(ops, cause)
+        await settle(self._random.randrange(3))
+        return answer
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key.lower() == name.lower()), "")
+
+    @property
+    def warnings(self) -> list[str]:
+        return [value for key, value in self.headers if key == "Warning"]
+
+    @property
+    def message(self) -> str:
+        text = self.json["message"]
+        assert isinstance(text, str)
+        return text
+
+
+@dataclass
+class Watcher:
+    """The reading end of a watch. While `stuck`, nothing is taken from its buffer."""
+
+    raw: bytearray = field(default_factory=bytearray)
+    pieces: list[bytes] = field(default_factory=list)
+    """Each write, framed ones as they came."""
+    stuck: bool = False
+    held: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def write(self, data: bytes) -> None:
+        self._take(data, data)
+
+    def write_frames(self, frames: bytes) -> None:
+        self._take(frames, unframed(frames))
+
+    def _take(self, piece: bytes, data: bytes) -> None:
+        assert self.task is None or not self.task.done(), "written after the end"
+        self.pieces.append(piece)
+        self.raw += data
+        if self.stuck:
+            self.held += len(piece)
+
+    @property
+    def buffered(self) -> int:
+        return self.held
+
+    async def drained(self) -> None:
+        pass
+
+    async def closed(self) -> None:
+        await self.gone.wait()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [orjson.loads(line) for line in bytes(self.raw).splitlines()]
+
+    @property
+    def summary(self) -> list[tuple[str, str]]:
+        """(type, name) of each event."""
+        return [(event["type"], event["object"]["metadata"].get("name", "")) for event in self.events]
+
+    @property
+    def ended(self) -> bool:
+        return self.task is not None and self.task.done()
+
+    async def close(self) -> None:
+        """The client goes away."""
+        self.gone.set()
+        if self.task is not None:
+            await self.task
+
+
+def private_ids() -> RandomIds:
+    return RandomIds(seed=7)
+
+
+class FrontDoor:
+    """A server and its only client."""
+
+    def __init__(self, store: MemoryStore, clock: VirtualClock, api: ApiServer) -> None:
+        self.store = store
+        self.clock = clock
+        self.api = api
+        self.watchers: list[Watcher] = []
+
+    @classmethod
+    async def open(
+        cls, store: MemoryStore | None = None, *, modes: Sequence[str] = ("RBAC",), full: bool = False, **settings: Any
+    ) -> FrontDoor:
+        """`full`: with all the objects that a cluster begins with, else with the namespaces `default` and `other`."""
+        store, clock = store or MemoryStore(), VirtualClock()
+        users = {
+            ADMIN_TOKEN: UserInfo("admin", "admin-uid", ("system:masters", AUTHENTICATED)),
+            LIMITED_TOKEN: UserInfo("limited", "limited-uid", ("some-group", AUTHENTICATED)),
+        }
+        options = Options(
+            authenticator=AuthenticatorChain([TokenFileAuthenticator(users)], True), authorizer=AuthorizerChain(())
+        )
+        api = ApiServer(store, clock, private_ids(), options)
+        wire(api, ApiServerConfig(Path("unused"), authorization_mode=list(modes), **settings), None)
+        await api.start()
+        door = cls(store, clock, api)
+        if full:
+            await bootstrap(api)
+        for name in ("other",) if full else ("default", "other"):
+            reply = await door.post("/api/v1/namespaces", {"metadata": {"name": name}})
+            assert reply.status == 201, reply.body
+        await door._make_service_range()
+        return door
+
+    async def _make_service_range(self) -> None:
+        path = "/apis/networking.k8s.io/v1/servicecidrs"
+        if (await self.get(f"{path}/kubernetes")).status == 404:
+            await self.make(path, {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}})
+        ready = {"status": {"conditions": [{
+            "type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]}}  # fmt: skip
+        reply = await self.patch(f"{path}/kubernetes/status", ready)
+        assert reply.status == 200, reply.body
+
+    async def close(self) -> None:
+        await self.api.stop()
+        for watcher in self.watchers:
+            watcher.gone.set()
+        await settle()
+        for watcher in self.watchers:
+            if watcher.task is not None and not watcher.task.done():
+                watcher.task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watcher.task
+        await self.store.close()
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _request(
+        self, method: str, path: str, body: Any, content_type: str, headers: dict[str, str] | None, token: str
+    ) -> Request:
+        path, _, query = path.partition("?")
+        sent = {"user-agent": "tests/1.0"}
+        if token:
+            sent["authorization"] = f"Bearer {token}"
+        if body is not None:
+            sent["content-type"] = content_type
+        sent |= headers or {}
+        data = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
+        return Request(method, path, query, sent, data, Peer("127.0.0.1", 1))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = JSON,
+        *,
+        headers: dict[str, str] | None = None,
+        token: str = ADMIN_TOKEN,
+    ) -> Reply:
+        """What the server answers. A failure inside of it is a failure of the test."""
+        answer = await self.api.handle(self._request(method, path, body, content_type, headers, token))
+        if isinstance(answer, StreamResponse):
+            # A watch, where an answer was expected: so much as comes at once.
+            watcher = Watcher()
+            self.watchers.append(watcher)
+            task = asyncio.ensure_future(answer.run(watcher))
+            await settle()
+            watcher.gone.set()
+            await task
+            return Reply(answer.status, answer.headers, bytes(watcher.raw))
+        assert isinstance(answer, Response), answer
+        data = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        return Reply(answer.status, answer.headers, data)
+
+    async def get(self, path: str, **how: Any) -> Reply:
+        return await self.request("GET", path, **how)
+
+    async def post(self, path: str, body: Any, content_type: str = JSON, **how: Any) -> Reply:
+        return await self.request("POST", path, body, content_type, **how)
+
+    async def put(self, path: str, body: Any, content_type: str = JSON, **how: Any) -> Reply:
+        return await self.request("PUT", path, body, content_type, **how)
+
+    async def patch(self, path: str, body: Any, content_type: str = MERGE_PATCH, **how: Any) -> Reply:
+        return await self.request("PATCH", path, body, content_type, **how)
+
+    async def delete(self, path: str, body: Any = None, **how: Any) -> Reply:
+        return await self.request("DELETE", path, body, **how)
+
+    async def make(self, path: str, body: Any) -> dict[str, Any]:
+        """Create, and insist."""
+        reply = await self.post(path, body)
+        assert reply.status == 201, (path, reply.body)
+        made: dict[str, Any] = reply.json
+        return made
+
+    async def watch(
+        self, path: str, *, stuck: bool = False, headers: dict[str, str] | None = None, token: str = ADMIN_TOKEN
+    ) -> Watcher:
+        if "watch=" not in path:
+            path += ("&" if "?" in path else "?") + "watch=1"
+        answer = await self.api.handle(self._request("GET", path, None, "", headers, token))
+        assert isinstance(answer, StreamResponse), getattr(answer, "body", answer)
+        watcher = Watcher(stuck=stuck)
+
+        async def run() -> None:
+            await answer.run(watcher)
+
+        watcher.task = asyncio.ensure_future(run())
+        self.watchers.append(watcher)
+        await settle()
+        return watcher
+
+
+# -- nobody changes what is shared ------------------------------------------------------------------------------------
+
+
+class MutationDetector:
+    """Remembers every entry that was ever decoded, and says which of them no longer are what their bytes say."""
+
+    def __init__(self) -> None:
+        self.decoded: list[Entry] = []
+        self._original = Entry.obj
+
+    def install(self) -> None:
+        remember = self.decoded.append
+
+        def obj(entry: Entry) -> dict[str, Any]:
+            found = entry._obj
+            if found is None:
+                found = entry._obj = orjson.loads(entry.value)
+                remember(entry)
+            return found
+
+        Entry.obj = property(obj)  # type: ignore[assignment,method-assign]
+
+    def remove(self) -> None:
+        Entry.obj = self._original  # type: ignore[method-assign]
+
+    def changed(self) -> list[str]:
+        return [
+            f"{entry.key}@{entry.revision}" for entry in self.decoded if entry._obj != orjson.loads(entry.value)
+        ]
+
+    def check(self) -> None:
+        changed = self.changed()
+        assert not changed, f"shared objects were changed: {changed[:5]}"
