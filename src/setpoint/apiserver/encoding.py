@@ -44,13 +44,16 @@ class Encoding:
         """Decoded, with kind and apiVersion: what patches see. A new top level over shared parts."""
         return {"kind": self.resource.kind, "apiVersion": self.resource.api_version, **self.obj(entry)}
 
-    def list(self, items: Sequence[bytes], revision: int, continue_token: str = "", remaining: int | None = None) -> bytes:
+    def list(
+        self, items: Sequence[bytes], revision: int, continue_token: str = "", remaining: int | None = None
+    ) -> list[bytes]:
+        """In pieces, so that megabytes are put together once and not again."""
         meta: dict[str, Any] = {"resourceVersion": str(revision)}
         if continue_token:
             meta["continue"] = continue_token
         if remaining is not None:
             meta["remainingItemCount"] = remaining
-        return b'%b"metadata":%b,"items":[%b]}\n' % (self._list_head, orjson.dumps(meta), b",".join(items))
+        return [b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), b",".join(items), b"]}\n"]
 
     strategic = True
     """Whether strategic merge patches apply; custom resources have no merge keys."""

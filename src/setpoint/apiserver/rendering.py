@@ -30,8 +30,12 @@ _DEFAULT_COLUMNS = (
 )
 
 
-def respond(form: Form, body: bytes, status: int = 200) -> Response:
-    """JSON bytes as an answer in JSON or YAML, indented if asked."""
+def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Response:
+    """JSON bytes, whole or in pieces, as an answer in JSON or YAML, indented if asked."""
+    if form.media_type == JSON and not form.pretty:
+        return Response(status, body, [("Content-Type", JSON)])
+    if not isinstance(body, bytes):
+        body = b"".join(body)
     if form.media_type == YAML:
         from setpoint.meta.body import dump_yaml  # YAML is rare and its library slow to load
 
