@@ -54,9 +54,10 @@ class LimitRanger(Plugin):
 
     def _limits(self, attrs: Attributes) -> list[list[Obj]]:
         """The limits of each LimitRange of the namespace."""
-        if attrs.old is not None and attrs.old["metadata"].get("deletionTimestamp"):
+        found = self._reader.list("", "limitranges", attrs.namespace)
+        if not found or (attrs.old is not None and attrs.old["metadata"].get("deletionTimestamp")):
             return []
-        return [found["spec"].get("limits") or [] for found in self._reader.list("", "limitranges", attrs.namespace)]
+        return [each["spec"].get("limits") or [] for each in found]
 
 
 def _apply_defaults(pod: Obj, limits: list[Obj]) -> None:

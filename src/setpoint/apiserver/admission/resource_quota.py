@@ -56,7 +56,8 @@ class ResourceQuota(Plugin):
 
     async def validate(self, attrs: Attributes) -> None:
         namespace = attrs.namespace
-        if not any(True for _ in self._reader.list("", "resourcequotas", namespace)):
+        found = self._reader.list("", "resourcequotas", namespace)
+        if not found or next(iter(found), None) is None:
             return
         measured = meter(attrs.resource.group, attrs.resource.plural)
         assert measured is not None and attrs.obj is not None

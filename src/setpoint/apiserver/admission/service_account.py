@@ -19,7 +19,7 @@ _MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607
 """An hour and a bit: tells these tokens from those for which somebody chose an hour."""
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_ATTEMPTS = 10
+_ATTEMPTS = 9
 
 
 class ServiceAccount(Plugin):
@@ -40,18 +40,20 @@ class ServiceAccount(Plugin):
             return
         assert attrs.obj is not None
         spec = attrs.obj["spec"]
-        if not _is_mirror(attrs.obj):
-            # The node would not know a mirror Pod again if it were changed.
-            if not spec.get("serviceAccountName"):
-                spec["serviceAccountName"] = spec["serviceAccount"] = _DEFAULT
-            account = await self._account(attrs, spec["serviceAccountName"])
-            if _mounts_token(spec, account):
-                self._mount_token(spec)
-            if not spec.get("imagePullSecrets"):
-                secrets = [{"name": ref.get("name", "")} for ref in account.get("imagePullSecrets") or ()]
-                if secrets:
-                    spec["imagePullSecrets"] = secrets
-        await self.validate(attrs)
+        if _is_mirror(attrs.obj):
+            # The node would not know it again if it were changed.
+            _check_mirror(attrs, spec)
+            return
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = spec["serviceAccount"] = _DEFAULT
+        account = await self._account(attrs, spec["serviceAccountName"])
+        if _mounts_token(spec, account):
+            self._mount_token(spec)
+        if not spec.get("imagePullSecrets"):
+            secrets = [{"name": ref.get("name", "")} for ref in account.get("imagePullSecrets") or ()]
+            if secrets:
+                spec["imagePullSecrets"] = secrets
+        _check_secrets(attrs, spec, account)
 
     async def validate(self, attrs: Attributes) -> None:
         assert attrs.obj is not None
@@ -63,30 +65,20 @@ class ServiceAccount(Plugin):
         if not name:
             about = f"{attrs.namespace}/{pod['metadata'].get('name', '')}"
             raise attrs.forbidden(f"no service account specified for pod {about}")
-        account = await self._account(attrs, name)
-        if (account["metadata"].get("annotations") or {}).get(_ENFORCE) not in _TRUE:
-            return
-        if attrs.operation == "CREATE":
-            problem = next(_unmountable(spec, account), "")
-            if problem:
-                raise attrs.forbidden(problem)
-            return
-        mountable = {ref.get("name", "") for ref in account.get("secrets") or ()}
-        problem = next(_unmountable_in(spec, "ephemeralContainers", "ephemeral container", mountable, name), "")
-        if problem:
-            # As upstream: this one refusal is not dressed up.
-            raise PlainServerError(problem)
+        _check_secrets(attrs, spec, await self._account(attrs, name))
 
     async def _account(self, attrs: Attributes, name: str) -> Obj:
-        # The default account of a new namespace is about to be made by its controller.
-        attempts = _ATTEMPTS if name == _DEFAULT else 1
-        pause = (100 + self._ids.below(100)) / 1000 if attempts > 1 else 0.0
-        for attempt in range(attempts):
-            if attempt:
+        found = self._reader.get("", "serviceaccounts", attrs.namespace, name)
+        if found is not None:
+            return found
+        if name == _DEFAULT:
+            # That of a new namespace is about to be made by its controller.
+            pause = (100 + self._ids.below(100)) / 1000
+            for _ in range(_ATTEMPTS):
                 await self._clock.sleep(pause)
-            found = self._reader.get("", "serviceaccounts", attrs.namespace, name)
-            if found is not None:
-                return found
+                found = self._reader.get("", "serviceaccounts", attrs.namespace, name)
+                if found is not None:
+                    return found
         raise attrs.forbidden(
             f'error looking up service account {attrs.namespace}/{name}: serviceaccount "{name}" not found'
         )
@@ -147,6 +139,22 @@ def _check_mirror(attrs: Attributes, spec: Obj) -> None:
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("serviceAccountToken") is not None:
                 raise attrs.forbidden("a mirror pod may not use ServiceAccountToken volume projections")
+
+
+def _check_secrets(attrs: Attributes, spec: Obj, account: Obj) -> None:
+    meta = account["metadata"]
+    if (meta.get("annotations") or {}).get(_ENFORCE) not in _TRUE:
+        return
+    if attrs.operation == "CREATE":
+        problem = next(_unmountable(spec, account), "")
+        if problem:
+            raise attrs.forbidden(problem)
+        return
+    mountable = {ref.get("name", "") for ref in account.get("secrets") or ()}
+    problem = next(_unmountable_in(spec, "ephemeralContainers", "ephemeral container", mountable, meta["name"]), "")
+    if problem:
+        # As upstream: this one refusal is not dressed up.
+        raise PlainServerError(problem)
 
 
 def _unmountable(spec: Obj, account: Obj) -> Iterator[str]:
