@@ -70,9 +70,9 @@ class KeyedLoop:
     async def _attempt(self, key: str) -> float | None:
         try:
             delay: float | None = await self._sync(key)
-        except (ApiError, StoreError) as error:
+        except Exception as error:
+            _report(self._name, key, error)
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            log.warning("%s: %s: %s", self._name, key, error)
             return min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), _LONGEST_RETRY)
         self._failures.pop(key, None)
         return delay
@@ -91,6 +91,14 @@ async def every(
     while True:
         try:
             await do()
-        except (ApiError, StoreError) as error:
-            log.warning("%s: %s", name, error)
+        except Exception as error:
+            _report(name, "", error)
         await clock.sleep(seconds)
+
+
+def _report(name: str, key: str, error: Exception) -> None:
+    """No failure of one loop may end the others, let alone the server."""
+    if isinstance(error, (ApiError, StoreError)):
+        log.warning("%s %s: %s", name, key, error)
+    else:
+        log.error("%s %s", name, key, exc_info=error)

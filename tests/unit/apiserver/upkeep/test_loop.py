@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from front_door import VirtualClock, settle
+
+from setpoint.apiserver.upkeep.loop import KeyedLoop, every
+from setpoint.meta.errors import BadRequest
+
+
+async def test_a_key_is_looked_at_once_however_often_it_became_due(running) -> None:
+    seen: list[str] = []
+
+    async def sync(key: str) -> None:
+        seen.append(key)
+
+    loop = KeyedLoop("test", VirtualClock(), sync)
+    loop.due("a", "b", "a")
+    running.start(loop.run())
+    await settle()
+    assert seen == ["a", "b"]
+    loop.due("a")
+    await settle()
+    assert seen == ["a", "b", "a"]
+
+
+async def test_a_key_that_fails_is_tried_later_and_later(running, caplog: pytest.LogCaptureFixture) -> None:
+    clock, moments = VirtualClock(), []
+
+    async def sync(key: str) -> None:
+        moments.append(round(clock.monotonic() - 1000, 2))
+        if len(moments) < 5:
+            raise BadRequest("no") if len(moments) < 4 else ZeroDivisionError("a mistake of ours")
+
+    loop = KeyedLoop("test", clock, sync)
+    loop.due("a")
+    running.start(loop.run())
+    with caplog.at_level(logging.CRITICAL):
+        await clock.advance(10)
+    assert moments == [0.0, 0.05, 0.15, 0.35, 0.75]
+
+
+async def test_a_loop_may_ask_to_look_again(running) -> None:
+    clock, moments = VirtualClock(), []
+
+    async def sync(key: str) -> float | None:
+        moments.append(clock.monotonic() - 1000)
+        return 7.0 if len(moments) == 1 else None
+
+    loop = KeyedLoop("test", clock, sync)
+    loop.due("a")
+    running.start(loop.run())
+    await clock.advance(100)
+    assert moments == [0.0, 7.0]
+
+
+async def test_turns_go_on_after_a_failure(running) -> None:
+    clock, turns = VirtualClock(), []
+
+    async def do() -> None:
+        turns.append(clock.monotonic() - 1000)
+        raise BadRequest("no")
+
+    running.start(every("test", clock, 10, do, at_once=False))
+    await clock.advance(35)
+    assert turns == [10.0, 20.0, 30.0]
