@@ -5,10 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+_ITSELF = ""
+"""The field under which a definition itself is described."""
+_GROUPS = ("List", "Condition", "VolumeSource")
+
 
 @lru_cache(maxsize=1)
 def _data() -> dict[str, dict[str, str]]:
-    """By definition and field; the empty field is the definition itself, the definition `*` stands for all."""
+    """By definition and field."""
     known: dict[str, dict[str, str]] = {}
     fields: dict[str, str] = {}
     text = Path(__file__).with_name("data").joinpath("descriptions.txt").read_text()
@@ -18,23 +22,28 @@ def _data() -> dict[str, dict[str, str]]:
         name, _, said = line.partition(": ")
         if line.startswith(" "):
             fields[name.strip()] = said
-        else:
-            fields = known.setdefault(name, {})
-            fields[""] = said
+            continue
+        name, _, like = name.partition(" = ")
+        fields = known[name] = dict(known[like]) if like else {}
+        fields[_ITSELF] = said
     return known
 
 
 def describe(definition: str) -> str:
     """What the definition is for; empty if nothing is known."""
-    said = _data().get(definition, _NOTHING).get("")
-    if said is None and definition.endswith("List"):
+    known = _data()
+    if definition in known:
+        return known[definition][_ITSELF]
+    if definition.endswith("List"):
         return f"A list of {definition.rsplit('.', 1)[1].removesuffix('List')} objects."
-    return said or ""
+    return next((known[f"*{group}"][_ITSELF] for group in _GROUPS if definition.endswith(group)), "")
 
 
 def describe_fields(definition: str) -> dict[str, str]:
-    """What is known of its fields; those that every kind has are said once, for all."""
-    return {**_data().get("*", _NOTHING), **_data().get(definition, _NOTHING)}
-
-
-_NOTHING: dict[str, str] = {}
+    """What is known of its fields; what many definitions have in common is said once."""
+    known = _data()
+    said = dict(known["*"])
+    for group in _GROUPS:
+        if definition.endswith(group):
+            said |= known[f"*{group}"]
+    return said | known.get(definition, {})

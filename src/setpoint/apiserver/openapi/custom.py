@@ -32,7 +32,7 @@ def definition(resource: Resource, schema: Schema | None, v3: bool) -> Schema:
 def list_definition(resource: Resource, v3: bool) -> Schema:
     prefix = "#/components/schemas/" if v3 else "#/definitions/"
     item = definition_name(resource.group, resource.version, resource.kind)
-    said = describe_fields("*").get("items", "")
+    said = describe_fields("List").get("items", "")
     items: Schema = {"description": said, "type": "array", "items": {"$ref": prefix + item}}
     return {
         "description": f"A list of {resource.kind} objects.",
