@@ -1,0 +1,83 @@
+"""Who belongs to whom: adoption of orphans that match, release of those that no longer do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.interface import ResourceRef
+from setpoint.meta.errors import Conflict, Invalid, NotFound
+from setpoint.meta.selectors import Selector
+from setpoint.reconcile.keys import controller_of
+
+Obj = dict[str, Any]
+
+
+def controller_reference(owner: Obj) -> Obj:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+class Claim:
+    """One owner's claim on the objects of one resource, made once per reconcile."""
+
+    def __init__(
+        self, client: Client, owner_resource: ResourceRef, owner: Obj, resource: ResourceRef, selector: Selector
+    ) -> None:
+        self._client = client
+        self._owner_resource = owner_resource
+        self._owner = owner
+        self._resource = resource
+        self._selector = selector
+        self._may_adopt: bool | None = None
+
+    async def claimed(self, candidates: Iterable[Obj]) -> list[Obj]:
+        """Those of the candidates that belong to the owner, after adopting and releasing."""
+        return [obj for obj in candidates if await self._claim(obj)]
+
+    async def _claim(self, obj: Obj) -> bool:
+        matches = self._selector.matches(obj["metadata"].get("labels") or {})
+        manager = controller_of(obj)
+        if manager is not None:
+            if manager["uid"] != self._owner["metadata"]["uid"]:
+                return False
+            if matches:
+                return True
+            if "deletionTimestamp" not in self._owner["metadata"]:
+                await self._release(obj)
+            return False
+        if not matches or "deletionTimestamp" in self._owner["metadata"] or "deletionTimestamp" in obj["metadata"]:
+            return False
+        return await self._adopt(obj)
+
+    async def _adopt(self, obj: Obj) -> bool:
+        if self._may_adopt is None:
+            # The cache may be behind: an owner on its way out must not take anybody along.
+            meta = self._owner["metadata"]
+            fresh = await self._client.get(self._owner_resource, meta["name"], meta.get("namespace") or "")
+            self._may_adopt = fresh["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in fresh["metadata"]
+        if not self._may_adopt:
+            return False
+        try:
+            await self._patch(obj, controller_reference(self._owner))
+        except NotFound:
+            return False
+        return True
+
+    async def _release(self, obj: Obj) -> None:
+        # Gone, or no longer ours: either way it is released.
+        with suppress(NotFound, Invalid, Conflict):
+            await self._patch(obj, {"$patch": "delete", "uid": self._owner["metadata"]["uid"]})
+
+    async def _patch(self, obj: Obj, reference: Obj) -> None:
+        meta = obj["metadata"]
+        change = {"metadata": {"ownerReferences": [reference], "uid": meta["uid"]}}
+        await self._client.patch(self._resource, meta["name"], change, meta.get("namespace") or "", kind="strategic")

@@ -1,0 +1,65 @@
+"""Creating and deleting the Pods of an owner, with the events that people look for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.ownership import controller_reference
+from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.names import dns1123_subdomain
+from setpoint.reconcile import EventRecorder
+
+Obj = dict[str, Any]
+
+PODS = builtin("pods")
+
+
+def is_namespace_terminating(error: ApiError) -> bool:
+    causes = (error.details or {}).get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+
+def pod_from(template: Obj, owner: Obj) -> Obj:
+    meta = template.get("metadata") or {}
+    name = owner["metadata"]["name"]
+    kept = {key: meta[key] for key in ("labels", "annotations", "finalizers") if meta.get(key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **kept,
+            "generateName": name if dns1123_subdomain(f"{name}-x") else f"{name}-",
+            "namespace": owner["metadata"]["namespace"],
+            "ownerReferences": [controller_reference(owner)],
+        },
+        "spec": template.get("spec") or {},
+    }
+
+
+class PodControl:
+    def __init__(self, client: Client, recorder: EventRecorder) -> None:
+        self._client = client
+        self._recorder = recorder
+
+    async def create(self, owner: Obj, template: Obj) -> None:
+        try:
+            made = await self._client.create(pod_from(template, owner))
+        except ApiError as error:
+            # In a namespace that goes away every creation fails; nobody needs to hear of each.
+            if not is_namespace_terminating(error):
+                self._recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
+            raise
+        self._recorder.normal(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+
+    async def delete(self, owner: Obj, pod: Obj) -> None:
+        meta = pod["metadata"]
+        try:
+            await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
+        except NotFound:
+            raise
+        except ApiError as error:
+            self._recorder.warning(owner, "FailedDelete", f"Error deleting: {error}")
+            raise
+        self._recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {meta['name']}")
