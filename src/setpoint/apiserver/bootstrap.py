@@ -1,4 +1,5 @@
-"""The objects that every cluster begins with. Each start makes what is missing and leaves what is there."""
+"""The objects that every cluster begins with. Each start makes what is missing and leaves what is there; default roles
+get back what they have lost."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 from collections.abc import Iterable
 
 from setpoint.apiserver.own_writes import MANAGER, ensure
+from setpoint.apiserver.rbac_defaults import restore
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.flow_control import PRODUCER
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress, ensure_service_cidr
@@ -18,7 +20,6 @@ async def bootstrap(api: ApiServer, own: OwnAddress | None = None, *, with_rbac:
 
     Without an address of its own the server makes no range for Services."""
     flow = "flowcontrol.apiserver.k8s.io"
-    authorization = "rbac.authorization.k8s.io"
     async with asyncio.TaskGroup() as tasks:
         if own is not None:
             tasks.create_task(ensure_service_cidr(api, own))
@@ -28,18 +29,18 @@ async def bootstrap(api: ApiServer, own: OwnAddress | None = None, *, with_rbac:
             (flow, "flowschemas", flowcontrol.flow_schemas(), PRODUCER),
             ("scheduling.k8s.io", "priorityclasses", priorityclasses.priority_classes(), MANAGER),
             ("apiregistration.k8s.io", "apiservices", apiservices.api_services(), MANAGER),
-            (authorization, "clusterroles", rbac.cluster_roles() if with_rbac else [], MANAGER),
-            (authorization, "clusterrolebindings", rbac.cluster_role_bindings() if with_rbac else [], MANAGER),
         ):
-            _ensure_all(tasks, api, group, plural, objects, manager)
+            for obj in objects:
+                tasks.create_task(ensure(api, group, plural, obj, manager))
+        if with_rbac:
+            _restore_all(tasks, api, "clusterroles", rbac.cluster_roles())
+            _restore_all(tasks, api, "clusterrolebindings", rbac.cluster_role_bindings())
     async with asyncio.TaskGroup() as tasks:
         if with_rbac:
-            _ensure_all(tasks, api, authorization, "roles", rbac.roles(), MANAGER)
-            _ensure_all(tasks, api, authorization, "rolebindings", rbac.role_bindings(), MANAGER)
+            _restore_all(tasks, api, "roles", rbac.roles())
+            _restore_all(tasks, api, "rolebindings", rbac.role_bindings())
 
 
-def _ensure_all(
-    tasks: asyncio.TaskGroup, api: ApiServer, group: str, plural: str, objects: Iterable[Obj], manager: str
-) -> None:
+def _restore_all(tasks: asyncio.TaskGroup, api: ApiServer, plural: str, objects: Iterable[Obj]) -> None:
     for obj in objects:
-        tasks.create_task(ensure(api, group, plural, obj, manager))
+        tasks.create_task(restore(api, plural, obj))

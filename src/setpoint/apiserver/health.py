@@ -32,11 +32,11 @@ class Health:
         if name:
             check = checks.get(name)
             if check is None:
-                return Response(404, b"404 page not found\n", _TEXT)
+                return Response(404, b"404 page not found\n", list(_TEXT))
             wrong = check()
             if wrong:
-                return Response(500, f"internal server error: {wrong}\n".encode(), _TEXT)
-            return Response(200, b"ok", _TEXT)
+                return Response(500, f"internal server error: {wrong}\n".encode(), list(_TEXT))
+            return Response(200, b"ok", list(_TEXT))
         excluded = set(query.get("exclude", []))
         lines, failed = [], False
         for check_name, check in checks.items():
@@ -49,7 +49,7 @@ class Health:
         for unknown in sorted(excluded - set(checks)):
             lines.append(f'warn: some health checks cannot be excluded: no matches for "{unknown}"\n')
         if failed:
-            return Response(500, ("".join(lines) + f"{root} check failed\n").encode(), _TEXT)
+            return Response(500, ("".join(lines) + f"{root} check failed\n").encode(), list(_TEXT))
         if "verbose" in query:
-            return Response(200, ("".join(lines) + f"{root} check passed\n").encode(), _TEXT)
-        return Response(200, b"ok", _TEXT)
+            return Response(200, ("".join(lines) + f"{root} check passed\n").encode(), list(_TEXT))
+        return Response(200, b"ok", list(_TEXT))

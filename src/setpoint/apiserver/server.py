@@ -215,6 +215,8 @@ class ApiServer:
             raise NotFound.path()
         if target.subresource:
             return await self._subresource(call, resource)
+        if target.name and not resource.is_stored:
+            raise NotFound.path()
         if bool(target.name) == (call.verb in _ON_COLLECTIONS) or call.request.method == "HEAD":
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
         if call.verb not in resource.verbs:
@@ -229,7 +231,7 @@ class ApiServer:
     async def _subresource(self, call: Call, resource: Resource) -> Answer:
         target = call.target
         part = resource.subresource(target.subresource)
-        if part is None:
+        if part is None or (target.rest and part.name != "proxy"):
             raise NotFound.path()
         if call.verb not in part.verbs:
             raise MethodNotAllowed(_NOT_ALLOWED, details={})

@@ -13,7 +13,7 @@ from setpoint.apiserver.filters.rbac import GROUP, Policy
 from setpoint.apiserver.filters.rbac_rules import compacted, described, uncovered
 from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.watch_cache import Obj
-from setpoint.meta.errors import Forbidden, NotFound, PlainServerError
+from setpoint.meta.errors import BadRequest, Forbidden, NotFound, PlainServerError
 from setpoint.meta.goformat import aggregate, quote, quote_all
 from setpoint.store.interface import Op
 
@@ -63,6 +63,14 @@ def _lost(call: Call, quoted_name: str) -> str:
     return f"{call.target.resource}.{GROUP} {quoted_name} not found"
 
 
+def _given_name(call: Call, obj: Obj) -> str:
+    """A name that was generated just now was not yet there when upstream looked."""
+    meta = obj["metadata"]
+    name, base = meta.get("name", ""), meta.get("generateName", "")
+    generated = base and not call.target.name and name.startswith(base[:58]) and len(name) == len(base[:58]) + 5
+    return "" if generated else name
+
+
 def _only_for_collection(obj: Obj, old: Obj) -> bool:
     """Whether no more changes than what garbage collection needs."""
     bare, before = (
@@ -82,7 +90,7 @@ class RoleGuard(_Guard):
         )
         if self._authorizer.allows(escalate):
             return
-        name = obj["metadata"].get("name", "")
+        name = _given_name(call, obj)
         excess = self._excess(call, obj.get("rules") or ())
         if not excess and (_aggregates(obj) or (old is not None and _aggregates(old))):
             # Such a role can come to hold anything.
@@ -110,10 +118,12 @@ class BindingGuard(_Guard):
         )  # fmt: skip
         if self._authorizer.allows(bind):
             return
+        if not role or (kind == "Role" and not target.namespace):
+            raise BadRequest(f"{'Namespace' if role else 'Name'} parameter required.")
         rules: Sequence[Rule] | None = self._policy.role(reference, target.namespace)
         if rules is None:
             # Under the resource that is being written, as upstream has it.
             raise NotFound.of(GROUP, target.resource, role)
         excess = self._excess(call, rules)
         if excess:
-            raise Forbidden.of(GROUP, target.resource, obj["metadata"].get("name", ""), excess)
+            raise Forbidden.of(GROUP, target.resource, _given_name(call, obj), excess)

@@ -8,6 +8,7 @@ from typing import Any
 from setpoint.kinds.internal_form import internal_form
 from setpoint.kinds.strategy import Context, Obj, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, required
+from setpoint.meta.names import label_value
 from setpoint.meta.objectmeta import validate_label_name
 
 _PATH_FORM = {"path": "", "verb": ""}
@@ -54,6 +55,8 @@ def _validate_requirement(requirement: Mapping[str, Any], of_labels: bool, path:
         errs.append(forbidden(f"{path}.values", text))
     if of_labels:
         validate_label_name(key, f"{path}.key", errs)
+        for i, value in enumerate(values):
+            errs.extend(invalid(f"{path}.values[{i}]", value, text) for text in label_value(value))
 
 
 def validate_empty_metadata(obj: Obj, errs: Errors, allowed: frozenset[str] = frozenset()) -> None:

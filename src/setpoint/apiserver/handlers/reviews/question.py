@@ -17,11 +17,15 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta import apply
-from setpoint.meta.decode import decode
 from setpoint.meta.errors import BadRequest, Invalid
 from setpoint.meta.field import Errors
 from setpoint.meta.times import format_time
 
+_META_ORDER = (
+    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+    "managedFields",
+)  # fmt: skip
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -42,14 +46,18 @@ def read(
     meta.pop("namespace", None)
     if namespace:
         meta["namespace"] = namespace
-    empty: Obj = decode(resource.type, {}, strict=None)
     entries = apply.update(
-        resource.type, empty, obj, manager=call.field_manager, api_version=resource.api_version,
+        resource.type, None, obj, manager=call.field_manager, api_version=resource.api_version,
         subresource=call.target.subresource, now=format_time(call.now),
     )  # fmt: skip
     if entries:
         meta["managedFields"] = entries
+    obj["metadata"] = ordered(meta)
     return obj
+
+
+def ordered(meta: Obj) -> Obj:
+    return {name: meta[name] for name in _META_ORDER if name in meta}
 
 
 async def admit(call: Call, admission: Chain, obj: Obj) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.reviews.question import answer, read
+from setpoint.apiserver.handlers.reviews.question import answer, ordered, read
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.registry import Registry
@@ -48,7 +48,7 @@ class TokenRequests:
         token = self._tokens.sign(self._claims(call, registry, account, spec, bound))
         ends = call.now + timedelta(seconds=spec["expirationSeconds"])
         request["status"] = {"token": token, "expirationTimestamp": format_time(ends)}
-        return answer(RESOURCE, form, {"metadata": _ordered(meta), "spec": spec, "status": request["status"]})
+        return answer(RESOURCE, form, {"metadata": ordered(meta), "spec": spec, "status": request["status"]})
 
     def _read(self, call: Call) -> Obj:
         request = read(call, RESOURCE, default_token_request, keep_system_fields=True)
@@ -122,10 +122,3 @@ class TokenRequests:
 
 def _reference(obj: Obj) -> Obj:
     return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
-
-
-def _ordered(meta: Obj) -> Obj:
-    first = ("name", "generateName", "namespace", "uid", "creationTimestamp")
-    return {key: meta[key] for key in first if key in meta} | {
-        key: value for key, value in meta.items() if key not in first
-    }
