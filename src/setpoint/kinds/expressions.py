@@ -34,6 +34,8 @@ class Usage:
     """Expressions that this one may refer to as `variables.<name>`."""
     schema: Mapping[str, Any] | None = None
     """For schema rules: the (structural) schema that `self` has."""
+    uncorrelatable: str = ""
+    """For schema rules: where `oldSelf` stops to mean anything, if it does; a rule there may not use it."""
     stored: bool = False
     """The object had this very expression before: what used to compile still does."""
 

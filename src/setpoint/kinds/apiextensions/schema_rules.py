@@ -36,6 +36,8 @@ class _Place:
     inside_meta: bool = False
     rules: bool = True
     """Expressions are compiled only in the open, not in conditions."""
+    uncorrelatable: str = ""
+    """The outermost list or map whose items of before and after cannot be matched: inside it there is no `oldSelf`."""
 
 
 def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors) -> None:
@@ -99,6 +101,8 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_error
             _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rule_errors)
     for key, item in properties.items():
         inner = below
+        if schema.get("x-kubernetes-map-type") == "atomic":
+            inner = replace(inner, uncorrelatable=place.uncorrelatable or path)
         if (place.root or schema.get(_EMBEDDED)) and key in META_FIELDS:
             inner = replace(inner, inside_meta=True)
             if place.root:
@@ -113,6 +117,8 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_error
     for key, item in (schema.get("definitions") or {}).items():
         _validate(item, f"{path}.definitions[{key}]", condition, errs, rule_errors)
     items = schema.get("items")
+    if schema.get("x-kubernetes-list-type") != "map":
+        below = replace(below, uncorrelatable=place.uncorrelatable or path)
     if isinstance(items, dict):
         _validate(items, f"{path}.items", below, errs, rule_errors)
     elif isinstance(items, list):
@@ -127,7 +133,7 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_error
     validate_list_and_map_types(schema, path, errs)
     _validate_rules(schema, path, errs)
     if place.rules and len(errs) == before:
-        _compile_rules(schema, path, rule_errors)
+        _compile_rules(schema, path, place.uncorrelatable, rule_errors)
 
 
 def _validate_fields(schema: Schema, path: str, place: _Place, errs: Errors) -> None:
@@ -188,11 +194,11 @@ def _leads_somewhere(path: str, schema: Schema) -> bool:
     return True
 
 
-def _compile_rules(schema: Schema, path: str, errs: Errors) -> None:
+def _compile_rules(schema: Schema, path: str, uncorrelatable: str, errs: Errors) -> None:
     for i, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
         at = f"{path}.x-kubernetes-validations[{i}]"
         shown = internal_form(rule, RULE_FORM)
         for name, purpose in (("rule", Purpose.SCHEMA_RULE), ("messageExpression", Purpose.SCHEMA_MESSAGE)):
             if expression := rule.get(name, ""):
-                texts = check_expression(expression, Usage(purpose, schema=schema))
+                texts = check_expression(expression, Usage(purpose, schema=schema, uncorrelatable=uncorrelatable))
                 errs.extend(invalid(f"{at}.{name}", shown, text) for text in texts)
