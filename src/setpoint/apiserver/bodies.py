@@ -151,6 +151,19 @@ def _refuse_kind(given_group: str, given_version: str, given_kind: str, group: s
     raise BadRequest(head + unregistered(given_kind, given))
 
 
+def kind_problem(resource: Resource, api_version: str, kind: str) -> str:
+    """Why an object that says it is of this kind cannot be what a patch made of one of ours; empty: it can."""
+    if (api_version, kind) == (resource.api_version, resource.kind):
+        return ""
+    if api_version.count("/") > 1:
+        return f"unexpected GroupVersion string: {api_version}"
+    group, _, version = api_version.rpartition("/")
+    if _known(group, version, kind):
+        internal = resource.group.split(".")[0] or "core"
+        return f"converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion"
+    return unregistered(kind, api_version)
+
+
 def unregistered(kind: str, api_version: str) -> str:
     return (
         f'no kind "{kind}" is registered for version "{api_version}" '

@@ -44,19 +44,16 @@ class Encoding:
         """Decoded, with kind and apiVersion: what patches see. A new top level over shared parts."""
         return {"kind": self.resource.kind, "apiVersion": self.resource.api_version, **self.obj(entry)}
 
-    def list(
-        self, items: Sequence[bytes], revision: int, continue_token: str = "", remaining: int | None = None
-    ) -> list[bytes]:
+    def list(self, items: Sequence[bytes], meta: Obj) -> list[bytes]:
         """In pieces, so that megabytes are put together once and not again."""
-        meta: dict[str, Any] = {"resourceVersion": str(revision)}
-        if continue_token:
-            meta["continue"] = continue_token
-        if remaining is not None:
-            meta["remainingItemCount"] = remaining
         return [b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), b",".join(items), b"]}\n"]
 
     strategic = True
     """Whether strategic merge patches apply; custom resources have no merge keys."""
+
+    def settle(self, obj: Obj) -> Obj:
+        """A defaulted object of this version as a reader of this version would get it back."""
+        return obj
 
     def versioned(self, stored: Obj) -> Obj:
         """From the stored version to this one. The result may share parts with `stored`."""
@@ -76,8 +73,15 @@ class ConvertedEncoding(Encoding):
 
     stored = False
 
-    def __init__(self, resource: Resource, from_storage: Callable[[Obj], Obj], to_storage: Callable[[Obj], Obj]) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        stored_as: Resource,
+        from_storage: Callable[[Obj], Obj],
+        to_storage: Callable[[Obj], Obj],
+    ) -> None:
         super().__init__(resource)
+        self._stored_as = stored_as
         self._from_storage = from_storage
         self._to_storage = to_storage
 
@@ -91,6 +95,11 @@ class ConvertedEncoding(Encoding):
     def obj(self, entry: Entry) -> Obj:
         converted: Obj = entry.remembered(self.form, lambda e: self._from_storage(orjson.loads(e.value)))
         return converted
+
+    def settle(self, obj: Obj) -> Obj:
+        stored = self._to_storage(obj)
+        self._stored_as.strategy.default(stored)
+        return self._from_storage(stored)
 
     def versioned(self, stored: Obj) -> Obj:
         return self._from_storage(orjson.loads(orjson.dumps(stored)))

@@ -60,8 +60,8 @@ class Metrics:
             "# HELP apiserver_request_total Requests by verb, resource and answer.",
             "# TYPE apiserver_request_total counter",
         ]
-        for series, count in sorted(self._requests.items()):
-            lines.append(f"apiserver_request_total{_labels((*names, 'code'), series)} {count}")
+        for series, requests in sorted(self._requests.items()):
+            lines.append(f"apiserver_request_total{_labels((*names, 'code'), series)} {requests}")
         lines.append("# HELP apiserver_request_duration_seconds Time from request to answer.")
         lines.append("# TYPE apiserver_request_duration_seconds histogram")
         for series, row in sorted(self._durations.items()):

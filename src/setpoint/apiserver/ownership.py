@@ -8,7 +8,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
-from setpoint.meta.decode import decode
+from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import PlainServerError
 from setpoint.meta.times import format_time
 
@@ -36,6 +36,8 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
 def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, force: bool) -> Obj:
     """`config` applied by the caller over `live` (in the served version): the new object, typed, defaulted, bare."""
     resource = registry.resource
+    if live is not None:
+        live = {"kind": resource.kind, "apiVersion": resource.api_version, **live}
     try:
         merged = apply.apply(
             resource.type,
@@ -51,7 +53,16 @@ def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, 
         )
     except apply.TypeMismatch as error:
         raise PlainServerError(str(error)) from None
-    obj: Obj = decode(resource.type, merged, strict=None)
+    try:
+        obj: Obj = decode(resource.type, merged, strict=None)
+    except DecodeError as error:
+        what, why = f"{resource.group}/{resource.version}, Kind={resource.kind}", str(error)
+        if why.startswith("illegal base64"):
+            why = f"error decoding from json: {why}"
+        raise PlainServerError(
+            f"failed to convert new object ({config['metadata'].get('namespace') or ''}/{call.target.name}; {what}) to "
+            f"proper version: unable to convert unstructured object to {what}: {why}"
+        ) from None
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     registry.strategy.default(obj)

@@ -16,6 +16,7 @@ import orjson
 from setpoint.apiserver.admission.plugin import Attributes, Chain
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.encoding import Encoding, stamp_offset
+from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.watch_cache import Entry, Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
@@ -109,6 +110,9 @@ class Registry:
         return self.resource.storage[0]
 
     def key(self, namespace: str, name: str) -> str:
+        """Raises BadRequest for a name that could mean something else in a path."""
+        if "%" in name or "/" in name or name in (".", ".."):
+            raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(path_segment(name))}")
         return f"{self.cache.prefix}{namespace}/{name}" if self.resource.namespaced else self.cache.prefix + name
 
     def not_found(self, name: str) -> NotFound:
@@ -178,11 +182,10 @@ class Registry:
             meta.pop(name, None)
         meta["uid"] = self.env.ids.uid()
         meta["creationTimestamp"] = now
-        meta.pop("generation", None)
 
     async def _create(self, call: Call, obj: Obj, attrs: Attributes) -> Entry:
         meta = obj["metadata"]
-        if meta.get("resourceVersion"):
+        if meta.get("resourceVersion") and not call.dry_run:
             raise PlainServerError("resourceVersion should not be set on objects to be created")
         self.fill_metadata(obj, format_time(call.now))
         as_asked = orjson.dumps(obj) if self.hooks.contended else b""
@@ -192,7 +195,7 @@ class Registry:
             key = self.key(call.target.namespace, name)
             if call.dry_run:
                 if self.cache.get(key) is not None:
-                    raise self._exists(name)
+                    raise self._exists(call.target.namespace, name)
                 return self._imagined(key, obj)
             value, stamp = stamp_offset(self.encode(obj))
             try:
@@ -200,7 +203,7 @@ class Registry:
             except CompareFailed as failure:
                 self.hooks.release(call, obj)
                 if failure.key == key:
-                    raise self._exists(name) from None
+                    raise self._exists(call.target.namespace, name) from None
                 if not as_asked or attempt == _CONTENDED_ATTEMPTS - 1:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
                 obj = attrs.obj = orjson.loads(as_asked)
@@ -250,8 +253,12 @@ class Registry:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
 
-    def _exists(self, name: str) -> AlreadyExists:
-        return AlreadyExists.of(self.resource.group, self.resource.plural, name)
+    def _exists(self, namespace: str, name: str) -> AlreadyExists:
+        error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
+        entry = self.cache.get(self.key(namespace, name))
+        if entry is not None and entry.obj["metadata"].get("deletionTimestamp"):
+            error.message = f"object is being deleted: {error.message}"
+        return error
 
     # -- update ---------------------------------------------------------------------------------------------------
 
@@ -323,8 +330,8 @@ class Registry:
                 error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
                 raise Invalid.of(self.resource.group, self.resource.plural, name, [error])
             meta["resourceVersion"] = current
-        elif not given.isdigit():
-            raise PlainServerError(f"strconv.ParseUint: parsing {quote(given)}: invalid syntax")
+        elif problem := revision_problem(given):
+            raise PlainServerError(problem)
         elif given != current:
             raise Conflict.modified(self.resource.group, self.resource.plural, name)
 

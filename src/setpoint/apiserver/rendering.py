@@ -74,14 +74,19 @@ def respond_list(
     continue_token: str = "",
     remaining: int | None = None,
 ) -> Response:
-    if not form.transform:
-        encoding = registry.encoding
-        return respond(form, encoding.list(encoding.items(entries), revision, continue_token, remaining))
     meta: Obj = {"resourceVersion": str(revision)}
     if continue_token:
         meta["continue"] = continue_token
     if remaining is not None:
         meta["remainingItemCount"] = remaining
+    return respond_listed(call, form, registry, entries, meta)
+
+
+def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Response:
+    """A list with this metadata."""
+    if not form.transform:
+        encoding = registry.encoding
+        return respond(form, encoding.list(encoding.items(entries), meta))
     if form.transform == "Table":
         return respond(form, orjson.dumps(table(call, form, registry, entries, meta)))
     if form.transform == "PartialObjectMetadataList":

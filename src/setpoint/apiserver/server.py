@@ -303,7 +303,12 @@ class ApiServer:
             wanted = _discovery_form(accept)
             if wanted == "aggregated":
                 body, etag = self.discovery.aggregated(path == "/api")
-                headers = [("Content-Type", AGGREGATED), ("Etag", etag), ("Vary", "Accept")]
+                headers = [
+                    ("Content-Type", AGGREGATED),
+                    ("Etag", etag),
+                    ("Vary", "Accept"),
+                    ("Cache-Control", "public"),
+                ]
                 if call.request.headers.get("if-none-match") == etag:
                     return Response(304, b"", headers)
                 return Response(200, body, headers)
@@ -380,4 +385,5 @@ def _encoding(resource: Resource) -> Encoding:
     def conversion(name: str) -> Callable[[Any], Any]:
         return lambda obj: getattr(import_module(module), name)(obj)
 
-    return ConvertedEncoding(resource, conversion(from_storage), conversion(to_storage))
+    stored_as = next(r for r in RESOURCES if (r.group, r.version, r.kind) == (*resource.storage, resource.kind))
+    return ConvertedEncoding(resource, stored_as, conversion(from_storage), conversion(to_storage))

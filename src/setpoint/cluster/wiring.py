@@ -10,6 +10,7 @@ from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.binding import bind
+from setpoint.apiserver.handlers.component_status import ComponentStatuses
 from setpoint.apiserver.handlers.eviction import Evictions
 from setpoint.apiserver.handlers.pod_streams import log, stream
 from setpoint.apiserver.handlers.scale import get_scale, patch_scale, update_scale
@@ -22,7 +23,7 @@ from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.server import ApiServer, Handler
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
@@ -74,7 +75,7 @@ def _flow_revision(api: ApiServer) -> int:
 
 def _subresources(api: ApiServer) -> None:
     """What is not simply a write of the object itself."""
-    scale = {"get": get_scale, "update": update_scale, "patch": patch_scale}
+    scale: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
     for group, plural in (("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"), ("", "replicationcontrollers")):
         api.subresources[(group, plural, "scale")] = scale
     evictions = Evictions(api)
@@ -89,6 +90,11 @@ def _subresources(api: ApiServer) -> None:
         return await bind(call, api.registry("", "pods"), form)
 
     api.reviews[("", "bindings")] = bind_by_name
+    api.reviews[("", "componentstatuses")] = ComponentStatuses({"etcd-0": lambda: _store_failure(api)}).handle
+
+
+def _store_failure(api: ApiServer) -> str:
+    return getattr(api.store, "failure", None) or ""
 
 
 def _health(api: ApiServer) -> Health:
@@ -96,11 +102,7 @@ def _health(api: ApiServer) -> Health:
         return ""
 
     def store() -> str:
-        try:
-            api.store.revision  # noqa: B018 (a broken store says so here)
-        except Exception as error:
-            return str(error)
-        return ""
+        return _store_failure(api)
 
     def synced() -> str:
         return "" if api.ready else "the caches are not filled yet"

@@ -7,30 +7,48 @@ from typing import Any
 import orjson
 
 from setpoint.apiserver import deletion
-from setpoint.apiserver.bodies import check_object, parse
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.list import continue_token, select
 from setpoint.apiserver.http.message import Answer, Response
-from setpoint.apiserver.negotiate import JSON, Form
+from setpoint.apiserver.negotiate import JSON, Form, body_type
 from setpoint.apiserver.options import DeleteOptions, delete_options, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond, respond_list, respond_object
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.tables import type_of
-from setpoint.meta.errors import NotFound
+from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
+from setpoint.meta.decode import DecodeError, decode
+from setpoint.meta.errors import BadRequest, NotFound
 
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 def read_options(call: Call) -> DeleteOptions:
-    body: dict[str, Any] | None = None
-    if call.request.body:
-        value, strict = parse(call, "DeleteOptions")
-        if isinstance(value, dict):
-            # DeleteOptions are registered in every group: any group may be named.
-            value = {key: item for key, item in value.items() if key != "apiVersion"}
-        body = check_object(call, value, strict, "", "v1", "DeleteOptions", type_of(_OPTIONS))
-    return delete_options(call, body)
+    return delete_options(call, _read_body(call) if call.request.body else None)
+
+
+def _read_body(call: Call) -> dict[str, Any]:
+    """The body as DeleteOptions, which are registered in every group: any may be named."""
+    as_json = body_type(call.request.headers.get("content-type", "")) == JSON
+    try:
+        value, _ = parse_json(call.request.body) if as_json else parse_yaml(call.request.body)
+        api_version, kind = type_meta(value)
+    except (BodyError, DecodeError) as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}" if as_json else str(error)) from None
+    if api_version.count("/") > 1:
+        raise BadRequest(f"unexpected GroupVersion string: {api_version}")
+    if kind not in ("", "DeleteOptions"):
+        raise BadRequest(
+            f'no kind "{kind}" is registered for version "{api_version or "meta.k8s.io/v1"}" '
+            'in scheme "pkg/apis/meta/internalversion/scheme/register.go:27"'
+        )
+    try:
+        options: dict[str, Any] = decode(
+            type_of(_OPTIONS), value or {}, strict=None, raw=call.request.body if as_json else None
+        )
+    except DecodeError as error:
+        raise BadRequest(str(error)) from None
+    return options
 
 
 async def delete(call: Call, registry: Registry, form: Form) -> Answer:

@@ -36,7 +36,7 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     if whole and not limit and not form.transform:
         encoding = registry.encoding
         if encoding.stored:
-            return respond(form, encoding.list(cache.values(namespace), cache.fresh))
+            return respond(form, encoding.list(cache.values(namespace), {"resourceVersion": str(cache.fresh)}))
     entries = select(registry, options, cache.scan(namespace))
     if not limit:
         return respond_list(call, form, registry, list(entries), cache.fresh)

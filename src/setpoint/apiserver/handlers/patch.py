@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from setpoint.apiserver.bodies import note_cleared_ownership, report_strict, unregistered
+from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.update import check_name, strategy_for
+from setpoint.apiserver.handlers.update import check_bare_name, strategy_for
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
@@ -19,7 +19,8 @@ from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
-from setpoint.meta.body import BodyError, parse_json, parse_yaml
+from setpoint.meta.apply import check_request
+from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import BadRequest, Conflict, Invalid, PlainServerError, UnsupportedMediaType
 from setpoint.meta.field import invalid
@@ -44,7 +45,7 @@ Patcher = Callable[[Obj], Obj]
 
 
 def patch_type(call: Call, registry: Registry) -> str:
-    media_type = call.request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
+    media_type = call.request.headers.get("content-type", "").split(";", 1)[0].strip()
     if media_type not in (JSON_PATCH, MERGE_PATCH, APPLY) and not (
         media_type == STRATEGIC and registry.encoding.strategic
     ):
@@ -68,7 +69,7 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
         full = {"kind": registry.resource.kind, "apiVersion": registry.resource.api_version, **versioned}
         obj = patcher(full)
         registry.strategy.default(obj)
-        check_name(call, obj)
+        check_bare_name(call, obj)
         own(call, registry, versioned, obj)
         return encoding.to_storage(obj)
 
@@ -147,12 +148,13 @@ def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list
         ordered = dict(sorted(patched.items())) if isinstance(patched, dict) else patched
         return orjson.dumps(ordered).decode()
 
-    if not isinstance(patched, dict):
-        raise _refuse(shown(), f"json: cannot unmarshal {kind_of(patched)} into Go value of type {resource.type.go}")
-    for name, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        if patched.get(name, wanted) not in (wanted, "", None):
-            given = (patched.get("kind") or resource.kind, patched.get("apiVersion") or resource.api_version)
-            raise _refuse(shown(), unregistered(*given))
+    try:
+        given_version, given_kind = type_meta(patched)
+    except DecodeError as error:
+        raise _refuse(shown(), f"couldn't get version/kind; json parse error: {error}") from None
+    problem = kind_problem(resource, given_version or resource.api_version, given_kind or resource.kind)
+    if problem:
+        raise _refuse(shown(), problem)
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
     try:
@@ -204,37 +206,20 @@ def go_map(value: Any) -> str:
 
 
 def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
-    """The body of an apply: an object of its kind, with a name; and the duplicate fields in it."""
+    """The body of an apply: an object of its kind, in form; and the duplicate fields in it."""
     try:
         config, duplicates = parse_yaml(call.request.body)
     except BodyError as error:
-        raise BadRequest(f"error decoding patch: {error}") from None
+        raise BadRequest(f"error encoding patch: {error}") from None
     config = {} if config is None else config
     if not isinstance(config, dict):
         raise BadRequest(
             "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
             f"{kind_of(config)} into Go value of type map[string]interface {{}}"
         )
-    api_version, kind = config.get("apiVersion") or "", config.get("kind") or ""
-    if not kind or not api_version or kind != resource.kind:
-        group, _, version = str(api_version).rpartition("/")
-        raise BadRequest(f"invalid object type: {group}/{version}, Kind={kind}")
-    if api_version != resource.api_version:
-        raise BadRequest(
-            f"Incorrect version specified in apply patch. Specified patch version: {api_version}, "
-            f"expected: {resource.api_version}"
-        )
-    meta = config.setdefault("metadata", {})
-    if meta is None:
-        meta = config["metadata"] = {}
-    if not isinstance(meta, dict):
-        raise PlainServerError(
-            f"failed to create typed patch object (/; {resource.api_version}, Kind={kind}): "
-            f".metadata: expected map, got {go_map(meta)}"
-        )
-    if meta.get("managedFields"):
-        raise BadRequest("metadata.managedFields must be nil")
-    check_name(call, config)
+    check_request(config, resource.api_version, resource.kind)
+    if config.get("metadata") is None:
+        config["metadata"] = {}
     return config, duplicates
 
 
@@ -242,12 +227,10 @@ async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy,
     """Server-side apply: the manager's wish is merged into what is there."""
     resource, encoding = registry.resource, registry.encoding
     config, duplicates = read_applied(call, resource)
-    given = config["metadata"].get("resourceVersion")
 
     async def change(live: Obj | None) -> Obj:
-        if live is not None and given and given != live["metadata"]["resourceVersion"]:
-            raise Conflict.modified(resource.group, resource.plural, call.target.name)
         obj = apply_config(call, registry, encoding.versioned(live) if live is not None else None, config, force)
+        check_bare_name(call, obj)
         report_strict(call, duplicates, "error ")
         return encoding.to_storage(obj)
 

@@ -17,6 +17,7 @@ from setpoint.apiserver.rendering import respond
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.autoscaling.scale_mapping import apply_scale, to_scale, validate_scale
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.apply import check_types
 from setpoint.meta.decode import decode
 from setpoint.meta.errors import Conflict, Invalid
 from setpoint.meta.field import Errors
@@ -88,7 +89,9 @@ def _check(registry: Registry, scale: Obj, live: Obj) -> None:
 
 async def _apply(call: Call, registry: Registry, form: Form, force: bool) -> Answer:
     """The applied Scale is the workload's replicas, and nothing else of it, in the manager's ownership."""
-    config, duplicates = read_applied(call, SCALE)
+    config, _ = read_applied(call, SCALE)
+    check_types(SCALE.type, config)
+    check_name(call, config)
     spec = config.get("spec") or {}
     wish: Obj = {
         "apiVersion": registry.resource.api_version,

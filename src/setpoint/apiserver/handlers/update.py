@@ -18,6 +18,17 @@ from setpoint.meta.errors import BadRequest
 
 def check_name(call: Call, obj: Obj) -> None:
     """The object must be the one the URL names."""
+    check_bare_name(call, obj)
+    meta, target = obj["metadata"], call.target
+    namespace = meta.get("namespace", "")
+    if namespace and target.namespace and target.resource != "namespaces" and namespace != target.namespace:
+        raise BadRequest(
+            f"the namespace of the object ({namespace}) does not match the namespace on the request ({target.namespace})"
+        )
+
+
+def check_bare_name(call: Call, obj: Obj) -> None:
+    """The same without the namespace, which patches leave to the registry."""
     meta, target = obj["metadata"], call.target
     name = meta.get("name", "")
     if not name:
@@ -26,11 +37,6 @@ def check_name(call: Call, obj: Obj) -> None:
         )
     if name != target.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-    namespace = meta.get("namespace", "")
-    if namespace and target.namespace and target.resource != "namespaces" and namespace != target.namespace:
-        raise BadRequest(
-            f"the namespace of the object ({namespace}) does not match the namespace on the request ({target.namespace})"
-        )
 
 
 def strategy_for(call: Call, registry: Registry) -> Strategy:
@@ -44,6 +50,7 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
     check_name(call, sent)
     strategy = strategy_for(call, registry)
     registry.strategy.default(sent)
+    sent = registry.encoding.settle(sent)
     encoding, type_ = registry.encoding, registry.resource.type
     first = True
 

@@ -40,6 +40,7 @@ _KEPT_WHEN_LEFT_OUT = (
 
 class PodStrategy(Strategy):
     has_status = True
+    returns_deleted = True
     columns = COLUMNS
     field_labels = frozenset({
         "metadata.name", "metadata.namespace", "spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName",

@@ -34,6 +34,7 @@ def _labels(obj: Obj, now: datetime) -> str:
 
 
 class PodTemplateStrategy(Strategy):
+    returns_deleted = True
     has_generation = True
     spec_fields = ("template",)
     columns = (

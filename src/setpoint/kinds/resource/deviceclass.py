@@ -24,6 +24,7 @@ def _declared_extended_resource(name: str, path: str, late: Errors) -> None:
 
 
 class DeviceClassStrategy(Strategy):
+    returns_deleted = True
     has_generation = True
     columns = (NAME, AGE)
 

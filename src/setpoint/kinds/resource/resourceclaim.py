@@ -27,6 +27,7 @@ def _state(obj: Obj, now: datetime) -> str:
 
 
 class ResourceClaimStrategy(Strategy):
+    returns_deleted = True
     has_status = True
     columns = (NAME, Column("State", _state, description="Pending, allocated, reserved, deleted."), AGE)
 

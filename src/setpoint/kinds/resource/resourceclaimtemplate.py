@@ -14,6 +14,7 @@ _show_claim = struct(CLAIM_FORM)
 
 
 class ResourceClaimTemplateStrategy(Strategy):
+    returns_deleted = True
     columns = (NAME, AGE)
 
     def default(self, obj: Obj) -> None:

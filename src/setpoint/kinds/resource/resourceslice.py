@@ -56,6 +56,7 @@ def _drop_disabled(obj: Obj) -> None:
 
 
 class ResourceSliceStrategy(Strategy):
+    returns_deleted = True
     has_generation = True
     columns = (
         NAME,
