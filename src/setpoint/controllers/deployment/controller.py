@@ -8,8 +8,13 @@ from typing import Any
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.deployment.revisions import (
-    REVISION, annotations_of, for_new_set, next_revision, revision, sizes,
-)  # fmt: skip
+    REVISION,
+    annotations_of,
+    for_new_set,
+    next_revision,
+    revision,
+    sizes,
+)
 from setpoint.controllers.deployment.sizes import Scaling, is_rolling, scale_down_old, size, size_of_new
 from setpoint.controllers.deployment.status import is_complete, seconds_to_deadline, status_of
 from setpoint.controllers.deployment.template import HASH_LABEL, hash_of, same_template, set_name, split

@@ -42,8 +42,8 @@ def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetim
 def is_complete(deployment: Obj, status: Obj) -> bool:
     desired = size(deployment)
     numbers = ("updatedReplicas", "replicas", "availableReplicas")
-    observed = int(status.get("observedGeneration", 0))
-    return all(status.get(name, 0) == desired for name in numbers) and observed >= int(deployment["metadata"]["generation"])
+    caught_up = int(status.get("observedGeneration", 0)) >= int(deployment["metadata"]["generation"])
+    return caught_up and all(status.get(name, 0) == desired for name in numbers)
 
 
 def seconds_to_deadline(deployment: Obj, status: Obj, now: datetime) -> float | None:
