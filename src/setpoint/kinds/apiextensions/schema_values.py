@@ -56,31 +56,35 @@ def _unpinned(text: str) -> Problem:
 
 def compile_schema(schema: Schema, of_default: bool = False) -> Check:
     """`of_default`: the values are defaults inside schemas, of which an int-or-string is not looked at."""
-    type_check = _type_check(schema, of_default)
-    parts: list[tuple[tuple[type, ...] | None, Check]] = []
-    if type_check is not None:
-        parts.append((None, type_check))
-    parts.append((None, _alternatives(schema, of_default)))
-    parts.append(((str,), _string_check(schema)))
-    if (format_check := _format_check(schema)) is not None:
-        parts.append(((str,), format_check))
-    parts.append(((int, float), _number_check(schema)))
-    parts.append(((list,), _list_check(schema, of_default)))
-    parts.append((None, _enum_check(schema)))
-    parts.append(((dict,), _object_check(schema, of_default)))
-    enum = _enum_check(schema)
+    type_check, enum = _type_check(schema, of_default), _enum_check(schema)
+    alternatives = _alternatives(schema, of_default)
+    string, format_check, number = _string_check(schema), _format_check(schema), _number_check(schema)
+    items, properties = _list_check(schema, of_default), _object_check(schema, of_default)
+    before, counted = (type_check, alternatives), 3 + (type_check is not None)
+    # Per kind of value: the checks that have something to say, and how many tests count as passed in any case.
+    plans: dict[type, tuple[tuple[Check, ...], int]] = {
+        str: (_present(*before, string, format_check, enum), counted + 1 + (format_check is not None)),
+        int: (_present(*before, number, enum), counted + 1),
+        float: (_present(*before, number, enum), counted + 1),
+        list: (_present(*before, items, enum), counted + 1),
+        dict: (_present(*before, enum, properties), counted + 1),
+        bool: (_present(*before, enum), counted),
+    }
 
     def check(value: Any, name: str, out: Problems) -> int:
         if value is None:
-            return (type_check(value, name, out) if type_check is not None else 1) + enum(value, name, out)
-        kind = value.__class__
-        passed = 1
-        for kinds, part in parts:
-            if kinds is None or kind in kinds:
-                passed += part(value, name, out) + 1
+            passed = 1 if type_check is None else type_check(value, name, out)
+            return passed if enum is None else passed + enum(value, name, out)
+        checks, passed = plans[value.__class__]
+        for part in checks:
+            passed += part(value, name, out)
         return passed
 
     return check
+
+
+def _present(*checks: Check | None) -> tuple[Check, ...]:
+    return tuple(check for check in checks if check is not None)
 
 
 def _types(schema: Schema, of_default: bool) -> tuple[str, ...]:
@@ -119,13 +123,13 @@ def _type_check(schema: Schema, of_default: bool) -> Check | None:
     return check
 
 
-def _alternatives(schema: Schema, of_default: bool) -> Check:
+def _alternatives(schema: Schema, of_default: bool) -> Check | None:
     any_of, one_of, all_of = (
         [compile_schema(item, of_default) for item in schema.get(name) or ()] for name in ("anyOf", "oneOf", "allOf")
     )
     negated = compile_schema(schema["not"], of_default) if schema.get("not") is not None else None
     if not any_of and not one_of and not all_of and negated is None:
-        return lambda value, name, out: 0
+        return None
 
     def check(value: Any, name: str, out: Problems) -> int:
         passed = 0
@@ -181,8 +185,10 @@ def _try(checks: list[Check], value: Any, name: str, stop: bool) -> tuple[int, P
     return valid, best, max(furthest, 0)
 
 
-def _string_check(schema: Schema) -> Check:
+def _string_check(schema: Schema) -> Check | None:
     longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+    if longest is None and shortest is None and not pattern:
+        return None
     compiled = compile_pattern(pattern) if pattern else None
 
     def check(value: Any, name: str, out: Problems) -> int:
@@ -283,10 +289,10 @@ def _same(value: Any, choice: Any) -> bool:
     return value == choice and isinstance(value, bool) == isinstance(choice, bool)
 
 
-def _enum_check(schema: Schema) -> Check:
+def _enum_check(schema: Schema) -> Check | None:
     choices = schema.get("enum") or ()
     if not choices:
-        return lambda value, name, out: 0
+        return None
     shown = [choice if isinstance(choice, str) else orjson.dumps(choice).decode() for choice in choices]
 
     def check(value: Any, name: str, out: Problems) -> int:
