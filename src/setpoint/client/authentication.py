@@ -1,0 +1,106 @@
+"""Credentials on the way to a server: headers and TLS contexts, renewed when they run out."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from base64 import b64encode
+
+from setpoint.client.access import Access
+from setpoint.client.exec_plugin import Credential, obtain
+from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.meta.clock import Clock
+
+_READ_TOKEN_EVERY = 60.0
+
+
+class Authentication:
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._context: ssl.SSLContext | None = None
+        self._token = access.token
+        self._read_again = float("-inf")
+        self._credential: Credential | None = None
+        self._basic = b64encode(f"{access.username}:{access.password}".encode()).decode() if access.username else ""
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a refusal may only mean that the credentials are old."""
+        return self._access.exec is not None or self._access.token_file is not None
+
+    def forget(self) -> None:
+        self._credential = None
+        self._read_again = float("-inf")
+
+    async def headers(self) -> list[tuple[str, str]]:
+        access = self._access
+        if access.token_file is not None and self._clock.monotonic() >= self._read_again:
+            self._read_token()
+        token = self._token
+        if access.exec is not None:
+            token = (await self._exec()).token or token
+        if token:
+            return [("authorization", f"Bearer {token}")]
+        return [("authorization", f"Basic {self._basic}")] if self._basic else []
+
+    async def context(self) -> ssl.SSLContext:
+        """For a new connection."""
+        certificate, key = self._access.certificate, self._access.key
+        if self._access.exec is not None:
+            credential = await self._exec()
+            if credential.certificate:
+                certificate, key = credential.certificate, credential.key
+        if self._context is None:
+            self._context = _context(self._access, certificate, key)
+        return self._context
+
+    def _read_token(self) -> None:
+        path = self._access.token_file
+        assert path is not None
+        self._read_again = self._clock.monotonic() + _READ_TOKEN_EVERY
+        try:
+            self._token = path.read_text(encoding="utf-8").strip() or self._token
+        except OSError as error:
+            if not self._token:
+                raise KubeconfigError(f"cannot read the token file {path}: {error.strerror}") from None
+
+    async def _exec(self) -> Credential:
+        assert self._access.exec is not None
+        now = self._clock.now()
+        if self._credential is None or (self._credential.expires is not None and self._credential.expires <= now):
+            before = self._credential
+            self._credential = await obtain(self._access.exec)
+            if before is None or before.certificate != self._credential.certificate:
+                self._context = None
+        return self._credential
+
+
+def _context(access: Access, certificate: bytes | None, key: bytes | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif access.ca is not None:
+        try:
+            context.load_verify_locations(cadata=access.ca.decode("ascii"))
+        except (ssl.SSLError, ValueError) as error:
+            raise KubeconfigError(f"the certificate authority of the cluster is not a certificate: {error}") from None
+    else:
+        context.load_default_certs()
+    if certificate and key:
+        _load_pair(context, certificate, key)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # The library reads keys from files alone; this one is readable by its owner and gone at once.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(certificate.rstrip() + b"\n" + key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except (ssl.SSLError, OSError) as error:
+            raise KubeconfigError(f"the client certificate and key of the user cannot be used: {error}") from None

@@ -1,0 +1,238 @@
+"""Kubeconfig files: found, merged, and brought down to one way of reaching one server."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from setpoint.client.access import Access, ExecPlugin
+from setpoint.client.impersonation import Impersonation
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_FILES = {
+    "clusters": ("certificate-authority",),
+    "users": ("client-certificate", "client-key", "tokenFile"),
+}
+"""Settings that are paths, relative to the file that has them."""
+
+
+class KubeconfigError(Exception):
+    """What is wrong, in one sentence for the person who wrote the file."""
+
+
+class Kubeconfig:
+    """One or several files as one: of every setting and of every named entry, the first file that has it decides."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, dict[str, Any]] = {}
+        self.users: dict[str, dict[str, Any]] = {}
+        self.contexts: dict[str, dict[str, Any]] = {}
+        self.current_context = ""
+
+    @classmethod
+    def load(cls, paths: Sequence[Path], *, must_exist: bool = False) -> Kubeconfig:
+        """Files that are not there are passed over, unless `must_exist`."""
+        merged = cls()
+        for path in paths:
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                if must_exist:
+                    raise KubeconfigError(f"the kubeconfig {path} does not exist") from None
+                continue
+            except OSError as error:
+                raise KubeconfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from None
+            merged._add(_parse(data, path), path)
+        return merged
+
+    def _add(self, content: dict[str, Any], path: Path) -> None:
+        for section, inner in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
+            known: dict[str, dict[str, Any]] = getattr(self, section)
+            for entry in _entries(content, section, path):
+                body = entry.get(inner) or {}
+                if not isinstance(body, dict) or not isinstance(entry.get("name"), str):
+                    raise KubeconfigError(f"the kubeconfig {path} has an entry in {section} without name or {inner}")
+                known.setdefault(entry["name"], _anchored(body, section, path.parent))
+        current = content.get("current-context")
+        if not self.current_context and isinstance(current, str):
+            self.current_context = current
+
+    def access(self, *, context: str = "", cluster: str = "", user: str = "") -> Access:
+        """What the named (or current) context leads to; `cluster` and `user` go before what it says."""
+        name = context or self.current_context
+        chosen: dict[str, Any] = {}
+        if name:
+            if name not in self.contexts:
+                raise KubeconfigError(f"the kubeconfig has no context {name!r}")
+            chosen = self.contexts[name]
+        elif not cluster:
+            raise KubeconfigError("the kubeconfig has no current context: choose one of its contexts")
+        cluster = cluster or chosen.get("cluster") or ""
+        user = user or chosen.get("user") or ""
+        if cluster not in self.clusters:
+            raise KubeconfigError(f"the kubeconfig has no cluster {cluster!r}, which the context {name!r} names")
+        if user and user not in self.users:
+            raise KubeconfigError(f"the kubeconfig has no user {user!r}, which the context {name!r} names")
+        access = _server(self.clusters[cluster], cluster)
+        _identify(access, self.users.get(user, {}), user, self.clusters[cluster])
+        access.namespace = chosen.get("namespace") or "default"
+        return access
+
+
+def find_access(
+    kubeconfig: str = "", context: str = "", *, environment: Mapping[str, str] = os.environ, home: Path | None = None
+) -> Access:
+    """From the file given, else from those in KUBECONFIG, else from ~/.kube/config, else from the Pod this runs in."""
+    if kubeconfig:
+        return Kubeconfig.load([Path(kubeconfig)], must_exist=True).access(context=context)
+    listed = [Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    paths = listed or [(home or Path.home()) / ".kube" / "config"]
+    found = Kubeconfig.load(paths)
+    if found.contexts or found.clusters:
+        return found.access(context=context)
+    if "KUBERNETES_SERVICE_HOST" in environment and not context:
+        return in_cluster(environment)
+    where = " or ".join(str(path) for path in paths)
+    raise KubeconfigError(f"no cluster is configured: no kubeconfig at {where}; say --kubeconfig or set KUBECONFIG")
+
+
+def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Access:
+    """As the service account of the Pod that this runs in."""
+    host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise KubeconfigError("this does not run in a Pod: KUBERNETES_SERVICE_HOST and _PORT are not set")
+    shown = f"[{host}]" if ":" in host else host
+    token = directory / "token"
+    try:
+        first = token.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise KubeconfigError(f"cannot read the service account token {token}: {error.strerror}") from None
+    access = Access(f"https://{shown}:{port}", token=first, token_file=token)
+    if (directory / "ca.crt").exists():
+        access.ca = (directory / "ca.crt").read_bytes()
+    if (directory / "namespace").exists():
+        access.namespace = (directory / "namespace").read_text(encoding="utf-8").strip() or "default"
+    return access
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except ValueError:
+        # Here, because kubeconfigs in JSON, as ours are, need no YAML, which is slow to load.
+        from setpoint.meta.body import BodyError
+        from setpoint.meta.yaml_read import read
+
+        try:
+            content, _ = read(data)
+        except BodyError as error:
+            raise KubeconfigError(f"the kubeconfig {path} is not YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise KubeconfigError(f"the kubeconfig {path} is not a mapping of settings")
+    return content
+
+
+def _entries(content: dict[str, Any], section: str, path: Path) -> list[dict[str, Any]]:
+    entries = content.get(section) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise KubeconfigError(f"in the kubeconfig {path}, {section} is not a list of named entries")
+    return entries
+
+
+def _anchored(body: dict[str, Any], section: str, directory: Path) -> dict[str, Any]:
+    body = dict(body)
+    for key in _FILES.get(section, ()):
+        if body.get(key):
+            body[key] = str(directory / body[key])
+    command = (body.get("exec") or {}).get("command") or ""
+    if os.sep in command:
+        body["exec"] = {**body["exec"], "command": str(directory / command)}
+    return body
+
+
+def _content(body: Mapping[str, Any], key: str, who: str) -> bytes | None:
+    """Inline data goes before a file."""
+    data = body.get(f"{key}-data")
+    if data:
+        try:
+            return b64decode(data, validate=True)
+        except (ValueError, TypeError):
+            raise KubeconfigError(f"{key}-data of {who} is not base64") from None
+    path = body.get(key)
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise KubeconfigError(f"cannot read {key} {path} of {who}: {error.strerror}") from None
+
+
+def _server(body: Mapping[str, Any], name: str) -> Access:
+    who = f"the cluster {name!r}"
+    if not body.get("server"):
+        raise KubeconfigError(f"{who} has no server")
+    if body.get("proxy-url"):
+        raise KubeconfigError(f"{who} is behind a proxy (proxy-url), which is not supported")
+    insecure = bool(body.get("insecure-skip-tls-verify"))
+    ca = _content(body, "certificate-authority", who)
+    if insecure and ca:
+        raise KubeconfigError(f"{who} has both a certificate-authority and insecure-skip-tls-verify: one can be meant")
+    return Access(str(body["server"]), ca, insecure, str(body.get("tls-server-name") or ""))
+
+
+def _identify(access: Access, body: Mapping[str, Any], name: str, cluster: Mapping[str, Any]) -> None:
+    who = f"the user {name!r}"
+    access.certificate = _content(body, "client-certificate", who)
+    access.key = _content(body, "client-key", who)
+    if bool(access.certificate) != bool(access.key):
+        raise KubeconfigError(f"{who} has only one of client-certificate and client-key")
+    access.token = str(body.get("token") or "")
+    if body.get("tokenFile"):
+        access.token_file = Path(body["tokenFile"])
+    access.username, access.password = str(body.get("username") or ""), str(body.get("password") or "")
+    if access.username and (access.token or access.token_file):
+        raise KubeconfigError(f"{who} has both a token and a password: only one can be meant")
+    if body.get("auth-provider"):
+        raise KubeconfigError(f"{who} has an auth-provider, which no client supports any more: use exec instead")
+    if body.get("exec"):
+        access.exec = _exec(body["exec"], who, cluster)
+    if body.get("as") or body.get("as-groups") or body.get("as-uid") or body.get("as-user-extra"):
+        if not body.get("as"):
+            raise KubeconfigError(f"{who} impersonates groups without impersonating a user (as)")
+        access.impersonate = Impersonation(
+            str(body["as"]),
+            str(body.get("as-uid") or ""),
+            tuple(body.get("as-groups") or ()),
+            {key: tuple(values) for key, values in (body.get("as-user-extra") or {}).items()},
+        )
+
+
+def _exec(body: Mapping[str, Any], who: str, cluster: Mapping[str, Any]) -> ExecPlugin:
+    version = body.get("apiVersion") or ""
+    if version not in EXEC_VERSIONS:
+        raise KubeconfigError(f"the exec plugin of {who} speaks {version!r}, not one of {', '.join(EXEC_VERSIONS)}")
+    if not body.get("command"):
+        raise KubeconfigError(f"the exec plugin of {who} has no command")
+    mode = body.get("interactiveMode") or ("IfAvailable" if version.endswith("v1beta1") else "")
+    if mode not in ("Never", "IfAvailable", "Always"):
+        raise KubeconfigError(f"the exec plugin of {who} must say its interactiveMode: Never, IfAvailable or Always")
+    told: dict[str, object] | None = None
+    if body.get("provideClusterInfo"):
+        keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+        told = {key: cluster[key] for key in keys if cluster.get(key)}
+        config = [e.get("extension") for e in cluster.get("extensions") or () if e.get("name") == _EXEC_EXTENSION]
+        told["config"] = config[0] if config else None
+    environment = {str(entry["name"]): str(entry.get("value") or "") for entry in body.get("env") or ()}
+    args = [str(arg) for arg in body.get("args") or ()]
+    hint = str(body.get("installHint") or "")
+    return ExecPlugin(version, str(body["command"]), args, environment, hint, mode, told)
+
+
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"

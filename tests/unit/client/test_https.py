@@ -1,0 +1,313 @@
+"""The transport over the network: against a scripted peer for the odd things, against a real server for the usual."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from server_process import ServerProcess, server_process
+
+from setpoint.client import Client, Unreachable
+from setpoint.client.access import Access
+from setpoint.client.connect import connect
+from setpoint.client.https import HttpsTransport
+from setpoint.client.kubeconfig import find_access
+from setpoint.client.resources import builtin
+from setpoint.cluster.system import SystemClock
+from setpoint.meta.errors import Expired, NotFound, TooManyRequests, Unauthorized
+
+CONFIG_MAPS = builtin("configmaps")
+Script = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def peer(script: Script) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Answers each request by `script`; gives its address and the heads of the requests it saw."""
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                seen.append(head)
+                await script(head, writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"http://{host}:{port}", seen
+    finally:
+        server.close()
+
+
+def ok(body: bytes, *headers: str) -> bytes:
+    lines = "".join(f"{header}\r\n" for header in headers)
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode() + body
+
+
+def transport(url: str, **options: float) -> HttpsTransport:
+    return HttpsTransport(Access(url), SystemClock(), **options)  # type: ignore[arg-type]
+
+
+async def get(over: HttpsTransport, path: str = "/x") -> bytes:
+    return (await over.request("GET", path, "", [], b"")).body
+
+
+async def test_a_connection_is_used_again() -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok(str(writer.get_extra_info("peername")[1]).encode()))
+
+    async with peer(script) as (url, seen):
+        over = transport(url)
+        assert await get(over) == await get(over)
+        assert len(seen) == 2
+        await over.close()
+
+
+async def test_a_kept_connection_that_was_closed_is_replaced_for_a_read_but_not_for_a_write() -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        count[0] += 1
+        if count[0] in (2, 4):
+            writer.close()
+        else:
+            writer.write(ok(b"fine"))
+
+    count = [0]
+    async with peer(script) as (url, _):
+        over = transport(url)
+        assert [await get(over), await get(over)] == [b"fine", b"fine"]
+        with pytest.raises(Unreachable, match="closed the connection"):
+            await over.request("POST", "/x", "", [], b"{}")
+        await over.close()
+
+
+async def test_chunks_gzip_and_an_end_by_closing() -> None:
+    packed = gzip.compress(b"z" * 100_000)
+
+    async def script(head: bytes, writer: asyncio.StreamWriter) -> None:
+        if b"/chunked" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+            await writer.drain()
+            writer.write(b"2\r\nde\r\n0\r\n\r\n")
+        elif b"/gzip" in head:
+            writer.write(ok(packed, "Content-Encoding: gzip"))
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+            writer.close()
+
+    async with peer(script) as (url, _):
+        over = transport(url)
+        assert await get(over, "/chunked") == b"abcde"
+        assert await get(over, "/gzip") == b"z" * 100_000
+        assert await get(over, "/closing") == b"until the end"
+        assert await get(over, "/chunked") == b"abcde"
+        await over.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"nonsense\r\n\r\n", "is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "before its answer was complete"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
+        (b"", "before its answer was complete"),
+    ],
+)
+async def test_a_broken_answer_is_a_sentence(answer: bytes, says: str) -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with peer(script) as (url, _):
+        with pytest.raises(Unreachable, match=says):
+            await get(transport(url))
+
+
+async def test_silence_ends_in_time() -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        pass
+
+    async with peer(script) as (url, _):
+        with pytest.raises(Unreachable, match="did not answer within"):
+            await get(transport(url, timeout=0.05))
+
+
+async def test_a_peer_that_is_not_there_is_a_sentence() -> None:
+    async with peer(lambda *_: asyncio.sleep(0)) as (url, _):
+        pass
+    with pytest.raises(Unreachable, match="refused"):
+        await get(transport(url))
+
+
+async def test_a_stream_is_read_no_faster_than_it_is_used() -> None:
+    block = b"x" * 65536
+    sent = [0]
+
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(2000):
+            writer.write(b"10000\r\n" + block + b"\r\n")
+            await writer.drain()
+            sent[0] += 1
+        writer.write(b"0\r\n\r\n")
+
+    async with peer(script) as (url, _):
+        stream = await transport(url).stream("GET", "/x", "", [], b"")
+        before = -1
+        while before != sent[0]:  # until nothing moves
+            before = sent[0]
+            await asyncio.sleep(0.05)
+        assert sent[0] < 500
+        size = 0
+        async for chunk in stream:
+            size += len(chunk)
+        assert size == 2000 * 65536
+
+
+async def test_the_server_may_ask_to_be_asked_later() -> None:
+    refusal = json.dumps({"kind": "Status", "reason": "TooManyRequests", "message": "later", "code": 429}).encode()
+
+    async def script(head: bytes, writer: asyncio.StreamWriter) -> None:
+        count[0] += 1
+        if count[0] < limit[0]:
+            writer.write(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\n")
+            writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(refusal), refusal))
+        else:
+            writer.write(ok(b'{"metadata":{}}'))
+
+    class Clock(SystemClock):
+        slept: list[float] = []
+
+        async def sleep(self, seconds: float) -> None:
+            self.slept.append(seconds)
+
+    count, limit = [0], [3]
+    async with peer(script) as (url, _):
+        client = Client(transport(url), Clock())
+        await client.get(CONFIG_MAPS, "a", "default")
+        assert Clock.slept == [7, 7]
+        count[0], limit[0] = 0, 1000
+        with pytest.raises(TooManyRequests, match="later"):
+            await client.get(CONFIG_MAPS, "a", "default")
+        assert count[0] == 11
+        await client.close()
+
+
+async def test_plain_text_failures_are_errors_of_the_same_tree() -> None:
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 19\r\n\r\n404 page not found\n")
+
+    async with peer(script) as (url, _):
+        with pytest.raises(NotFound, match="could not find the requested resource"):
+            await Client(transport(url), SystemClock()).get(CONFIG_MAPS, "a", "default")
+
+
+async def test_a_watch_whose_events_come_in_pieces() -> None:
+    event = b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"%d"}}}\n'
+
+    async def script(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        data = b"".join(event % number for number in range(20))
+        for start in range(0, len(data), 37):
+            piece = data[start : start + 37]
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+        gone = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Gone","message":"too old"}}\n'
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(gone), gone))
+
+    async with peer(script) as (url, _):
+        watch = Client(transport(url), SystemClock()).watch(CONFIG_MAPS)
+        seen = []
+        with pytest.raises(Expired, match="too old"):
+            async for one in watch:
+                seen.append(one.object["metadata"]["resourceVersion"])
+        assert seen == [str(number) for number in range(20)]
+        assert watch.resource_version == "19"
+
+
+def test_line_breaks_cannot_get_into_a_request() -> None:
+    with pytest.raises(ValueError, match="line break"):
+        transport("http://x")._encode("GET", "/x", "", [("a", "b\r\nc: d")], b"")
+
+
+# -- a real server ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with server_process(tmp_path_factory.mktemp("server"), "--store", "memory") as running:
+        yield running
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path) -> AsyncIterator[Client]:
+    client = connect(find_access(str(kubeconfig)), SystemClock(), user_agent="tests")
+    try:
+        async with asyncio.timeout(20):
+            yield client
+    finally:
+        await client.close()
+
+
+def config_map(name: str) -> dict:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v" * 2000}}
+
+
+async def test_by_client_certificate(server: ServerProcess) -> None:
+    async with connected(server.kubeconfig) as client:
+        made = await client.create(config_map("by-certificate"))
+        assert await client.get(CONFIG_MAPS, "by-certificate") == made
+
+
+async def test_by_token(server: ServerProcess) -> None:
+    async with connected(server.kubeconfig_with_token("admin-token")) as client:
+        await client.list(CONFIG_MAPS)
+    async with connected(server.kubeconfig_with_token("wrong")) as client:
+        with pytest.raises(Unauthorized):
+            await client.list(CONFIG_MAPS)
+
+
+async def test_an_unknown_authority_is_not_trusted(server: ServerProcess) -> None:
+    client = Client(HttpsTransport(Access(server.url, token="admin-token"), SystemClock()), SystemClock())
+    with pytest.raises(Unreachable, match="not to be trusted"):
+        await client.list(CONFIG_MAPS)
+    careless = Client(HttpsTransport(Access(server.url, token="admin-token", insecure=True), SystemClock()), SystemClock())
+    await careless.list(CONFIG_MAPS)
+    await careless.close()
+
+
+async def test_many_at_once_and_watched(server: ServerProcess) -> None:
+    async with connected(server.kubeconfig) as client:
+        start = (await client.list(CONFIG_MAPS, "default")).resource_version
+        async with client.watch(CONFIG_MAPS, "default", resource_version=start) as watch:
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(200):
+                    tasks.create_task(client.create(config_map(f"many-{number:03}")))
+            seen = [(await anext(watch)).object for _ in range(200)]
+        revisions = [int(obj["metadata"]["resourceVersion"]) for obj in seen]
+        assert revisions == sorted(set(revisions))
+        listed = await client.list(CONFIG_MAPS, "default", page_size=30)
+        assert sum(item["metadata"]["name"].startswith("many-") for item in listed.items) == 200
+        assert len(client.sender.transport._idle) <= 32  # type: ignore[attr-defined]
+
+
+async def test_custom_kinds_are_found_by_discovery(server: ServerProcess) -> None:
+    async with connected(server.kubeconfig) as client:
+        resources = await client.discovery.resources()
+        assert any(one.plural == "pods" and "po" in one.short for one in resources)
+        assert (await client.discovery.search("deploy")).kind == "Deployment"
+        assert (await client.discovery.search("deployments.v1.apps")).group == "apps"
+        with pytest.raises(NotFound, match='doesn\'t have a resource type "nothing"'):
+            await client.discovery.search("nothing")
+        with pytest.raises(NotFound, match='no matches for kind "Thing" in version "nowhere.io/v1"'):
+            await client.get(("nowhere.io/v1", "Thing"), "a")

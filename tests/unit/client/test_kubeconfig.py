@@ -1,0 +1,235 @@
+"""Kubeconfig files: what they mean, and what is said when they mean nothing."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from setpoint.client.access import Access, ExecPlugin
+from setpoint.client.authentication import Authentication
+from setpoint.client.exec_plugin import obtain
+from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, find_access, in_cluster
+
+
+def write(path: Path, *, cluster: dict | None = None, user: dict | None = None, context: dict | None = None) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://one:1", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **(context or {})}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
+def load(path: Path) -> Access:
+    return find_access(str(path))
+
+
+def test_certificates_inline_and_in_files(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"CA")
+    (tmp_path / "crt.pem").write_bytes(b"CRT")
+    user = {"client-certificate": "crt.pem", "client-key-data": b64encode(b"KEY").decode()}
+    access = load(write(tmp_path / "config", cluster={"certificate-authority": "ca.pem"}, user=user))
+    assert (access.server, access.ca, access.certificate, access.key) == ("https://one:1", b"CA", b"CRT", b"KEY")
+
+
+def test_data_goes_before_files(tmp_path: Path) -> None:
+    cluster = {"certificate-authority": "missing.pem", "certificate-authority-data": b64encode(b"CA").decode()}
+    assert load(write(tmp_path / "config", cluster=cluster)).ca == b"CA"
+
+
+def test_namespace_impersonation_and_server_name(tmp_path: Path) -> None:
+    user = {"as": "jane", "as-uid": "7", "as-groups": ["dev"], "as-user-extra": {"scopes": ["a", "b"]}, "token": "t"}
+    access = load(
+        write(tmp_path / "config", cluster={"tls-server-name": "inner"}, user=user, context={"namespace": "shop"})
+    )
+    assert (access.namespace, access.tls_server_name, access.token) == ("shop", "inner", "t")
+    assert access.impersonate is not None
+    assert access.impersonate.headers() == [
+        ("impersonate-user", "jane"),
+        ("impersonate-uid", "7"),
+        ("impersonate-group", "dev"),
+        ("impersonate-extra-scopes", "a"),
+        ("impersonate-extra-scopes", "b"),
+    ]
+
+
+def test_yaml_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(
+        "clusters:\n- name: c\n  cluster: {server: 'https://one:1', insecure-skip-tls-verify: true}\n"
+        "users: [{name: u, user: {token: abc}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+    )
+    access = load(path)
+    assert (access.insecure, access.token) == (True, "abc")
+
+
+def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "setpoint.meta.yaml_read", None)
+    assert load(write(tmp_path / "config")).server == "https://one:1"
+
+
+def test_the_first_file_that_has_something_decides(tmp_path: Path) -> None:
+    first = write(tmp_path / "first")
+    second = write(tmp_path / "second", cluster={"server": "https://two:2"})
+    more = json.loads(second.read_text())
+    more["contexts"].append({"name": "y", "context": {"cluster": "d", "user": "u"}})
+    more["clusters"].append({"name": "d", "cluster": {"server": "https://three:3"}})
+    more["current-context"] = "y"
+    second.write_text(json.dumps(more))
+    listed = {"KUBECONFIG": f"{tmp_path / 'missing'}:{first}:{second}"}
+    assert find_access(environment=listed).server == "https://one:1"
+    assert find_access(context="y", environment=listed).server == "https://three:3"
+
+
+def test_the_home_directory_is_looked_at_without_the_variable(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    write(tmp_path / ".kube" / "config")
+    assert find_access(environment={}, home=tmp_path).server == "https://one:1"
+
+
+def test_in_a_pod(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    (tmp_path / "ca.crt").write_text("CA")
+    (tmp_path / "namespace").write_text("shop")
+    access = in_cluster({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
+    assert (access.server, access.token, access.ca, access.namespace) == ("https://[fd00::1]:443", "abc", b"CA", "shop")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "says"),
+    [
+        ({"proxy-url": "http://p"}, {}, "proxy"),
+        ({"server": ""}, {}, "the cluster 'c' has no server"),
+        ({"certificate-authority-data": "!"}, {}, "certificate-authority-data of the cluster 'c' is not base64"),
+        ({"certificate-authority": "/nowhere"}, {}, "cannot read certificate-authority /nowhere"),
+        ({}, {"client-certificate-data": "YQ=="}, "only one of client-certificate and client-key"),
+        ({}, {"username": "a", "password": "b", "token": "c"}, "both a token and a password"),
+        ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider"),
+        ({}, {"as-groups": ["a"]}, "without impersonating a user"),
+        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}}, "speaks"),
+        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}}, "interactiveMode"),
+    ],
+)
+def test_what_cannot_work_is_said_in_a_sentence(tmp_path: Path, cluster: dict, user: dict, says: str) -> None:
+    with pytest.raises(KubeconfigError, match=says) as caught:
+        load(write(tmp_path / "config", cluster=cluster, user=user))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_names_are_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", context={"user": "nobody"})
+    with pytest.raises(KubeconfigError, match="no user 'nobody'"):
+        load(path)
+    with pytest.raises(KubeconfigError, match="no context 'z'"):
+        find_access(str(path), "z")
+    with pytest.raises(KubeconfigError, match="does not exist"):
+        find_access(str(tmp_path / "missing"))
+    with pytest.raises(KubeconfigError, match="no cluster is configured"):
+        find_access(environment={}, home=tmp_path)
+    path.write_text("a: [")
+    with pytest.raises(KubeconfigError, match="is not YAML"):
+        load(path)
+    path.write_text("[]")
+    with pytest.raises(KubeconfigError, match="not a mapping"):
+        Kubeconfig.load([path])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.at)
+
+    def monotonic(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    clock = Clock()
+    authentication = Authentication(Access("https://x", token="zero", token_file=path), clock)
+    assert await authentication.headers() == [("authorization", "Bearer one")]
+    path.write_text("two")
+    assert await authentication.headers() == [("authorization", "Bearer one")]
+    clock.at += 61
+    assert await authentication.headers() == [("authorization", "Bearer two")]
+    path.unlink()
+    clock.at += 61
+    assert await authentication.headers() == [("authorization", "Bearer two")]
+
+
+async def test_a_password_is_basic_authentication() -> None:
+    authentication = Authentication(Access("https://x", username="a", password="b"), Clock())
+    assert await authentication.headers() == [("authorization", "Basic YTpi")]
+
+
+def plugin(path: Path, answer: str, **more: object) -> ExecPlugin:
+    path.write_text(f"#!/bin/sh\necho run >> {path}.runs\n{answer}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return ExecPlugin("client.authentication.k8s.io/v1", str(path), interactive_mode="Never", **more)  # type: ignore[arg-type]
+
+
+def credential(**status: str) -> str:
+    body = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": status}
+    return f"echo '{json.dumps(body)}'"
+
+
+async def test_a_plugin_is_run_until_what_it_gave_expires(tmp_path: Path) -> None:
+    answer = credential(token="t", expirationTimestamp="2030-01-01T00:10:00Z")
+    clock = Clock()
+    authentication = Authentication(Access("https://x", exec=plugin(tmp_path / "p", answer)), clock)
+    for _ in range(3):
+        assert await authentication.headers() == [("authorization", "Bearer t")]
+    assert (tmp_path / "p.runs").read_text().count("run") == 1
+    clock.at = 601
+    await authentication.headers()
+    assert (tmp_path / "p.runs").read_text().count("run") == 2
+    authentication.forget()
+    await authentication.headers()
+    assert (tmp_path / "p.runs").read_text().count("run") == 3
+
+
+async def test_a_plugin_is_told_of_the_cluster_and_its_environment(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    answer = f'printf %s "$KUBERNETES_EXEC_INFO" > {told}; echo "$EXTRA" >> {told}.env; {credential(token="t")}'
+    await obtain(plugin(tmp_path / "p", answer, cluster={"server": "https://x"}, env={"EXTRA": "yes"}))
+    info = json.loads(told.read_text())
+    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://x"}}
+    assert (tmp_path / "told.env").read_text() == "yes\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("exit 3", "failed with exit code 3"),
+        ("echo hello", "did not print an ExecCredential"),
+        (credential(), "neither a token nor a certificate"),
+        (credential(clientCertificateData="x"), "certificate without a key"),
+        (credential(token="t").replace("/v1", "/v1beta1"), "answered in version"),
+    ],
+)
+async def test_a_plugin_that_fails_is_named(tmp_path: Path, answer: str, says: str) -> None:
+    with pytest.raises(KubeconfigError, match=says):
+        await obtain(plugin(tmp_path / "p", answer))
+
+
+async def test_a_plugin_that_is_missing_comes_with_its_hint() -> None:
+    missing = ExecPlugin("client.authentication.k8s.io/v1", "/nowhere/p", install_hint="install it", interactive_mode="Never")
+    with pytest.raises(KubeconfigError, match=r"cannot run the credential plugin.*install it"):
+        await obtain(missing)
