@@ -8,7 +8,10 @@ import click
 
 from setpoint import __version__
 
-_COMMANDS = {"apiserver": "Run the API server alone."}
+_COMMANDS = {
+    "apiserver": "Run the API server alone.",
+    "up": "Run a whole cluster: API server, controllers, scheduler and simulated nodes.",
+}
 
 
 class _Lazy(click.Group):

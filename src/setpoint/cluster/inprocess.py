@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 
 from setpoint.apiserver.http.encoding import unframed
 from setpoint.apiserver.http.message import Handler, Peer, Request, StreamResponse, UpgradeResponse
-from setpoint.client.inprocess import InProcessAnswer
+from setpoint.client.inprocess import InProcessAnswer, InProcessServer
 from setpoint.client.transport import Headers, Unreachable
 
 log = logging.getLogger("setpoint.cluster")
@@ -41,8 +42,17 @@ class InProcess:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
+        return await self._serve(self._peer, method, path, query, headers, body)
+
+    def for_peer(self, peer: Peer) -> InProcessServer:
+        """The same server, as this peer sees it."""
+        return partial(self._serve, peer)
+
+    async def _serve(
+        self, peer: Peer, method: str, path: str, query: str, headers: Headers, body: bytes
+    ) -> InProcessAnswer:
         together = dict(headers)
-        request = Request(method, path, query, together, body, self._peer)
+        request = Request(method, path, query, together, body, peer)
         if len(together) != len(headers):
             _join_repeated(request, headers)
         answer = await self._handle(request)

@@ -92,12 +92,15 @@ class Scheduler:
         self._snapshot.place(pod, node)
         try:
             await self._bind(pod, node)
-        except (Conflict, NotFound):
-            # Gone, or bound by another: the informer tells.
+        except BaseException as error:
+            self._take_back(key)
+            if not isinstance(error, (Conflict, NotFound)):  # gone, or bound by another: the informer tells
+                raise
+
+    def _take_back(self, key: str) -> None:
+        pod = self._pods.get(key)
+        if pod is None or not pod["spec"].get("nodeName"):
             self._snapshot.remove(key)
-        except BaseException:
-            self._snapshot.remove(key)
-            raise
 
     async def _bind(self, pod: Obj, node: str) -> None:
         meta = pod["metadata"]
@@ -114,7 +117,7 @@ class Scheduler:
     async def _say_why_not(self, pod: Obj, why: str) -> None:
         self._recorder.warning(pod, "FailedScheduling", why)
         conditions = (pod.get("status") or {}).get("conditions") or ()
-        current = next((found for found in conditions if found["type"] == "PodScheduled"), {})
+        current: Obj = next((found for found in conditions if found["type"] == "PodScheduled"), {})
         wanted = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
         if all(current.get(name) == value for name, value in wanted.items()):
             return

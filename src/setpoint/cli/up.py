@@ -1,0 +1,46 @@
+"""`setpoint up`: a whole cluster in this process, until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from setpoint.cli.server_options import server_options
+from setpoint.cli.serving import STARTED, serve
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--nodes", default=3, type=click.IntRange(0, 50_000), help="Simulated nodes.")
+@click.option(
+    "--data-dir",
+    default=".setpoint",
+    type=click.Path(path_type=Path),
+    help="Where the cluster lives; a later `setpoint up` goes on from there.",
+)
+@server_options
+def command(nodes: int, **flags: object) -> None:
+    """Run a cluster: API server, controllers, scheduler and simulated nodes."""
+    from setpoint.cluster.allinone import cluster
+    from setpoint.cluster.apiserver import wait_for_signal
+    from setpoint.cluster.config import ApiServerConfig
+
+    async def main() -> None:
+        config = ApiServerConfig(**flags)  # type: ignore[arg-type]
+        async with cluster(config, nodes=nodes) as running:
+            server = running.apiserver
+            click.echo(
+                f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {server.url} "
+                f"after {time.monotonic() - STARTED:.2f} s.\n"
+                f"The kubeconfig is {server.kubeconfig}. Try:\n\n"
+                f"  export KUBECONFIG={server.kubeconfig.absolute()}\n"
+                f"  kubectl get nodes\n"
+                f"  kubectl create deployment web --image=nginx --replicas=3\n"
+                f"  kubectl get pods --watch\n\n"
+                f"Ctrl-C stops it; the same command goes on where it left off."
+            )
+            await wait_for_signal()
+            click.echo("Stopping.")
+
+    serve(main)
