@@ -1,0 +1,142 @@
+"""Serving the documents: forms, hashes, caches, and what happens when kinds come and go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+from front_door import FrontDoor
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Peer, Request, Response
+from setpoint.apiserver.openapi.service import OpenApi
+from setpoint.apiserver.request import parse_path, parse_query, verb_of
+from setpoint.kinds.catalog import Resource
+from setpoint.kinds.strategy import UserInfo
+
+_NOW = datetime(2030, 1, 1, tzinfo=UTC)
+_WIDGET = Resource("things.example.com", "v1", "Widget", "widgets")
+_PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+async def ask(openapi: OpenApi, url: str, **headers: str) -> Response:
+    path, _, query = url.partition("?")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = Request("GET", path, query, named, b"", Peer())
+    target, options = parse_path(path), parse_query(query)
+    call = Call(request, target, options, verb_of("GET", target, options), UserInfo(), _NOW)
+    paths: dict[str, object] = {}
+    openapi.install(paths)  # type: ignore[arg-type]
+    handler = paths.get(path) or paths["/openapi/v3/"]
+    answer = await handler(call)  # type: ignore[operator]
+    assert isinstance(answer, Response)
+    return answer
+
+
+def header(answer: Response, name: str) -> str:
+    return next((value for key, value in answer.headers if key == name), "")
+
+
+async def index(openapi: OpenApi) -> dict[str, str]:
+    answer = await ask(openapi, "/openapi/v3")
+    assert isinstance(answer.body, bytes)
+    return {path: row["serverRelativeURL"] for path, row in orjson.loads(answer.body)["paths"].items()}
+
+
+async def test_the_index_names_every_document_and_builds_none() -> None:
+    openapi = OpenApi()
+    urls = await index(openapi)
+    assert {"api", "api/v1", "apis", "apis/apps", "apis/apps/v1", "version", "openid/v1/jwks"} <= set(urls)
+    assert urls["apis/apps/v1"].startswith("/openapi/v3/apis/apps/v1?hash=")
+    assert not openapi._built
+    assert header(await ask(openapi, "/openapi/v3"), "Content-Type") == "text/plain; charset=utf-8"
+
+
+async def test_a_document_at_its_hash_can_be_kept_for_ever() -> None:
+    openapi = OpenApi()
+    url = (await index(openapi))["apis/apps/v1"]
+    answer = await ask(openapi, url)
+    assert answer.status == 200
+    assert header(answer, "Cache-Control") == "public, immutable"
+    assert header(answer, "Expires") == "Wed, 01 Jan 2031 00:00:00 GMT"
+    assert header(answer, "Etag") == f'"{url.partition("=")[2]}"'
+
+
+async def test_a_wrong_hash_leads_to_the_right_one() -> None:
+    openapi = OpenApi()
+    answer = await ask(openapi, "/openapi/v3/apis/apps/v1?hash=ABC")
+    assert answer.status == 301
+    assert header(answer, "Location") == (await index(openapi))["apis/apps/v1"]
+
+
+@pytest.mark.parametrize("url", ["/openapi/v2", "/openapi/v3/api/v1"])
+async def test_what_the_client_has_is_not_sent_again(url: str) -> None:
+    openapi = OpenApi()
+    etag = header(await ask(openapi, url), "Etag")
+    again = await ask(openapi, url, if_none_match=f'"other", W/{etag}')
+    assert (again.status, again.body) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("application/json", "application/json"),
+        (_PROTOBUF_V2, _PROTOBUF_V2),
+        ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", _PROTOBUF_V2),
+        (f"application/json;q=0.5, {_PROTOBUF_V2}", _PROTOBUF_V2),
+        ("text/plain, application/*;q=0.1", "application/json"),
+    ],
+)
+async def test_forms(accept: str, form: str) -> None:
+    answer = await ask(OpenApi(), "/openapi/v2", accept=accept)
+    assert answer.status == 200
+    assert header(answer, "Content-Type") == form
+
+
+@pytest.mark.parametrize("url", ["/openapi/v2", "/openapi/v3/api/v1"])
+async def test_other_forms_are_refused(url: str) -> None:
+    answer = await ask(OpenApi(), url, accept="text/plain")
+    assert (answer.status, answer.body) == (406, b"")
+
+
+async def test_unknown_documents_are_not_found() -> None:
+    for path in ("apis/nope/v1", "apis/apps/v1/", "apis/apps/v9", ""):
+        assert (await ask(OpenApi(), f"/openapi/v3/{path}")).status == 404
+
+
+async def test_hashes_are_the_same_in_every_process_and_differ_between_documents() -> None:
+    first, second = await index(OpenApi()), await index(OpenApi())
+    assert first == second
+    hashes = [url.partition("=")[2] for url in first.values()]
+    assert len(hashes) == len(set(hashes))
+
+
+async def test_a_custom_kind_changes_only_the_documents_that_show_it() -> None:
+    openapi = OpenApi()
+    before = await index(openapi)
+    v2 = header(await ask(openapi, "/openapi/v2"), "Etag")
+    openapi.add(_WIDGET, {"type": "object", "properties": {"size": {"type": "integer"}}})
+    shown = await index(openapi)
+    added = shown.pop("apis/things.example.com/v1")
+    assert shown == before
+    assert b"com.example.things.v1.Widget" in (await ask(openapi, added)).body
+    changed = header(await ask(openapi, "/openapi/v2"), "Etag")
+    assert changed != v2
+    openapi.add(_WIDGET, {"type": "object", "properties": {"size": {"type": "string"}}})
+    assert (await index(openapi))["apis/things.example.com/v1"] != added
+    openapi.remove("things.example.com", "v1", "Widget")
+    assert await index(openapi) == before
+    assert header(await ask(openapi, "/openapi/v2"), "Etag") == v2
+
+
+async def test_through_the_server_what_never_changes_is_not_marked_as_fleeting(door: FrontDoor) -> None:
+    urls = (await door.get("/openapi/v3")).json["paths"]
+    answer = await door.get(urls["api/v1"]["serverRelativeURL"])
+    assert answer.status == 200
+    assert answer.header("Cache-Control") == "public, immutable"
+    assert (await door.get("/openapi/v2")).header("Cache-Control") == "no-cache, private"
+    assert (await door.get("/openapi/v2/")).status == 404
+    assert (await door.get("/openapi/v3/")).status == 404
