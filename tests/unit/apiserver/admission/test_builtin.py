@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+from admission_world import FixedIds, ManualClock, World
+
+from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
+from setpoint.apiserver.filters.authorize import AuthorizerChain
+
+
+async def nothing(*_: object) -> None:
+    return None
+
+
+@pytest.fixture
+def surroundings(world: World, clock: ManualClock, ids: FixedIds) -> Surroundings:
+    return Surroundings(world, AuthorizerChain(()), clock, ids, nothing, nothing, lambda: ())
+
+
+def names(*args: object) -> list[str]:
+    return [plugin.name for plugin in build(*args)]  # type: ignore[arg-type]
+
+
+def test_the_default_plugins_in_upstreams_order(surroundings: Surroundings) -> None:
+    assert names(surroundings) == [
+        "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "PodSecurity", "Priority",
+        "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection",
+        "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
+        "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
+        "PodResizeValidator", "ResourceQuota",
+    ]  # fmt: skip
+
+
+def test_plugins_are_switched_on_and_off_and_keep_their_place(surroundings: Surroundings) -> None:
+    found = names(surroundings, ["NodeRestriction", "NamespaceExists"], ["ServiceAccount", "PodSecurity"])
+    assert found[:5] == [
+        "NamespaceLifecycle", "NamespaceExists", "LimitRanger", "NodeRestriction", "TaintNodesByCondition",
+    ]  # fmt: skip
+    assert "PodSecurity" not in found
+
+
+def test_what_upstream_has_and_we_have_not_may_be_switched_off(surroundings: Surroundings) -> None:
+    assert "ResourceQuota" in names(surroundings, [], ["ValidatingAdmissionWebhook"])
+
+
+@pytest.mark.parametrize(("enable", "disable"), [(["Nope"], []), ([], ["Nope"]), (["Priority"], ["Priority"])])
+def test_names_that_make_no_sense(surroundings: Surroundings, enable: list[str], disable: list[str]) -> None:
+    with pytest.raises(UnknownPlugin, match=r"Nope|Priority"):
+        build(surroundings, enable, disable)

@@ -1,0 +1,180 @@
+"""Plugins that fill in what a Pod or a node left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from admission_world import World, pod, write
+
+from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from setpoint.apiserver.admission.extended_resource_toleration import ExtendedResourceToleration
+from setpoint.apiserver.admission.pod_node_selector import PodNodeSelector
+from setpoint.apiserver.admission.pod_topology_labels import PodTopologyLabels
+from setpoint.apiserver.admission.priority import Priority
+from setpoint.apiserver.admission.runtime_class import RuntimeClass
+from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from setpoint.meta.errors import Forbidden
+
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "added"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        ([{"operator": "Exists"}], []),
+        ([{"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}], [UNREACHABLE]),
+        ([{"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
+    ],
+)
+async def test_pods_stay_for_a_while_on_a_bad_node(tolerations: list[Any], added: list[str]) -> None:
+    attrs = write("pods", pod({"tolerations": tolerations} if tolerations else None))
+    await DefaultTolerationSeconds().mutate(attrs)
+    assert attrs.obj is not None
+    found = attrs.obj["spec"].get("tolerations", [])[len(tolerations) :]
+    assert [(one["key"], one["effect"], one["tolerationSeconds"]) for one in found] == [
+        (key, "NoExecute", 300) for key in added
+    ]
+
+
+async def test_a_new_node_takes_no_pods() -> None:
+    taint = {"key": NOT_READY, "effect": "NoSchedule"}
+    for spec in ({}, {"taints": [taint]}):
+        attrs = write("nodes", {"metadata": {"name": "n"}, "spec": spec})
+        await TaintNodesByCondition().mutate(attrs)
+        assert attrs.obj is not None
+        assert attrs.obj["spec"]["taints"] == [taint]
+
+
+@pytest.fixture
+def classes(world: World) -> World:
+    for name, value, more in (("low", 5, {}), ("high", 100, {"preemptionPolicy": "Never"})):
+        world.put("scheduling.k8s.io", "priorityclasses", "", name, value=value, **more)
+    return world
+
+
+async def resolved(world: World, spec: dict[str, Any]) -> dict[str, Any]:
+    attrs = write("pods", pod(spec))
+    await Priority(world).mutate(attrs)
+    assert attrs.obj is not None
+    keys = ("priorityClassName", "priority", "preemptionPolicy")
+    return {key: attrs.obj["spec"][key] for key in keys if key in attrs.obj["spec"]}
+
+
+async def test_a_class_gives_the_number(classes: World) -> None:
+    assert await resolved(classes, {"priorityClassName": "high"}) == {
+        "priorityClassName": "high", "priority": 100, "preemptionPolicy": "Never",
+    }  # fmt: skip
+    assert await resolved(classes, {}) == {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
+
+
+async def test_the_least_of_several_defaults(classes: World) -> None:
+    for name in ("low", "high"):
+        classes.objects[("scheduling.k8s.io", "priorityclasses", "", name)]["globalDefault"] = True
+    assert await resolved(classes, {}) == {"priorityClassName": "low", "priority": 5}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
+        ({"priority": 7}, r"the integer value of priority \(7\) must not be provided .* computed 0 from"),
+        (
+            {"priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority"},
+            r"PreemptionPolicy \(PreemptLowerPriority\) must not be provided .* computed Never from",
+        ),
+    ],
+)
+async def test_nobody_chooses_a_number_freely(classes: World, spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(Forbidden, match=why):
+        await resolved(classes, spec)
+
+
+async def test_an_update_keeps_the_priority(classes: World) -> None:
+    attrs = write("pods", pod(), pod({"priority": 100, "preemptionPolicy": "Never"}))
+    await Priority(classes).mutate(attrs)
+    assert attrs.obj is not None
+    assert attrs.obj["spec"]["priority"] == 100
+    assert attrs.obj["spec"]["preemptionPolicy"] == "Never"
+
+
+async def test_there_is_one_default_class(classes: World) -> None:
+    group, plural = "scheduling.k8s.io", "priorityclasses"
+    classes.objects[(group, plural, "", "low")]["globalDefault"] = True
+    new = {"metadata": {"name": "new"}, "value": 1, "globalDefault": True}
+    with pytest.raises(Forbidden, match=r"PriorityClass low is already marked as default\. Only one default"):
+        await Priority(classes).validate(write(plural, new, group=group))
+    same = {"metadata": {"name": "low"}, "value": 5, "globalDefault": True}
+    await Priority(classes).validate(write(plural, same, dict(same), group=group))
+
+
+async def test_a_runtime_class_brings_overhead_and_scheduling(world: World) -> None:
+    world.put(
+        "node.k8s.io", "runtimeclasses", "", "vm",
+        overhead={"podFixed": {"cpu": "100m"}},
+        scheduling={"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k", "operator": "Exists"}]},
+    )  # fmt: skip
+    narrow = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}
+    attrs = write("pods", pod({"runtimeClassName": "vm", "nodeSelector": {"c": "d"}, "tolerations": [narrow]}))
+    await RuntimeClass(world).mutate(attrs)
+    await RuntimeClass(world).validate(attrs)
+    assert attrs.obj is not None
+    spec = attrs.obj["spec"]
+    assert spec["overhead"] == {"cpu": "100m"}
+    assert spec["nodeSelector"] == {"c": "d", "a": "b"}
+    assert spec["tolerations"] == [{"key": "k", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"runtimeClassName": "none"}, 'RuntimeClass "none" not found'),
+        ({"runtimeClassName": "vm", "overhead": {"cpu": "1"}}, "Overhead doesn't match"),
+        ({"runtimeClassName": "vm", "nodeSelector": {"a": "c"}}, r"\[a\] = b; pod.spec.nodeSelector\[a\] = c"),
+        ({"overhead": {"cpu": "1"}}, "Overhead set without corresponding RuntimeClass"),
+    ],
+)
+async def test_pods_that_contradict_their_runtime_class(world: World, spec: dict[str, Any], why: str) -> None:
+    world.put(
+        "node.k8s.io", "runtimeclasses", "", "vm",
+        overhead={"podFixed": {"cpu": "100m"}}, scheduling={"nodeSelector": {"a": "b"}},
+    )  # fmt: skip
+    attrs = write("pods", pod(spec))
+    with pytest.raises(Forbidden, match=why):
+        await RuntimeClass(world).mutate(attrs)
+        await RuntimeClass(world).validate(attrs)
+
+
+async def test_zone_and_region_come_from_the_node(world: World) -> None:
+    labels = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"}
+    world.put("", "nodes", "", "n", metadata={"labels": labels})
+    on_node = write("pods", pod({"nodeName": "n"}, labels={"topology.kubernetes.io/zone": "mine"}))
+    binding = write("pods", {"metadata": {}, "target": {"kind": "Node", "name": "n"}}, subresource="binding")
+    for attrs in (on_node, binding):
+        await PodTopologyLabels(world).mutate(attrs)
+        assert attrs.obj is not None
+        assert attrs.obj["metadata"]["labels"] == {
+            "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r",
+        }  # fmt: skip
+
+
+async def test_special_resources_bring_their_toleration() -> None:
+    attrs = write("pods", pod(container={"resources": {"requests": {"example.com/gpu": "1", "cpu": "1"}}}))
+    await ExtendedResourceToleration().mutate(attrs)
+    await ExtendedResourceToleration().mutate(attrs)
+    assert attrs.obj is not None
+    assert attrs.obj["spec"]["tolerations"] == [
+        {"key": "example.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    ]
+
+
+async def test_a_namespace_sends_its_pods_to_its_nodes(world: World) -> None:
+    annotation = {"scheduler.alpha.kubernetes.io/node-selector": "pool=a, disk=ssd"}
+    world.put("", "namespaces", "", "ns", metadata={"annotations": annotation})
+    attrs = write("pods", pod({"nodeSelector": {"x": "y"}}))
+    await PodNodeSelector(world).mutate(attrs)
+    assert attrs.obj is not None
+    assert attrs.obj["spec"]["nodeSelector"] == {"pool": "a", "disk": "ssd", "x": "y"}
+    with pytest.raises(Forbidden, match="conflicts with its namespace node label selector"):
+        await PodNodeSelector(world).mutate(write("pods", pod({"nodeSelector": {"pool": "b"}})))
