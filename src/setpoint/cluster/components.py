@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from setpoint import __version__
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator, peer_of
@@ -20,12 +21,13 @@ from setpoint.client.inprocess import InProcessTransport
 from setpoint.cluster.inprocess import InProcess
 from setpoint.controllers.builtin import add_all
 from setpoint.meta.clock import Clock, Ids
-from setpoint.node.fleet import add_fleet
+from setpoint.node.fleet import add_fleet, node_names
 from setpoint.node.runtime.simulated import SimulatedRuntime
-from setpoint.reconcile import Manager
-from setpoint.scheduler.scheduler import add_scheduler
+from setpoint.reconcile import Informer, Manager
+from setpoint.scheduler.scheduler import NODES, add_scheduler
 
 _MASTERS = "system:masters"
+_NOT_READY = "node.kubernetes.io/not-ready"
 
 
 @dataclass(slots=True)
@@ -86,7 +88,23 @@ async def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Asyn
             running(fleet.run, fleet.ready),
         ):
             await heartbeat.registered.wait()
+            await _found_ready(scheduler.informer(NODES), node_names(nodes))
             yield Components(controllers, scheduler, fleet)
+
+
+async def _found_ready(nodes: Informer, names: list[str]) -> None:
+    """A node is registered as not ready, and only then found to be: returns when that has happened for all."""
+    waiting, done = set(names), asyncio.Event()
+
+    def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if new is not None and not any(taint["key"] == _NOT_READY for taint in new["spec"].get("taints") or ()):
+            waiting.discard(new["metadata"]["name"])
+            if not waiting:
+                done.set()
+
+    if waiting:
+        nodes.add_handler(changed)
+        await done.wait()
 
 
 @asynccontextmanager
