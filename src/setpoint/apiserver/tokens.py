@@ -51,11 +51,15 @@ class Reference(NamedTuple):
 class _Known:
     """A token whose signature was found good."""
 
-    __slots__ = ("audiences", "expires", "issued", "references", "secret", "seen", "starts", "user")
+    __slots__ = (
+        "asked", "audiences", "expires", "fitting", "issued", "references", "secret", "seen", "starts", "user",
+    )  # fmt: skip
 
     def __init__(self, claims: Claims, references: tuple[Reference, ...], user: UserInfo, secret: str = "") -> None:
         audience = claims.get("aud") or ()
         self.audiences = (audience,) if isinstance(audience, str) else tuple(audience)
+        self.asked: Sequence[str] = ()
+        self.fitting: tuple[str, ...] | None = None
         self.expires, self.starts, self.issued = (claims.get(key) for key in ("exp", "nbf", "iat"))
         self.references = references
         self.user = user
@@ -93,18 +97,25 @@ class ServiceAccountTokens:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(token)
-        meant = known.audiences or self.audiences
-        fitting = tuple(audience for audience in audiences or self.audiences if audience in meant)
-        if not fitting and self.audiences:
-            asked = quote_all(audiences or self.audiences)
-            raise TokenRefused(f"token audiences {quote_all(meant)} is invalid for the target audiences {asked}")
+        if known.fitting is None or known.asked != audiences:
+            self._check_audience(known, audiences)
+        assert known.fitting is not None
         now = self._clock.now().timestamp()
         if known.secret:
             self._check_secret(known, token)
         else:
             _check_times(known, now)
         self._check_references(known, now)
-        return Verified(known.user, fitting)
+        return Verified(known.user, known.fitting)
+
+    def _check_audience(self, known: _Known, audiences: Sequence[str]) -> None:
+        """Nearly all requests ask for the server's own: the last answer is remembered."""
+        meant, asked = known.audiences or self.audiences, audiences or self.audiences
+        fitting = tuple(audience for audience in asked if audience in meant)
+        if not fitting and self.audiences:
+            text = f"token audiences {quote_all(meant)} is invalid for the target audiences {quote_all(asked)}"
+            raise TokenRefused(text)
+        known.asked, known.fitting = audiences, fitting
 
     def _open(self, token: str) -> _Known | None:
         if _issuer(token) not in (self.issuer, LEGACY_ISSUER):

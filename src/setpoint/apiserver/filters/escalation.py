@@ -46,7 +46,7 @@ class _Guard(Hooks):
         """What is wrong with the caller giving these away; empty: nothing."""
         user = call.user
         grants = self._policy.grants(user, call.target.namespace)
-        missing = uncovered([rule for grant in grants for rule in grant.rules], rules)
+        missing = uncovered([rule for grant in grants for rule in grant.rules or ()], rules)
         if not missing:
             return ""
         shown = "\n".join(sorted({described(rule) for rule in compacted(missing)}))
@@ -55,12 +55,12 @@ class _Guard(Hooks):
             f"not currently held:\n{shown}"
         )
         # A role that a binding of the caller names and that is not there goes by the resource of this request.
-        lost = [_lost(call, grant.missing.split(" ", 1)[1]) for grant in grants if grant.missing]
+        lost = [
+            f"{call.target.resource}.{GROUP} {quote(grant.binding['roleRef'].get('name', ''))} not found"
+            for grant in grants
+            if grant.rules is None
+        ]
         return f"{text}; resolution errors: [{aggregate(lost)}]" if lost else text
-
-
-def _lost(call: Call, quoted_name: str) -> str:
-    return f"{call.target.resource}.{GROUP} {quoted_name} not found"
 
 
 def _given_name(call: Call, obj: Obj) -> str:

@@ -6,7 +6,7 @@ was worked out for a user and a kind of request is remembered until any role or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from setpoint.apiserver.filters.authorize import Access, Decision, Rule
@@ -27,10 +27,28 @@ _CLUSTER_BINDINGS, _BINDINGS, _CLUSTER_ROLES, _ROLES = (
 class Grant(NamedTuple):
     """A role that a user holds by a binding."""
 
-    source: str
-    rules: list[Rule]
-    missing: str
-    """The name of the kind and of the role, if there is none."""
+    binding: Obj
+    scope: str
+    subjects: Collection[str]
+    """Those that the user goes by."""
+    rules: list[Rule] | None
+    """None: there is no such role."""
+
+    @property
+    def missing(self) -> str:
+        """What to say of a role that is not there; its name is quoted."""
+        role = self.binding["roleRef"]
+        return f"{role.get('kind', '').lower()}.{GROUP} {quote(role.get('name', ''))} not found"
+
+    @property
+    def source(self) -> str:
+        binding, scope, role = self.binding, self.scope, self.binding["roleRef"]
+        by = next(subject for subject in binding["subjects"] if _subject(subject, scope) in self.subjects)
+        shown, name = by["name"], binding["metadata"]["name"]
+        if by["kind"] == "ServiceAccount":
+            shown += "/" + (by.get("namespace") or scope)
+        what = f'RoleBinding {quote(f"{name}/{scope}")}' if scope else f"ClusterRoleBinding {quote(name)}"
+        return f"{what} of {role.get('kind', '')} {quote(role.get('name', ''))} to {by['kind']} {quote(shown)}"
 
 
 _Key = tuple[str | tuple[str, ...], ...]
@@ -66,7 +84,9 @@ class Policy:
             bindings: dict[str, Obj] = {}
             for subject in subjects:
                 bindings.update(bound.get(subject, ()))
-            found += (self._grant(bindings[key], scope, subjects) for key in sorted(bindings))
+            for name in sorted(bindings):
+                binding = bindings[name]
+                found.append(Grant(binding, scope, subjects, self.role(binding["roleRef"], scope)))
         return found
 
     def role(self, reference: Obj, namespace: str) -> list[Rule] | None:
@@ -77,19 +97,6 @@ class Policy:
         else:
             entry = self._caches[_ROLES].get(f"{_ROLES}{namespace}/{name}")
         return (entry.obj.get("rules") or []) if entry is not None else None
-
-    def _grant(self, binding: Obj, scope: str, subjects: list[str]) -> Grant:
-        reference, name = binding["roleRef"], binding["metadata"]["name"]
-        kind, role = reference.get("kind", ""), reference.get("name", "")
-        rules = self.role(reference, scope)
-        if rules is None:
-            return Grant("", [], f"{kind.lower()}.{GROUP} {quote(role)}")
-        by = next(subject for subject in binding["subjects"] if _subject(subject, scope) in subjects)
-        shown = by["name"]
-        if by["kind"] == "ServiceAccount":
-            shown += "/" + (by.get("namespace") or scope)
-        what = f'RoleBinding {quote(f"{name}/{scope}")}' if scope else f"ClusterRoleBinding {quote(name)}"
-        return Grant(f"{what} of {kind} {quote(role)} to {by['kind']} {quote(shown)}", rules, "")
 
     # -- following the caches -------------------------------------------------------------------------------------
 
@@ -177,10 +184,13 @@ class RbacAuthorizer:
         rules: list[tuple[Rule, str]] = []
         missing: list[str] = []
         for grant in self._policy.grants(access.user, access.namespace if access.path is None else ""):
-            if grant.missing:
-                missing.append(f"{grant.missing} not found")
-            reason = f"RBAC: allowed by {grant.source}"
-            rules += ((rule, reason) for rule in grant.rules if concerns(rule, access))
+            if grant.rules is None:
+                missing.append(grant.missing)
+                continue
+            fitting = [rule for rule in grant.rules if concerns(rule, access)]
+            if fitting:
+                reason = f"RBAC: allowed by {grant.source}"
+                rules += ((rule, reason) for rule in fitting)
         answer = _Answer(tuple(rules), f"RBAC: {aggregate(missing)}" if missing else "")
         answers = self._policy.answers
         if len(answers) >= _REMEMBERED:
@@ -190,5 +200,5 @@ class RbacAuthorizer:
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
         grants = self._policy.grants(user, namespace)
-        missing = [f"{grant.missing} not found" for grant in grants if grant.missing]
-        return [rule for grant in grants for rule in grant.rules], missing
+        missing = [grant.missing for grant in grants if grant.rules is None]
+        return [rule for grant in grants for rule in grant.rules or ()], missing
