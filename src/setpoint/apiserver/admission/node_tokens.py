@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from setpoint.apiserver.admission.plugin import Attributes, Obj, Reader
 from setpoint.apiserver.admission.service_account import MIRROR
-from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision
+from setpoint.apiserver.filters.authorize import Access, AuthorizerChain
 from setpoint.meta.errors import NotFound, PlainServerError
 
 
@@ -163,7 +163,7 @@ class NodeTokens:
             attrs.user, verb, attrs.resource.group, attrs.resource.version, resource, namespace=attrs.namespace,
             name=name,
         )  # fmt: skip
-        return self._authorizer.authorize(access)[0] is Decision.ALLOW
+        return self._authorizer.allows(access)
 
 
 def _mounts_certificate(pod: Obj, signer: str) -> bool:

@@ -69,7 +69,8 @@ def _schedule(attrs: Attributes, spec: Obj, scheduling: Obj) -> None:
             )
     if wanted:
         spec["nodeSelector"] = {**own, **wanted}
-    merged = merge_tolerations(spec.get("tolerations") or [], scheduling.get("tolerations") or [])
+    theirs = [dict(toleration) for toleration in scheduling.get("tolerations") or ()]
+    merged = merge_tolerations(spec.get("tolerations") or [], theirs)
     if merged:
         spec["tolerations"] = merged
 

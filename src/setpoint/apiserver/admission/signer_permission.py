@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision
+from setpoint.apiserver.filters.authorize import Access, AuthorizerChain
 from setpoint.kinds.strategy import UserInfo
 
 
 def may(authorizer: AuthorizerChain, user: UserInfo, verb: str, signer: str) -> bool:
     """For this signer, or for all of its domain."""
-    for name in (signer, signer.split("/")[0] + "/*"):
-        access = Access(user, verb, "certificates.k8s.io", "*", "signers", name=name)
-        if authorizer.authorize(access)[0] is Decision.ALLOW:
-            return True
-    return False
+    return any(
+        authorizer.allows(Access(user, verb, "certificates.k8s.io", "*", "signers", name=name))
+        for name in (signer, signer.split("/")[0] + "/*")
+    )

@@ -143,14 +143,14 @@ async def test_tokens_for_its_own_pods_only(world: World, plugin: NodeRestrictio
         ref = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
         return {"metadata": {}, "spec": {"boundObjectRef": ref, **more}}
 
-    token = {"subresource": "token", "name": "default"}
+    token: dict[str, Any] = {"subresource": "token", "name": "default"}
     world.objects[("", "pods", "ns", "mine")]["spec"]["volumes"] = [
         {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"audience": "vault"}}]}}
     ]
     assert not await refused(plugin, "serviceaccounts", request("mine", audiences=["vault"]), **token)
     assert 'audience "else"' in await refused(plugin, "serviceaccounts", request("mine", audiences=["else"]), **token)
     assert "different node" in await refused(plugin, "serviceaccounts", request("other"), **token)
-    unbound = {"metadata": {}, "spec": {}}
+    unbound: dict[str, Any] = {"metadata": {}, "spec": {}}
     assert "not bound to a pod" in await refused(plugin, "serviceaccounts", unbound, **token)
     with pytest.raises(Forbidden, match="0 or 1 audiences"):
         await plugin.mutate(write("serviceaccounts", request("mine", audiences=["a", "b"]), user=NODE, **token))

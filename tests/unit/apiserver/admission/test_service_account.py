@@ -129,7 +129,7 @@ async def test_debugging_is_no_way_to_other_secrets(world: World, plugin: Servic
     debugger = {"name": "e", "envFrom": [{"secretRef": {"name": "s"}}]}
     obj = pod({"serviceAccountName": "default", "ephemeralContainers": [debugger]})
     attrs = write("pods", obj, pod({"serviceAccountName": "default"}), subresource="ephemeralcontainers")
-    with pytest.raises(PlainServerError, match=r'ephemeral container e with envFrom referencing secret\.secretName="s"'):
+    with pytest.raises(PlainServerError, match=r'ephemeral container e with envFrom referencing .*="s" is not allowed'):
         await plugin.validate(attrs)
 
 

@@ -1,0 +1,71 @@
+"""The chain as it is wired: in a whole server, over the caches, with a store that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from front_door import FrontDoor
+
+from setpoint.cluster.config import ConfigError
+
+CORE = "/api/v1/namespaces/default"
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "img:1"}], **spec}}
+
+
+async def test_concurrent_creates_never_exceed_a_quota(busy_door: FrontDoor) -> None:
+    await busy_door.post(f"{CORE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "10"}}})
+    counted = {"status": {"hard": {"pods": "10"}, "used": {"pods": "0"}}}
+    await busy_door.patch(f"{CORE}/resourcequotas/q/status", counted)
+    replies = await asyncio.gather(*(busy_door.post(f"{CORE}/pods", pod(f"p{n}")) for n in range(25)))
+    assert sorted(reply.status for reply in replies) == [201] * 10 + [403] * 15
+    quota = (await busy_door.get(f"{CORE}/resourcequotas/q")).json
+    assert quota["status"]["used"] == {"pods": "10"}
+    assert quota["spec"] == {"hard": {"pods": "10"}}
+    refusal = next(reply for reply in replies if reply.status == 403).json
+    assert "exceeded quota: q, requested: pods=1, used: pods=10, limited: pods=10" in refusal["message"]
+
+
+async def test_what_plugins_take_from_other_objects_is_not_shared_with_them(door: FrontDoor) -> None:
+    scheduling = {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k", "operator": "Exists"}]}
+    runtime = {"metadata": {"name": "vm"}, "handler": "h", "overhead": {"podFixed": {"cpu": "1m"}}}
+    await door.post("/apis/node.k8s.io/v1/runtimeclasses", {**runtime, "scheduling": scheduling})
+    limits = [{"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}}]
+    await door.post(f"{CORE}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    made = await door.post(f"{CORE}/pods", pod("p", runtimeClassName="vm"))
+    assert made.status == 201, made.body
+    spec = made.json["spec"]
+    assert spec["overhead"] == {"cpu": "1m"}
+    assert spec["containers"][0]["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
+    # The mutation detector of the door checks that the class and the limits are still what was stored.
+    assert (await door.patch(f"{CORE}/pods/p", {"metadata": {"labels": {"x": "y"}}})).status == 200
+
+
+async def test_a_pod_waits_for_its_account() -> None:
+    door = await FrontDoor.open(disable_admission_plugins=[])
+    try:
+        create = asyncio.ensure_future(door.post(f"{CORE}/pods", pod("p")))
+        await door.clock.advance(0.05)
+        assert not create.done()
+        await door.post(f"{CORE}/serviceaccounts", {"metadata": {"name": "default"}})
+        await door.clock.advance(0.5)
+        reply = await create
+        assert reply.status == 201, reply.body
+        assert reply.json["spec"]["volumes"][0]["name"].startswith("kube-api-access-")
+    finally:
+        await door.close()
+
+
+async def test_an_unknown_plugin_is_a_mistake_of_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="unknown plugin 'Nope'"):
+        await FrontDoor.open(enable_admission_plugins=["Nope"])
+
+
+async def test_system_namespaces_cannot_be_deleted(door: FrontDoor) -> None:
+    reply = await door.delete("/api/v1/namespaces/default")
+    assert reply.status == 403
+    assert reply.json["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'
