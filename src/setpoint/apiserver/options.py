@@ -209,8 +209,9 @@ def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
                 errs.append(forbidden(at, text))
             if match != "NotOlderThan":
                 errs.append(not_supported(at, match, ["NotOlderThan"]))
-            if options.continue_token:
-                errs.append(forbidden(at, with_continue))
+        # Said even of a match that nobody asked for: a watch without a revision begins with one.
+        if options.continue_token:
+            errs.append(forbidden(at, with_continue))
     else:
         if match:
             if not revision:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -40,6 +39,7 @@ from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, InternalError, MethodNotAllowed, NotAcceptable, NotFound
+from setpoint.meta.remember import remembered
 from setpoint.store.interface import Store, StoreError
 
 log = logging.getLogger("setpoint.apiserver")
@@ -211,7 +211,9 @@ class ApiServer:
                 raise NotFound.path()
             if call.verb not in _COLLECTIONS:
                 raise MethodNotAllowed(_NOT_ALLOWED, details={})
-        elif not resource.namespaced and target.namespace and resource.plural != "namespaces":
+        elif not resource.namespaced and target.namespace and (
+            resource.plural != "namespaces" or f"/namespaces/{target.namespace}/namespaces" in target.path
+        ):
             raise NotFound.path()
         if target.subresource:
             return await self._subresource(call, resource)
@@ -350,7 +352,7 @@ def _header_text(text: str) -> str:
     return cleaned.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "replace").decode()[:4096]
 
 
-@lru_cache(maxsize=64)
+@remembered(maxsize=64)
 def _discovery_form(accept: str) -> str:
     """`aggregated` or `legacy`, whichever comes first in what the client accepts."""
     for part in accept.split(","):

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from setpoint.meta.field import FieldError, aggregate_message
+from setpoint.meta.goformat import quote
 
 
 def qualified(resource: str, group: str) -> str:
@@ -113,7 +114,7 @@ class Forbidden(ApiError):
         elif not name:
             message = f"{qualified(resource, group)} is forbidden: {why}"
         else:
-            message = f'{qualified(resource, group)} "{name}" is forbidden: {why}'
+            message = f"{qualified(resource, group)} {quote(name)} is forbidden: {why}"
         return cls(message, details=_about(group, resource, name))
 
 
@@ -122,7 +123,7 @@ class NotFound(ApiError):
 
     @classmethod
     def of(cls, group: str, resource: str, name: str) -> NotFound:
-        return cls(f'{qualified(resource, group)} "{name}" not found', details=_about(group, resource, name))
+        return cls(f"{qualified(resource, group)} {quote(name)} not found", details=_about(group, resource, name))
 
     @classmethod
     def path(cls) -> NotFound:
@@ -143,7 +144,7 @@ class AlreadyExists(ApiError):
 
     @classmethod
     def of(cls, group: str, resource: str, name: str) -> AlreadyExists:
-        return cls(f'{qualified(resource, group)} "{name}" already exists', details=_about(group, resource, name))
+        return cls(f"{qualified(resource, group)} {quote(name)} already exists", details=_about(group, resource, name))
 
 
 class Conflict(ApiError):
@@ -152,7 +153,7 @@ class Conflict(ApiError):
     @classmethod
     def of(cls, group: str, resource: str, name: str, why: str) -> Conflict:
         return cls(
-            f'Operation cannot be fulfilled on {qualified(resource, group)} "{name}": {why}',
+            f"Operation cannot be fulfilled on {qualified(resource, group)} {quote(name)}: {why}",
             details=_about(group, resource, name),
         )
 
@@ -200,7 +201,7 @@ class Invalid(ApiError):
         details = _about(group, kind, name)
         if errors:
             details["causes"] = [error.cause() for error in errors]
-        message = f'{qualified(kind, group)} "{name}" is invalid'
+        message = f"{qualified(kind, group)} {quote(name)} is invalid"
         if errors:
             message += ": " + aggregate_message(errors)
         return cls(message, details=details)

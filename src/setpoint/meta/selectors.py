@@ -313,6 +313,8 @@ def parse_fields(text: str) -> Selector:
         found = re.search("!=|==|=", term)
         if not found:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+        if term in ("=", "=="):
+            continue
         operator = "!=" if found.group() == "!=" else "="
         requirements.append(Requirement(term[: found.start()], operator, (_unescape(term[found.end() :]),)))
     return _compile_fields(tuple(requirements))

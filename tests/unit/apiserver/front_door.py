@@ -197,6 +197,8 @@ class FrontDoor:
             authenticator=AuthenticatorChain([TokenFileAuthenticator(users)], True), authorizer=AuthorizerChain(())
         )
         api = ApiServer(store, clock, private_ids(), options)
+        # No controller makes service accounts here, and Pods would wait for them.
+        settings.setdefault("disable_admission_plugins", ["ServiceAccount"])
         wire(api, ApiServerConfig(Path("unused"), authorization_mode=list(modes), **settings), None)
         await api.start()
         door = cls(store, clock, api)
@@ -256,7 +258,8 @@ class FrontDoor:
         token: str = ADMIN_TOKEN,
     ) -> Reply:
         """What the server answers. A failure inside of it is a failure of the test."""
-        answer = await self.api.handle(self._request(method, path, body, content_type, headers, token))
+        async with asyncio.timeout(20):
+            answer = await self.api.handle(self._request(method, path, body, content_type, headers, token))
         if isinstance(answer, StreamResponse):
             # A watch, where an answer was expected: so much as comes at once.
             watcher = Watcher()

@@ -22,7 +22,7 @@ from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import check_request
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
-from setpoint.meta.errors import BadRequest, Conflict, Invalid, PlainServerError, UnsupportedMediaType
+from setpoint.meta.errors import BadRequest, Invalid, UnsupportedMediaType
 from setpoint.meta.field import invalid
 from setpoint.meta.goformat import kind_of
 from setpoint.meta.patch import (

@@ -11,7 +11,7 @@ from setpoint.meta.apply.managers import BadManagedFields
 from setpoint.meta.apply.managers import decode as check_managed_fields
 from setpoint.meta.apply.ownership import Converter, update
 from setpoint.meta.apply.scale import to_parent, to_scale
-from setpoint.meta.apply.server_side import apply
+from setpoint.meta.apply.server_side import apply, check_request, check_types
 from setpoint.meta.apply.times import keep_times
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "TypeMismatch",
     "apply",
     "check_managed_fields",
+    "check_request",
+    "check_types",
     "exclude",
     "include",
     "keep_times",

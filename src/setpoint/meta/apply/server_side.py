@@ -43,16 +43,14 @@ def apply(
     The result has not been decoded or defaulted. `live` None: the apply creates. Raises BadRequest, TypeMismatch and
     Conflict.
     """
-    _check_request(config, api_version, kind)
+    check_request(config, api_version, kind)
     stored: list[Entry] = (live.get("metadata") or {}).get("managedFields") or [] if live is not None else []
     managers = trusted(stored)
     base = live if live is not None else {**empty_object(type_), "apiVersion": api_version, "kind": kind}
     if not managers and live is not None:
         first = ManagerId(_BEFORE_FIRST_APPLY, "Update", api_version, subresource)
         track_update(type_, empty_object(type_), live, managers, first, now, reset, convert)
-    found = problems(type_, config)
-    if found:
-        raise TypeMismatch(f"failed to create typed patch object ({_described(config)}): {problems_text(found)}")
+    check_types(type_, config)
     who = ManagerId(manager or "unknown", "Apply", "", subresource)
 
     def attempt(force: bool) -> tuple[Obj, Managers]:
@@ -77,21 +75,41 @@ def apply(
     return _with_managed_fields(merged, entries)
 
 
-def _check_request(config: Obj, api_version: str, kind: str) -> None:
+def check_request(config: Obj, api_version: str, kind: str) -> None:
+    """Raises BadRequest unless `config` is of this kind, and says nothing of ownership."""
     if config.get("apiVersion") != api_version or config.get("kind") != kind:
         raise BadRequest(f"invalid object type: {_gvk(config)}")
-    if type((config.get("metadata") or {}).get("managedFields")) is list:
+    if type(_metadata(config).get("managedFields")) is list:
         raise BadRequest("metadata.managedFields must be nil")
 
 
+def check_types(type_: Type, config: Obj) -> None:
+    """Raises TypeMismatch."""
+    found = problems(type_, config)
+    if found:
+        raise TypeMismatch(f"failed to create typed patch object ({_described(config)}): {problems_text(found)}")
+
+
+def _metadata(config: Obj) -> Obj:
+    metadata = config.get("metadata")
+    return metadata if type(metadata) is dict else {}
+
+
+def _text(value: object) -> str:
+    return value if type(value) is str else ""
+
+
 def _gvk(config: Obj) -> str:
-    group, _, version = str(config.get("apiVersion") or "").rpartition("/")
-    return f"{group}/{version}, Kind={config.get('kind') or ''}"
+    api_version = _text(config.get("apiVersion"))
+    if api_version.count("/") > 1:
+        return "/, Kind="
+    group, _, version = api_version.rpartition("/")
+    return f"{group}/{version}, Kind={_text(config.get('kind'))}"
 
 
 def _described(config: Obj) -> str:
-    metadata = config.get("metadata") or {}
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {_gvk(config)}"
+    metadata = _metadata(config)
+    return f"{_text(metadata.get('namespace'))}/{_text(metadata.get('name'))}; {_gvk(config)}"
 
 
 def _apply_once(
