@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from heapq import heappop, heappush
 from pathlib import Path
+
+from stopped_clock import StoppedClock
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain, LoopbackAuthenticator
@@ -24,51 +23,6 @@ from setpoint.cluster.wiring import wire
 from setpoint.store.memory import MemoryStore
 
 TOKEN = "loopback"
-
-
-class StoppedClock:
-    """Goes on only when told to."""
-
-    def __init__(self) -> None:
-        self._elapsed = 0.0
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._count = 0
-
-    def now(self) -> datetime:
-        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._elapsed)
-
-    def monotonic(self) -> float:
-        return self._elapsed
-
-    async def sleep(self, seconds: float) -> None:
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        self._count += 1
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._sleepers, (self._elapsed + seconds, self._count, future))
-        await future
-
-    async def advance(self, seconds: float) -> None:
-        """Everybody whose time has come has run when this returns."""
-        target = self._elapsed + seconds
-        await _settle()
-        while self._sleepers and self._sleepers[0][0] <= target:
-            at, _, future = heappop(self._sleepers)
-            self._elapsed = max(self._elapsed, at)
-            if not future.done():
-                future.set_result(None)
-            await _settle()
-        self._elapsed = target
-
-    @property
-    def sleeping(self) -> int:
-        return sum(not future.done() for _, _, future in self._sleepers)
-
-
-async def _settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @dataclass(slots=True)

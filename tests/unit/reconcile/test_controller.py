@@ -1,0 +1,93 @@
+"""Workers: failures are contained, keys exclusive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from stopped_clock import StoppedClock, settle
+
+from setpoint.meta.errors import Conflict
+from setpoint.reconcile import Controller, Result
+
+
+@asynccontextmanager
+async def running(controller: Controller) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(controller.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_failure_is_tried_again_and_others_go_on() -> None:
+    clock = StoppedClock()
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        seen.append(key)
+        if key == "bad" and seen.count("bad") == 1:
+            raise RuntimeError("the first time it fails")
+        if key == "raced" and seen.count("raced") == 1:
+            raise Conflict("somebody was faster")
+
+    controller = Controller("test", reconcile, clock)
+    for key in ("bad", "raced", "good"):
+        controller.enqueue(key)
+    async with running(controller):
+        await settle()
+        assert seen == ["bad", "raced", "good"]
+        await clock.advance(0.1)
+        assert seen == ["bad", "raced", "good", "bad", "raced"]
+        await clock.advance(100)
+        assert len(seen) == 5
+
+
+async def test_a_reconcile_may_ask_to_look_again() -> None:
+    clock = StoppedClock()
+    count = 0
+
+    async def reconcile(key: str) -> Result:
+        nonlocal count
+        count += 1
+        return Result(requeue_after=60)
+
+    controller = Controller("test", reconcile, clock)
+    controller.enqueue("a")
+    async with running(controller):
+        await settle()
+        assert count == 1
+        await clock.advance(59)
+        assert count == 1
+        await clock.advance(61)
+        assert count == 3
+
+
+async def test_a_key_is_never_reconciled_twice_at_the_same_time() -> None:
+    clock = StoppedClock()
+    active: set[str] = set()
+    finished: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        assert key not in active
+        active.add(key)
+        await clock.sleep(1)
+        active.discard(key)
+        finished.append(key)
+
+    controller = Controller("test", reconcile, clock, workers=3)
+    enqueue: Callable[[str], None] = controller.enqueue
+    async with running(controller):
+        enqueue("a")
+        enqueue("b")
+        await settle()
+        assert active == {"a", "b"}
+        enqueue("a")
+        enqueue("a")
+        await clock.advance(1)
+        assert finished == ["a", "b"]
+        assert active == {"a"}
+        await clock.advance(1)
+        assert finished == ["a", "b", "a"]

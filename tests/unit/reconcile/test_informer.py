@@ -1,0 +1,195 @@
+"""The informer against a real API server: nothing missed, nothing twice, whatever happens to the watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from stopped_clock import settle
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.client.watch import Watch
+from setpoint.reconcile import Informer
+
+MAPS = builtin("configmaps")
+SPACE = "informed"
+
+
+class Interruptible:
+    """A reader whose watches can be made to break off."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.lists: list[str] = []
+        self.watches: list[Watch] = []
+
+    async def list(self, *args: Any, **options: Any) -> Any:
+        self.lists.append(options["resource_version"])
+        return await self._client.list(*args, **options)
+
+    def watch(self, *args: Any, **options: Any) -> Watch:
+        self.watches.append(self._client.watch(*args, **options))
+        return self.watches[-1]
+
+    def break_off(self) -> None:
+        stream = self.watches[-1]._stream
+        assert stream is not None
+        stream.close()
+
+
+class Log:
+    def __init__(self, informer: Informer) -> None:
+        self.entries: list[tuple[str, str, str]] = []
+        informer.add_handler(self._note)
+
+    def _note(self, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        name = (new or old or {})["metadata"]["name"]
+
+        def x(obj: dict[str, Any] | None) -> str:
+            return "-" if obj is None else obj["data"]["x"]
+
+        self.entries.append((name, x(old), x(new)))
+
+
+@asynccontextmanager
+async def following(server: Any) -> AsyncIterator[tuple[Informer, Interruptible, Log]]:
+    client = server.client
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    await put(client, "early", "1")
+    reader = Interruptible(client)
+    informer = Informer(reader, MAPS, server.clock, namespace=SPACE)  # type: ignore[arg-type]
+    log = Log(informer)
+    task = asyncio.ensure_future(informer.run())
+    await informer.synced.wait()
+    await settle()
+    yield informer, reader, log
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def put(client: Client, name: str, x: str, owner: str = "") -> None:
+    meta: dict[str, Any] = {"name": name, "namespace": SPACE}
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": owner, "controller": True}
+        meta["ownerReferences"] = [reference]
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"x": x}}
+    if any(item["metadata"]["name"] == name for item in (await client.list(MAPS, SPACE)).items):
+        await client.update(made)
+    else:
+        await client.create(made)
+
+
+async def test_what_is_there_comes_first_and_changes_follow(local_server: Any) -> None:
+    client = local_server.client
+    async with following(local_server) as (informer, _, log):
+        assert log.entries == [("early", "-", "1")]
+        await put(client, "a", "1")
+        await put(client, "a", "2")
+        await client.delete(MAPS, "a", SPACE)
+        await settle()
+        assert log.entries[1:] == [("a", "-", "1"), ("a", "1", "2"), ("a", "2", "-")]
+        assert list(informer.items) == [f"{SPACE}/early"]
+        late = Log(informer)
+        assert late.entries == [("early", "-", "1")]
+
+
+async def test_a_watch_that_breaks_off_is_taken_up_where_it_ended(local_server: Any) -> None:
+    client, clock = local_server.client, local_server.clock
+    async with following(local_server) as (_, reader, log):
+        await put(client, "a", "1")
+        await settle()
+        reader.break_off()
+        await settle()
+        await put(client, "a", "2")
+        await client.delete(MAPS, "early", SPACE)
+        await clock.advance(1)
+        assert log.entries[1:] == [("a", "-", "1"), ("a", "1", "2"), ("early", "1", "-")]
+        assert reader.lists == ["0"]
+        assert len(reader.watches) == 2
+
+
+async def test_when_history_is_gone_it_lists_again_and_tells_the_difference(local_server: Any) -> None:
+    client, clock, store = local_server.client, local_server.clock, local_server.api.store
+    async with following(local_server) as (_, reader, log):
+        await put(client, "stays", "1")
+        await put(client, "changes", "1")
+        await put(client, "again", "1")
+        await settle()
+        reader.break_off()
+        await settle()
+        seen = len(log.entries)
+        await client.delete(MAPS, "early", SPACE)
+        await put(client, "changes", "2")
+        await put(client, "changes", "3")
+        await client.delete(MAPS, "again", SPACE)
+        await put(client, "again", "2")
+        await put(client, "new", "1")
+        await store.compact(store.revision)
+        await clock.advance(1)
+        assert reader.lists == ["0", ""], "a watch from what is gone must lead to a fresh list"
+        assert sorted(log.entries[seen:]) == sorted(
+            [
+                ("early", "1", "-"),
+                ("changes", "1", "3"),
+                ("again", "1", "-"),  # another object of the same name: one went, one came
+                ("again", "-", "2"),
+                ("new", "-", "1"),
+            ]
+        )
+
+
+async def test_objects_are_found_by_their_controller(local_server: Any) -> None:
+    client = local_server.client
+    async with following(local_server) as (informer, _, _log):
+        await put(client, "mine", "1", owner="u1")
+        await put(client, "free", "1")
+        await settle()
+        assert [item["metadata"]["name"] for item in informer.controlled_by("u1")] == ["mine"]
+        assert {item["metadata"]["name"] for item in informer.orphans(SPACE)} == {"early", "free"}
+        informer.add_index("x", lambda obj: [obj["data"]["x"]])
+        await put(client, "free", "2")
+        await settle()
+        assert [item["metadata"]["name"] for item in informer.by_index("x", "2")] == ["free"]
+        await client.delete(MAPS, "mine", SPACE)
+        await settle()
+        assert informer.controlled_by("u1") == []
+
+
+async def test_a_handler_that_fails_keeps_nothing_from_the_others(local_server: Any) -> None:
+    async with following(local_server) as (informer, _, _log):
+
+        def fail(old: object, new: object) -> None:
+            raise RuntimeError("a bug")
+
+        informer.add_handler(fail)
+        last = Log(informer)
+        await put(local_server.client, "a", "1")
+        await settle()
+        assert last.entries[-1] == ("a", "-", "1")
+
+
+async def test_a_server_that_refuses_is_asked_again_later(local_server: Any) -> None:
+    from setpoint.client import Impersonation
+
+    nobody = local_server.client.named("nobody", Impersonation("nobody"))
+    informer = Informer(nobody, MAPS, local_server.clock)
+    task = asyncio.ensure_future(informer.run())
+    await settle()
+    assert not informer.synced.is_set()
+    rbac = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
+    role = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "maps"}, "rules": [rule]}
+    binding = {
+        "apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "maps"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "maps"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "nobody"}],
+    }  # fmt: skip
+    await local_server.client.create(role)
+    await local_server.client.create(binding)
+    await local_server.clock.advance(5)
+    assert informer.synced.is_set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,105 @@
+"""The queue against a model: fair, stingy, exclusive, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from setpoint.reconcile.workqueue import ShutDown, WorkQueue
+
+KEYS = st.sampled_from("abcde")
+
+
+def taken_at_once(queue: WorkQueue) -> str:
+    """What `get` gives without waiting."""
+    step = queue.get()
+    try:
+        step.send(None)
+    except StopIteration as end:
+        return str(end.value)
+    step.close()
+    raise AssertionError("the queue had nothing to give")
+
+
+class QueueModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = WorkQueue()
+        self.waiting: OrderedDict[str, None] = OrderedDict()
+        self.working: set[str] = set()
+        self.again: set[str] = set()
+
+    @rule(key=KEYS)
+    def add(self, key: str) -> None:
+        self.queue.add(key)
+        if key in self.working:
+            self.again.add(key)
+        else:
+            self.waiting.setdefault(key)
+
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def take(self) -> None:
+        key = taken_at_once(self.queue)
+        expected, _ = self.waiting.popitem(last=False)
+        assert key == expected
+        assert key not in self.working
+        self.working.add(key)
+
+    @precondition(lambda self: self.working)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.working)))
+        self.queue.done(key)
+        self.working.discard(key)
+        if key in self.again:
+            self.again.discard(key)
+            self.waiting[key] = None
+
+    @invariant()
+    def same_length(self) -> None:
+        assert len(self.queue) == len(self.waiting)
+
+
+TestQueueModel = QueueModel.TestCase
+
+
+async def test_workers_wait_for_keys_in_turn() -> None:
+    queue = WorkQueue()
+    first, second = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    queue.add("b")
+    assert (await first, await second) == ("a", "b")
+
+
+async def test_a_worker_that_leaves_while_being_woken_passes_the_key_on() -> None:
+    queue = WorkQueue()
+    leaving, staying = asyncio.ensure_future(queue.get()), asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    leaving.cancel()
+    assert await staying == "a"
+
+
+async def test_a_queue_that_is_shut_down_hands_out_what_it_has_and_then_ends() -> None:
+    queue = WorkQueue()
+    queue.add("a")
+    queue.shut_down()
+    queue.add("b")
+    assert await queue.get() == "a"
+    with pytest.raises(ShutDown):
+        await queue.get()
+
+
+async def test_those_who_wait_learn_of_the_shut_down() -> None:
+    queue = WorkQueue()
+    waiting = asyncio.ensure_future(queue.get())
+    await asyncio.sleep(0)
+    queue.shut_down()
+    with pytest.raises(ShutDown):
+        await waiting
