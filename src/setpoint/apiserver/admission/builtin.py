@@ -23,6 +23,7 @@ from setpoint.apiserver.admission.limit_ranger import LimitRanger
 from setpoint.apiserver.admission.namespace_auto_provision import CreateNamespace, NamespaceAutoProvision
 from setpoint.apiserver.admission.namespace_exists import NamespaceExists
 from setpoint.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from setpoint.apiserver.admission.node_declared_feature_validator import NodeDeclaredFeatureValidator
 from setpoint.apiserver.admission.node_restriction import NodeRestriction
 from setpoint.apiserver.admission.owner_references_permission_enforcement import OwnerReferencesPermissionEnforcement
 from setpoint.apiserver.admission.persistent_volume_claim_resize import PersistentVolumeClaimResize
@@ -88,6 +89,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     DefaultIngressClass.name: lambda s: DefaultIngressClass(s.reader),
     DenyServiceExternalIPs.name: lambda s: DenyServiceExternalIPs(),
     PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
+    NodeDeclaredFeatureValidator.name: lambda s: NodeDeclaredFeatureValidator(s.reader),
     PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
     ResourceQuota.name: lambda s: ResourceQuota(s.reader, s.write_usage),
     AlwaysDeny.name: lambda s: AlwaysDeny(),
@@ -105,7 +107,7 @@ _OFF = frozenset(
 # Upstream's names that stand for nothing here; to switch one off is no mistake.
 _ABSENT = frozenset(
     {
-        "ImagePolicyWebhook", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NodeDeclaredFeatureValidator",
+        "ImagePolicyWebhook", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
         "PodGroupProtection", "PodTolerationRestriction", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
     }
 )  # fmt: skip

@@ -26,7 +26,7 @@ def test_the_default_plugins_in_upstreams_order(surroundings: Surroundings) -> N
         "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection",
         "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
         "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
-        "PodResizeValidator", "ResourceQuota",
+        "NodeDeclaredFeatureValidator", "PodResizeValidator", "ResourceQuota",
     ]  # fmt: skip
 
 

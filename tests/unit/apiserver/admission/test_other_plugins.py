@@ -12,6 +12,7 @@ from setpoint.apiserver.admission.default_storage_class import DefaultStorageCla
 from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from setpoint.apiserver.admission.event_rate_limit import EventRateLimit, Limit
 from setpoint.apiserver.admission.limit_pod_hard_anti_affinity_topology import LimitPodHardAntiAffinityTopology
+from setpoint.apiserver.admission.node_declared_feature_validator import NodeDeclaredFeatureValidator
 from setpoint.apiserver.admission.persistent_volume_claim_resize import PersistentVolumeClaimResize
 from setpoint.apiserver.admission.pod_resize_validator import PodResizeValidator
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
@@ -158,6 +159,35 @@ async def test_a_pod_grows_within_its_node(world: World) -> None:
         assert caught.value.details["causes"] == [{"reason": reason}]
     with pytest.raises(Forbidden, match='node "gone" not found'):
         await resize("1", "gone")
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "feature"),
+    [
+        ({"resources": {"requests": {"cpu": "1"}}}, {}, "InPlacePodLevelResourcesVerticalScaling"),
+        (
+            {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "1"}}}]},
+            {"initContainers": [{"name": "i", "resources": {}}]},
+            "InPlacePodVerticalScalingInitContainers",
+        ),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "2Mi"}}]},
+            {"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]},
+            "InPlacePodVerticalScalingMemoryBackedVolumes",
+        ),
+    ],
+)
+async def test_nodes_say_what_changes_they_can_follow(world: World, now: Obj, before: Obj, feature: str) -> None:
+    world.put("", "nodes", "", "n", status={})
+    plugin = NodeDeclaredFeatureValidator(world)
+    attrs = write(
+        "pods", pod({"nodeName": "n", **now}, generation=2), pod({"nodeName": "n", **before}, generation=1),
+        subresource="resize",
+    )  # fmt: skip
+    with pytest.raises(Forbidden, match=f'pod update requires features {feature} which are not available on node "n"'):
+        await plugin.validate(attrs)
+    world.put("", "nodes", "", "n", status={"declaredFeatures": [feature]})
+    await plugin.validate(attrs)
 
 
 async def test_everything_can_be_denied() -> None:
