@@ -28,6 +28,9 @@ _OPTIONS = (
     ),
     click.option("--bind-address", default="127.0.0.1", help="Address to listen on."),
     click.option(
+        "--advertise-address", default="", help="Where others find this server.  [default: the machine's own address]"
+    ),
+    click.option(
         "--store", type=click.Choice(["sqlite", "memory"]), default="sqlite", help="memory forgets everything at exit."
     ),
     click.option("--token-auth-file", default="", help="CSV of token, user, uid and groups."),
