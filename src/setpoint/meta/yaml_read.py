@@ -37,6 +37,8 @@ _PREFIX = "tag:yaml.org,2002:"
 _RESOLVABLE = {STR, BOOL, INT, FLOAT, NULL, TIMESTAMP}
 _MOST_ALIASED = 100_000
 """Nodes that aliases may add; upstream's allowance grows with the document, to 400,000."""
+_MOST_ALIASED_TEXT = 3 * 1024 * 1024
+"""Characters that aliases may add: as much as a body may hold. Upstream has no such bound."""
 _MOST_NODES = 250_000
 """Keys and values; about a second's work. Upstream has no such bound, and clients send such amounts as JSON."""
 
@@ -86,10 +88,10 @@ def _explain(error: yaml.YAMLError) -> str:
 class _Node:
     """A value with what aliases and merges must know of it."""
 
-    __slots__ = ("is_map", "line", "size", "value")
+    __slots__ = ("is_map", "line", "size", "text", "value")
 
-    def __init__(self, value: Any, size: int, line: int, is_map: bool = False) -> None:
-        self.value, self.size, self.line, self.is_map = value, size, line, is_map
+    def __init__(self, value: Any, size: int, text: int, line: int, is_map: bool = False) -> None:
+        self.value, self.size, self.text, self.line, self.is_map = value, size, text, line, is_map
 
 
 class _Reader:
@@ -99,6 +101,7 @@ class _Reader:
         """None while the anchored value is still being read."""
         self.read = 0
         self.aliased = 0
+        self.aliased_text = 0
         self.repeated: list[str] = []
 
     def document(self) -> Any:
@@ -118,7 +121,7 @@ class _Reader:
         if event.anchor:
             self.anchors[event.anchor] = None
         if event.__class__ is yaml.ScalarEvent:
-            node = _Node(_scalar(event), 1, _line(event))
+            node = _Node(_scalar(event), 1, len(event.value), _line(event))
         elif event.__class__ is yaml.SequenceStartEvent:
             node = self.sequence(event, depth)
         else:
@@ -135,14 +138,16 @@ class _Reader:
             raise _Invalid(f"anchor '{event.anchor}' value contains itself")
         self.read += node.size
         self.aliased += node.size
+        self.aliased_text += node.text
         mostly = self.aliased > 100 and self.read > 1000 and self.aliased > 0.99 * self.read
-        if mostly or self.aliased > _MOST_ALIASED:
+        if mostly or self.aliased > _MOST_ALIASED or self.aliased_text > _MOST_ALIASED_TEXT:
             raise _Invalid("document contains excessive aliasing")
-        return _Node(_copy(node.value), node.size + 1, event.start_mark.line, node.is_map)
+        return _Node(_copy(node.value), node.size + 1, node.text, event.start_mark.line, node.is_map)
 
     def sequence(self, event: Any, depth: int) -> _Node:
         nodes = self.items(depth)
-        return _Node([node.value for node in nodes], 1 + sum(node.size for node in nodes), event.start_mark.line)
+        size, text = 1 + sum(node.size for node in nodes), sum(node.text for node in nodes)
+        return _Node([node.value for node in nodes], size, text, event.start_mark.line)
 
     def items(self, depth: int) -> list[_Node]:
         nodes = []
@@ -152,10 +157,11 @@ class _Reader:
 
     def mapping(self, event: Any, depth: int) -> _Node:
         out: dict[Any, Any] = {}
-        size = 1
+        size, text = 1, 0
         while not isinstance(key_event := self.next(), yaml.MappingEndEvent):
             if _is_merge(key_event):
-                size += self.merge(out, depth)
+                merged_size, merged_text = self.merge(out, depth)
+                size, text = size + merged_size, text + merged_text
                 continue
             key, value_event = self.node(key_event, depth + 1), self.next()
             if isinstance(key.value, dict | list):
@@ -163,7 +169,8 @@ class _Reader:
             value = self.node(value_event, depth + 1)
             self.put(out, key.value, value.value, value.line)
             size += key.size + value.size
-        return _Node(out, size, event.start_mark.line, is_map=True)
+            text += key.text + value.text
+        return _Node(out, size, text, event.start_mark.line, is_map=True)
 
     def put(self, out: dict[Any, Any], key: Any, value: Any, line: int) -> None:
         key = _Key(key) if key.__class__ is not str else key
@@ -171,7 +178,7 @@ class _Reader:
             self.repeated.append(f"line {line + 1}: key {_go_syntax(key)} already set in map")
         out[key] = value
 
-    def merge(self, out: dict[Any, Any], depth: int) -> int:
+    def merge(self, out: dict[Any, Any], depth: int) -> tuple[int, int]:
         """What is merged overwrites what stands before it and is overwritten by what comes after."""
         event = self.next()
         if isinstance(event, yaml.SequenceStartEvent):
@@ -183,7 +190,7 @@ class _Reader:
                 raise _Invalid("map merge requires map or sequence of maps as the value")
             for key, value in node.value.items():
                 self.put(out, key, value, node.line)
-        return sum(node.size for node in nodes)
+        return sum(node.size for node in nodes), sum(node.text for node in nodes)
 
 
 class _Key:
