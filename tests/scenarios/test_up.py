@@ -128,10 +128,10 @@ async def test_up_runs_a_deployment_heals_it_and_goes_on_after_a_restart(tmp_pat
         await client.close()
         after = await pods_when(kubeconfig, 5, without=victim)
         assert len(after.keys() - before.keys()) == 1
-        assert stop(process, signal.SIGTERM) == 0
+        assert await asyncio.to_thread(stop, process, signal.SIGTERM) == 0
     with up(directory, port) as (process, _):
         assert await pods_when(kubeconfig, 5) == after, "nothing is lost, nothing happens twice"
-        assert stop(process, signal.SIGINT) == 0
+        assert await asyncio.to_thread(stop, process, signal.SIGINT) == 0
 
 
 def refused(*flags: str) -> str:
