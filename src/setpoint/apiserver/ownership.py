@@ -66,6 +66,7 @@ def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, 
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     registry.strategy.default(obj)
+    registry.strategy.stamp(obj, call.now)
     if resource.namespaced and not obj["metadata"].get("namespace"):
         obj["metadata"]["namespace"] = call.target.namespace
     return obj

@@ -165,6 +165,10 @@ def table_row(
 
 def table(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Obj:
     include, columns = include_object(call), columns_of(registry, entries)
+    if len(entries) > 1:
+        by_identity = {id(registry.encoding.obj(entry)): entry for entry in entries}
+        ordered = registry.strategy.in_table_order([registry.encoding.obj(entry) for entry in entries])
+        entries = [by_identity[id(obj)] for obj in ordered]
     return {
         "kind": "Table",
         "apiVersion": form.meta_version,

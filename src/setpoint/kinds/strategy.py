@@ -126,6 +126,10 @@ class Strategy:
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return self.warnings_on_create(obj, ctx)
 
+    def warnings_on_delete(self, policy_given: bool) -> list[str]:
+        """`policy_given`: the client said what is to become of the dependents."""
+        return []
+
     def grace_period(self, obj: Obj, requested: int | None) -> int | None:
         """Seconds between a delete and the removal; None: this kind is removed at once, without a grace period."""
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
 
@@ -23,7 +25,10 @@ class DefaultTolerationSeconds(Plugin):
     async def mutate(self, attrs: Attributes) -> None:
         assert attrs.obj is not None
         spec = attrs.obj["spec"]
-        tolerations = spec.get("tolerations") or []
+        tolerations = spec.get("tolerations")
+        if not tolerations:
+            spec["tolerations"] = [_toleration(key, seconds) for key, seconds in self._seconds]
+            return
         tolerated = {
             toleration.get("key", "")
             for toleration in tolerations
@@ -32,9 +37,13 @@ class DefaultTolerationSeconds(Plugin):
         if "" in tolerated:
             return
         added = [
-            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+            _toleration(key, seconds)
             for key, seconds in self._seconds
             if key not in tolerated
         ]
         if added:
             spec["tolerations"] = [*tolerations, *added]
+
+
+def _toleration(key: str, seconds: int) -> dict[str, Any]:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}

@@ -16,6 +16,7 @@ async def create(call: Call, registry: Registry, form: Form) -> Answer:
     write_options(call, "CreateOptions")
     obj = read_resource(call, registry.resource)
     registry.resource.strategy.default(obj)
+    registry.resource.strategy.stamp(obj, call.now)
     obj = registry.encoding.settle(obj)
     meta = obj["metadata"]
     if registry.resource.namespaced and not meta.get("namespace"):

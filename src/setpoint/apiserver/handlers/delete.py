@@ -51,8 +51,14 @@ def _read_body(call: Call) -> dict[str, Any]:
     return options
 
 
+def _warn(call: Call, registry: Registry, options: DeleteOptions) -> None:
+    for text in registry.strategy.warnings_on_delete(options.propagation is not None or options.orphan is not None):
+        call.warn(text)
+
+
 async def delete(call: Call, registry: Registry, form: Form) -> Answer:
     options = read_options(call)
+    _warn(call, registry, options)
     entry, gone = await deletion.delete(call, registry, call.target.name, options)
     if not gone or registry.strategy.returns_deleted:
         return respond_object(call, form, registry, entry)
@@ -72,6 +78,7 @@ def success(form: Form, registry: Registry, entry: Entry) -> Response:
 async def delete_collection(call: Call, registry: Registry, form: Form) -> Answer:
     """Each matching object as if deleted alone; the answer lists them as they were before."""
     options = read_options(call)
+    _warn(call, registry, options)
     wanted = list_options(call, False, registry.strategy.field_labels)
     revision = registry.cache.fresh
     entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))

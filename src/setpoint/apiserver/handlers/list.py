@@ -83,8 +83,10 @@ async def _past(
         raise
     found = list(select(registry, options, iter([_entry(registry, kv) for kv in page.items])))
     more, remaining = page.more, None
-    if limit and len(found) > limit:
-        found, more = found[:limit], True
+    if limit and len(found) >= limit:
+        # Whatever follows the last match may match too: only a look would tell.
+        found = found[:limit]
+        more = more or page.items[-1].key != found[-1].key
     if more and options.labels.empty and options.fields.empty:
         remaining = page.total - len(found)
     token = continue_token(call, registry, found, revision) if more and found else ""

@@ -69,6 +69,7 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
         full = {"kind": registry.resource.kind, "apiVersion": registry.resource.api_version, **versioned}
         obj = patcher(full)
         registry.strategy.default(obj)
+        registry.strategy.stamp(obj, call.now)
         check_bare_name(call, obj)
         own(call, registry, versioned, obj)
         return encoding.to_storage(obj)

@@ -50,6 +50,7 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
     check_name(call, sent)
     strategy = strategy_for(call, registry)
     registry.strategy.default(sent)
+    registry.strategy.stamp(sent, call.now)
     sent = registry.encoding.settle(sent)
     encoding, type_ = registry.encoding, registry.resource.type
     first = True

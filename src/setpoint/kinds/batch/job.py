@@ -106,6 +106,14 @@ class JobStrategy(Strategy):
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return [] if obj["spec"] == old["spec"] else job_warnings(obj["spec"], "spec", old["spec"])
 
+    def warnings_on_delete(self, policy_given: bool) -> list[str]:
+        if policy_given:
+            return []
+        return [
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
+            "or set propagationPolicy=Orphan to suppress this warning"
+        ]
+
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}
 
