@@ -28,6 +28,6 @@ def command(**flags: object) -> None:
         async with apiserver(ApiServerConfig(**flags)) as running:  # type: ignore[arg-type]
             took = time.monotonic() - STARTED
             click.echo(f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
-            await wait_for_signal()
+            await wait_for_signal(running.api)
 
     serve(main)

@@ -39,6 +39,8 @@ from setpoint.store.sqlite import SqliteStore
 
 log = logging.getLogger("setpoint.cluster")
 
+_LOOK_EVERY = 1.0
+
 
 @dataclass(slots=True)
 class RunningApiServer:
@@ -183,7 +185,9 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
                 await api.stop()
                 await server.stop(10.0)
     finally:
-        await store.close()
+        # A store that failed has said so; what matters is that the process ends.
+        with contextlib.suppress(StoreError):
+            await store.close()
 
 
 def tune_collector() -> None:
@@ -205,7 +209,8 @@ async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
         raise ConfigError(f"cannot listen on {config.bind_address}:{config.port}: {error.strerror}") from None
 
 
-async def wait_for_signal() -> None:
+async def wait_for_signal(api: ApiServer | None = None) -> None:
+    """Until SIGINT or SIGTERM. A store that has failed cannot serve any more: that ends the wait too, with an error."""
     import signal
 
     stop = asyncio.Event()
@@ -213,7 +218,12 @@ async def wait_for_signal() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+    while not stop.is_set():
+        failure = getattr(api.store, "failure", None) if api is not None else None
+        if failure:
+            raise ConfigError(failure)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _LOOK_EVERY)
 
 
 __all__ = ["RunningApiServer", "apiserver", "open_store", "wait_for_signal"]
