@@ -55,7 +55,7 @@ def server_process(directory: Path, *flags: str) -> Iterator[ServerProcess]:
     finally:
         process.terminate()
         try:
-            process.wait(15)
+            process.wait(0.5)  # it waits for clients that keep connections; nothing here is worth that
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
