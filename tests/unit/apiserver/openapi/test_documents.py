@@ -24,7 +24,7 @@ def operations(of: Any) -> list[Any]:
     return [op for item in of["paths"].values() for method, op in item.items() if method != "parameters"]
 
 
-@pytest.mark.parametrize("path", [path for path in OpenApi()._documents()] + ["v2"])
+@pytest.mark.parametrize("path", [*OpenApi()._documents(), "v2"])
 def test_every_reference_leads_somewhere(path: str) -> None:
     text = orjson.dumps(document(path)).decode()
     for kind, name in set(re.findall(r'"\$ref":"#/(components/schemas|definitions|parameters)/([^"]+)"', text)):
@@ -124,7 +124,13 @@ def test_old_clients_find_what_they_look_for_in_the_operation_itself() -> None:
             "connect",
             "PodExecOptions",
         ),
-        ("/api/v1/nodes/{name}/proxy/{path}", "options", "connectCoreV1OptionsNodeProxyWithPath", "connect", "NodeProxyOptions"),
+        (
+            "/api/v1/nodes/{name}/proxy/{path}",
+            "options",
+            "connectCoreV1OptionsNodeProxyWithPath",
+            "connect",
+            "NodeProxyOptions",
+        ),
         ("/api/v1/watch/namespaces/{name}", "get", "watchCoreV1Namespace", "watch", "Namespace"),
         (
             "/api/v1/namespaces/{namespace}/pods/{name}/eviction",
@@ -134,7 +140,7 @@ def test_old_clients_find_what_they_look_for_in_the_operation_itself() -> None:
             "Eviction",
         ),
     ],
-)  # fmt: skip
+)
 def test_operations(path: str, method: str, id_: str, action: str, kind: str) -> None:
     op = document("v2")["paths"][path][method]
     assert op["operationId"] == id_
