@@ -272,11 +272,13 @@ class Registry:
         create: bool = False,
         retry: bool = True,
         check_uid: bool = True,
+        admit: bool = True,
     ) -> tuple[Entry, bool]:
         """Returns the object as it now is and whether it was created. `change` may be called several times.
 
         `create`: an absent object is created (apply). `retry`: whether a lost race starts over, or is a conflict.
-        `check_uid`: a uid in the object is a precondition (it is for a PUT) rather than a field like others."""
+        `check_uid`: a uid in the object is a precondition (it is for a PUT) rather than a field like others.
+        `admit`: whether admission is asked; not for what the server itself works out after it was asked."""
         main = self.strategy
         strategy = strategy or main
         key = self.key(call.target.namespace, name)
@@ -290,9 +292,10 @@ class Registry:
             if not call.target.subresource:
                 _unshare(obj, entry.obj)
             attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
-            await self.env.admission.mutate(attrs)
+            if admit:
+                await self.env.admission.mutate(attrs)
             self._check_versions(name, obj, entry, strategy, check_uid)
-            operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs)
+            operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs, admit)
             if _should_remove(obj, entry.obj) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
             if call.dry_run:
@@ -336,7 +339,7 @@ class Registry:
             raise Conflict.modified(self.resource.group, self.resource.plural, name)
 
     async def prepare_update(
-        self, call: Call, obj: Obj, old: Obj, strategy: Strategy, attrs: Attributes
+        self, call: Call, obj: Obj, old: Obj, strategy: Strategy, attrs: Attributes, admit: bool = True
     ) -> list[Op]:
         resource, meta, old_meta = self.resource, obj["metadata"], old["metadata"]
         self._match_namespace(call, meta)
@@ -365,7 +368,8 @@ class Registry:
             for text in strategy.warnings_on_update(obj, old, ctx):
                 call.warn(text)
             _order(obj)
-            await self.env.admission.validate(attrs)
+            if admit:
+                await self.env.admission.validate(attrs)
         except BaseException:
             self.hooks.release(call, obj)
             raise

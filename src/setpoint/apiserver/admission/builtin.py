@@ -123,6 +123,9 @@ def build(surroundings: Surroundings, enable: Iterable[str] = (), disable: Itera
     unknown = sorted((enabled | disabled) - _MAKERS.keys() - _ABSENT)
     if unknown:
         raise UnknownPlugin(f"unknown plugin {unknown[0]!r}; there are {', '.join(sorted(_MAKERS))}")
+    absent = sorted(enabled & _ABSENT)
+    if absent:
+        raise UnknownPlugin(f"{absent[0]} is not there yet")
     both = sorted(enabled & disabled)
     if both:
         raise UnknownPlugin(f"{both[0]} cannot be both enabled and disabled")

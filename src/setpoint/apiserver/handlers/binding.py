@@ -70,8 +70,17 @@ async def bind(call: Call, registry: Registry, form: Form) -> Answer:
             raise Conflict.of("", "pods/binding", name, refusal)
         return private_copy(registry, bound(live, binding, call.now))
 
-    await registry.update(call, name, change, strategy=AS_GIVEN)
+    await admit_order(call, registry, "binding", name, binding)
+    await registry.update(call, name, change, strategy=AS_GIVEN, admit=False)
     return created(form)
+
+
+async def admit_order(call: Call, registry: Registry, subresource: str, name: str, order: Obj) -> None:
+    """Admission of an order about a Pod (a binding, an eviction) that is carried out and never stored."""
+    attrs = registry.attributes(call, "CREATE", order, None, name)
+    attrs.subresource = subresource
+    await registry.env.admission.mutate(attrs)
+    await registry.env.admission.validate(attrs)
 
 
 def private_copy(registry: Registry, obj: Obj) -> Obj:

@@ -7,7 +7,7 @@ from typing import Protocol
 from setpoint.apiserver import deletion
 from setpoint.apiserver.bodies import check_object, parse
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.binding import AS_GIVEN, created, private_copy
+from setpoint.apiserver.handlers.binding import AS_GIVEN, admit_order, created, private_copy
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import DeleteOptions, delete_options, write_options
@@ -63,6 +63,7 @@ class Evictions:
             raise Invalid.of("policy", "Eviction", name, errs)
         body = rules.delete_options(eviction, call.query.get("dryRun", []))
         options = delete_options(call, body)
+        await admit_order(call, registry, "eviction", name, eviction)
         pod = registry.get(call.target.namespace, name).obj
         same_version = False
         if ignores_disruption_budget(pod):
@@ -131,7 +132,7 @@ class Evictions:
             return budget
 
         try:
-            await registry.update(call, name, change, strategy=AS_GIVEN)
+            await registry.update(call, name, change, strategy=AS_GIVEN, admit=False)
         except Conflict:
             raise ServerTimeout.of("policy", "poddisruptionbudgets", "update", 10) from None
 
@@ -148,7 +149,7 @@ class Evictions:
                     raise Conflict.of("", "Pod", name, deletion.wrong_version(options.revision, meta["resourceVersion"]))
                 return private_copy(registry, evicted(live, call.now))
 
-            marked, _ = await registry.update(call, name, mark, strategy=AS_GIVEN)
+            marked, _ = await registry.update(call, name, mark, strategy=AS_GIVEN, admit=False)
             if options.revision is not None:
                 options.revision = str(marked.revision)
         await deletion.delete(call, registry, name, options)
