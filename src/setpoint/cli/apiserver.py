@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from setpoint.cli.server_options import server_options
-from setpoint.cli.serving import STARTED, serve
+from setpoint.cli.serving import STARTED, say, serve
 
 
 @click.command(context_settings={"show_default": True})
@@ -27,7 +27,7 @@ def command(**flags: object) -> None:
     async def main() -> None:
         async with apiserver(ApiServerConfig(**flags)) as running:  # type: ignore[arg-type]
             took = time.monotonic() - STARTED
-            click.echo(f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
+            say(f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
             await wait_for_signal(running.api)
 
     serve(main)

@@ -22,63 +22,68 @@ def _seconds(_: click.Context, __: click.Parameter, value: str) -> float:
         raise click.BadParameter(str(error)) from None
 
 
+def _option(*names: str, **how: Any) -> Callable[..., Any]:
+    """Defaults are shown where there is something to show."""
+    return click.option(*names, show_default=bool(how.get("default")), **how)
+
+
 _OPTIONS = (
-    click.option(
+    _option(
         "--port", "--secure-port", default=6443, type=click.IntRange(0, 65535), help="Port to listen on; 0 picks one."
     ),
-    click.option("--bind-address", default="127.0.0.1", help="Address to listen on."),
-    click.option(
+    _option("--bind-address", default="127.0.0.1", help="Address to listen on."),
+    _option(
         "--advertise-address", default="", help="Where others find this server.  [default: the machine's own address]"
     ),
-    click.option(
+    _option(
         "--store", type=click.Choice(["sqlite", "memory"]), default="sqlite", help="memory forgets everything at exit."
     ),
-    click.option("--token-auth-file", default="", help="CSV of token, user, uid and groups."),
-    click.option("--client-ca-file", default="", help="Certificates signed by this authority are users too."),
-    click.option(
+    _option("--token-auth-file", default="", help="CSV of token, user, uid and groups."),
+    _option("--client-ca-file", default="", help="Certificates signed by this authority are users too."),
+    _option(
         "--cert-dir",
         type=click.Path(path_type=Path),
         default=None,
         help="Where certificates are kept.  [default: DATA_DIR/pki]",
     ),
-    click.option("--tls-cert-file", default="", help="Serve with this certificate instead of a made one."),
-    click.option("--tls-private-key-file", default="", help="The key of --tls-cert-file."),
-    click.option(
+    _option("--tls-cert-file", default="", help="Serve with this certificate instead of a made one."),
+    _option("--tls-private-key-file", default="", help="The key of --tls-cert-file."),
+    _option(
         "--authorization-mode",
         default="AlwaysAllow",
         callback=_list,
         help="Modes in order: AlwaysAllow, AlwaysDeny, RBAC.",
     ),
-    click.option(
+    _option(
         "--anonymous-auth", type=bool, default=None, help="Let requests without credentials in as system:anonymous."
     ),
-    click.option("--service-cluster-ip-range", default="10.96.0.0/12", help="Addresses for Services."),
-    click.option("--service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
-    click.option("--enable-admission-plugins", default="", callback=_list, help="Plugins besides the default ones."),
-    click.option("--disable-admission-plugins", default="", callback=_list, help="Default plugins to leave out."),
-    click.option(
+    _option("--service-cluster-ip-range", default="10.96.0.0/12", help="Addresses for Services."),
+    _option("--service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
+    _option("--enable-admission-plugins", default="", callback=_list, help="Plugins besides the default ones."),
+    _option("--disable-admission-plugins", default="", callback=_list, help="Default plugins to leave out."),
+    _option(
         "--service-account-issuer",
         default="https://kubernetes.default.svc.cluster.local",
         help="Issuer of service account tokens.",
     ),
-    click.option(
+    _option(
         "--api-audiences",
         default="",
         callback=_list,
         help="Audiences of service account tokens.  [default: the issuer]",
     ),
-    click.option(
+    _option(
         "--etcd-compaction-interval",
         "compaction_interval",
         default="5m0s",
         callback=_seconds,
         help="How often old revisions are forgotten.",
     ),
-    click.option("--event-ttl", default="1h0m0s", callback=_seconds, help="How long Events are kept."),
-    click.option("--max-requests-inflight", default=400, help="Reads at once; 0 means any number."),
-    click.option("--max-mutating-requests-inflight", default=200, help="Writes at once; 0 means any number."),
-    click.option("--allow-privileged", type=bool, default=True, help="Let Pods be privileged."),
-    click.option("--insecure-http", is_flag=True, help="Plain HTTP, for tests; loopback only."),
+    _option("--event-ttl", default="1h0m0s", callback=_seconds, help="How long Events are kept."),
+    _option("--max-requests-inflight", default=400, help="Reads at once; 0 means any number."),
+    _option("--max-mutating-requests-inflight", default=200, help="Writes at once; 0 means any number."),
+    _option("--allow-privileged", type=bool, default=True, help="Let Pods be privileged."),
+    _option("--insecure-http", is_flag=True, help="Plain HTTP, for tests; loopback only."),
 )
 
 

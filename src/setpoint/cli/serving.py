@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import click
 
@@ -12,8 +13,15 @@ STARTED = time.monotonic()
 """When the command line began to load: what people wait for."""
 
 
+def say(text: str) -> None:
+    """A server goes on, and ends in order, when nobody listens any more."""
+    with suppress(BrokenPipeError):
+        click.echo(text)
+
+
 def serve(main: Callable[[], Awaitable[None]]) -> None:
     """Until `main` returns. What cannot be started is explained, and the process exits with 1."""
+    # Here, because `--help` needs none of it.
     import asyncio
 
     import uvloop
@@ -23,9 +31,21 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         await main()
 
+    refusals: list[str] = []
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())
-    except ConfigError as error:
-        click.echo(f"error: {error}", err=True)
+    except* ConfigError as found:
+        refusals = _messages(found)
+    if refusals:
+        click.echo(f"error: {refusals[0]}", err=True)
         sys.exit(1)
+
+
+def _messages(found: BaseExceptionGroup[BaseException]) -> list[str]:
+    """Task groups wrap what is raised inside of them, each once more."""
+    return [
+        message
+        for error in found.exceptions
+        for message in (_messages(error) if isinstance(error, BaseExceptionGroup) else [str(error)])
+    ]

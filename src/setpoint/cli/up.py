@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from setpoint.cli.server_options import server_options
-from setpoint.cli.serving import STARTED, serve
+from setpoint.cli.serving import STARTED, say, serve
 
 
 @click.command(context_settings={"show_default": True})
@@ -30,7 +30,7 @@ def command(nodes: int, **flags: object) -> None:
         config = ApiServerConfig(**flags)  # type: ignore[arg-type]
         async with cluster(config, nodes=nodes) as running:
             server = running.apiserver
-            click.echo(
+            say(
                 f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {server.url} "
                 f"after {time.monotonic() - STARTED:.2f} s.\n"
                 f"The kubeconfig is {server.kubeconfig}. Try:\n\n"
@@ -41,6 +41,6 @@ def command(nodes: int, **flags: object) -> None:
                 f"Ctrl-C stops it; the same command goes on where it left off."
             )
             await wait_for_signal()
-            click.echo("Stopping.")
+            say("Stopping.")
 
     serve(main)
