@@ -158,3 +158,18 @@ async def test_a_pod_that_fits_nowhere_says_why_and_goes_as_soon_as_it_can(local
         await local_server.clock.advance(1)
         await local_server.clock.advance(2)
         assert (await client.get(PODS, "p", "default"))["spec"]["nodeName"] == "a"
+
+
+async def test_a_pod_that_waits_for_room_gets_it_when_another_goes(local_server: Any) -> None:
+    async with scheduling(local_server) as client:
+        await client.create(a_node("a", pods=1))
+        await client.patch(NODES, "a", {"spec": {"taints": None}})
+        await client.create(a_pod("first"))
+        await settle()
+        await client.create(a_pod("second"))
+        await settle()
+        (warning,) = [event for event in (await client.list(EVENTS, "default")).items if event["type"] == "Warning"]
+        assert warning["message"] == "0/1 nodes are available: 1 Too many pods."
+        await client.delete(PODS, "first", "default", grace_period=0)
+        await local_server.clock.advance(1)
+        assert (await client.get(PODS, "second", "default"))["spec"]["nodeName"] == "a"

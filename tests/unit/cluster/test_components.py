@@ -1,0 +1,80 @@
+"""Components in the server's own process: who they are, and that they can come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from local_server import TOKEN
+
+from setpoint.apiserver.filters.in_process import InProcessAuthenticator, peer_of
+from setpoint.client import Client
+from setpoint.client.inprocess import InProcessTransport
+from setpoint.client.resources import builtin
+from setpoint.cluster.components import components
+from setpoint.cluster.system import RandomIds
+from setpoint.meta.errors import Forbidden
+
+DEPLOYMENTS, PODS = builtin("deployments", "apps"), builtin("pods")
+REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+async def whoami(client: Client) -> dict[str, Any]:
+    answer = await client.sender.json("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "", REVIEW)
+    return dict(answer["status"]["userInfo"])
+
+
+async def test_a_component_is_who_it_says_and_may_do_no_more_than_that(local_server: Any) -> None:
+    local_server.api.authenticator.add(InProcessAuthenticator())
+    entrance = local_server.entrance.for_peer(peer_of("system:kube-scheduler", ()))
+    scheduler = Client(InProcessTransport(entrance), local_server.clock)
+    assert await whoami(scheduler) == {"username": "system:kube-scheduler", "groups": ["system:authenticated"]}
+    await scheduler.list(PODS)
+    with pytest.raises(Forbidden, match='User "system:kube-scheduler" cannot list resource "secrets"'):
+        await scheduler.list(builtin("secrets"))
+    with pytest.raises(Forbidden):
+        await scheduler.delete(DEPLOYMENTS, "web", "default")
+
+
+async def test_nobody_else_becomes_somebody_by_it(local_server: Any) -> None:
+    local_server.api.authenticator.add(InProcessAuthenticator())
+    administrator = Client(InProcessTransport(local_server.entrance, TOKEN), local_server.clock)
+    assert (await whoami(administrator))["username"] == "system:apiserver"
+    stranger = Client(InProcessTransport(local_server.entrance), local_server.clock)
+    with pytest.raises(Forbidden, match='User "system:anonymous"'):
+        await stranger.list(PODS)
+
+
+async def until(client: Client, count: int, not_these: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The names of the Pods, as soon as so many run."""
+    found = await client.list(PODS, "default")
+    pods = {item["metadata"]["name"]: item for item in found.items}
+    async with client.watch(PODS, "default", resource_version=found.resource_version) as watch:
+        while True:
+            running = frozenset(name for name, pod in pods.items() if pod["status"]["phase"] == "Running")
+            if len(running) == len(pods) == count and not running & not_these:
+                return running
+            kind, pod = await watch.__anext__()
+            if kind == "DELETED":
+                pods.pop(pod["metadata"]["name"], None)
+            elif kind != "BOOKMARK":
+                pods[pod["metadata"]["name"]] = pod
+
+
+async def test_what_happened_while_they_were_away_is_repaired_from_what_is(local_server: Any) -> None:
+    api, client = local_server.api, local_server.client
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    web = {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 20, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }  # fmt: skip
+    async with components(api, local_server.clock, RandomIds(1), 3):
+        await client.create(web)
+        before = await until(client, 20)
+    for name in sorted(before)[:15]:
+        await client.delete(PODS, name, "default", grace_period=0)
+    async with components(api, local_server.clock, RandomIds(2), 3):
+        after = await until(client, 20, not_these=frozenset(sorted(before)[:15]))
+        assert len(after & before) == 5, "those that were left alone are left alone"
+    async with components(api, local_server.clock, RandomIds(3), 3):
+        assert await until(client, 20) == after, "nothing happens twice"
