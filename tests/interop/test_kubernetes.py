@@ -177,5 +177,6 @@ def test_a_token_that_may_not(server: ServerProcess) -> None:
     status, body = refusal(caught)
     assert status == 403
     assert body["message"] == (
-        'secrets is forbidden: User "limited" cannot list resource "secrets" in API group "" in the namespace "official"'
+        'secrets is forbidden: User "limited" cannot list resource "secrets" '
+        'in API group "" in the namespace "official"'
     )

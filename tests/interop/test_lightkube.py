@@ -94,18 +94,19 @@ def test_pages(api: Client) -> None:
 async def test_watch(server: ServerProcess, api: Client) -> None:
     client = AsyncClient(KubeConfig.from_file(str(server.kubeconfig)), namespace=NAMESPACE)
     seen: list[tuple[str, str | None]] = []
+    begun = asyncio.Event()
 
     async def look() -> None:
         async for kind, one in client.watch(ConfigMap, fields={"metadata.name": "watched"}):
             seen.append((kind, one.metadata.name if one.metadata else None))
+            begun.set()
             if kind == "DELETED":
                 return
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         looking = tasks.create_task(look())
         await client.create(config_map("watched"))
-        while not seen:
-            await asyncio.sleep(0.01)
+        await begun.wait()
         await client.patch(ConfigMap, "watched", {"data": {"a": "b"}})
         await client.delete(ConfigMap, "watched")
         await looking

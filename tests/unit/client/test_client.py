@@ -131,8 +131,15 @@ async def test_subresources(client: Client) -> None:
 
 async def test_a_pod_is_bound_through_its_subresource(client: Client) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}]}
-    await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec})
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    await client.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}, "spec": spec}
+    )
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n"},
+    }
     await client.create(binding, resource=PODS, namespace="default", subresource="binding")
     assert (await client.get(PODS, "p", "default"))["spec"]["nodeName"] == "n"
 

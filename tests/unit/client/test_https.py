@@ -281,7 +281,9 @@ async def test_an_unknown_authority_is_not_trusted(server: ServerProcess) -> Non
     client = Client(HttpsTransport(Access(server.url, token="admin-token"), SystemClock()), SystemClock())
     with pytest.raises(Unreachable, match="not to be trusted"):
         await client.list(CONFIG_MAPS)
-    careless = Client(HttpsTransport(Access(server.url, token="admin-token", insecure=True), SystemClock()), SystemClock())
+    careless = Client(
+        HttpsTransport(Access(server.url, token="admin-token", insecure=True), SystemClock()), SystemClock()
+    )
     await careless.list(CONFIG_MAPS)
     await careless.close()
 
@@ -309,5 +311,5 @@ async def test_custom_kinds_are_found_by_discovery(server: ServerProcess) -> Non
         assert (await client.discovery.search("deployments.v1.apps")).group == "apps"
         with pytest.raises(NotFound, match='doesn\'t have a resource type "nothing"'):
             await client.discovery.search("nothing")
-        with pytest.raises(NotFound, match='no matches for kind "Thing" in version "nowhere.io/v1"'):
+        with pytest.raises(NotFound, match=r'no matches for kind "Thing" in version "nowhere\.io/v1"'):
             await client.get(("nowhere.io/v1", "Thing"), "a")

@@ -230,6 +230,8 @@ async def test_a_plugin_that_fails_is_named(tmp_path: Path, answer: str, says: s
 
 
 async def test_a_plugin_that_is_missing_comes_with_its_hint() -> None:
-    missing = ExecPlugin("client.authentication.k8s.io/v1", "/nowhere/p", install_hint="install it", interactive_mode="Never")
+    missing = ExecPlugin(
+        "client.authentication.k8s.io/v1", "/nowhere/p", install_hint="install it", interactive_mode="Never"
+    )
     with pytest.raises(KubeconfigError, match=r"cannot run the credential plugin.*install it"):
         await obtain(missing)

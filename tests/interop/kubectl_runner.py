@@ -1,0 +1,75 @@
+"""Runs real kubectl binaries, every version in its own namespace, several at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    binary: Path
+    kubeconfig: Path
+    home: Path
+    namespace: str
+
+    @property
+    def minor(self) -> int:
+        found = re.search(r"1\.(\d+)", self.binary.name)
+        return int(found[1]) if found else 99
+
+    def run(self, *args: str, stdin: str = "", timeout: float = 60.0, **environment: str) -> Result:
+        command = [str(self.binary), "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *args]
+        env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "KUBECTL_EXTERNAL_DIFF": "diff -u -N", **environment}
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, env=env)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def __call__(self, *args: str, stdin: str = "", **environment: str) -> str:
+        """What it prints; it must succeed."""
+        result = self.run(*args, stdin=stdin, **environment)
+        assert result.code == 0, f"{self.binary.name} {' '.join(args)}: {result.err or result.out}"
+        return result.out
+
+    def refused(self, *args: str, stdin: str = "") -> str:
+        """What it says when it fails; it must fail."""
+        result = self.run(*args, stdin=stdin)
+        assert result.code != 0, f"{self.binary.name} {' '.join(args)} succeeded: {result.out}"
+        return result.err
+
+    def get(self, *args: str) -> dict:
+        return yaml.safe_load(self("get", *args, "-o", "yaml"))
+
+
+class Versions:
+    """The oldest and the newest tell every story; those between take turns, so that a run stays short. All of them tell
+    all of it when SETPOINT_TEST_EVERY_KUBECTL is set."""
+
+    def __init__(self, kubectls: list[Kubectl]) -> None:
+        self.all = kubectls
+        self._turn = 0
+
+    def each(self, story: Callable[[Kubectl], None], least: int = 0, most: int = 99) -> None:
+        """Several at a time; all failures are told. `least` and `most` are minor versions."""
+        fitting = [one for one in self.all if least <= one.minor <= most]
+        chosen = fitting
+        if len(fitting) > 3 and not os.environ.get("SETPOINT_TEST_EVERY_KUBECTL"):
+            self._turn += 1
+            chosen = [fitting[0], fitting[1 + self._turn % (len(fitting) - 2)], fitting[-1]]
+        with ThreadPoolExecutor(4) as pool:
+            told = [(one, pool.submit(story, one)) for one in chosen]
+        failures = [f"{one.binary.name}: {done.exception()}" for one, done in told if done.exception()]
+        assert not failures, "\n\n".join(failures)
