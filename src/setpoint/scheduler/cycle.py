@@ -17,24 +17,15 @@ class Unschedulable(Exception):
 
 
 def choose(pod: Obj, nodes: Iterable[NodeInfo]) -> str:
-    """The node with the fewest Pods of those that can take it. Raises Unschedulable."""
+    """The first node that can take it: `nodes` come in the order of preference. Raises Unschedulable."""
     reasons: Counter[str] = Counter()
-    best: NodeInfo | None = None
     seen = 0
     for info in nodes:
         seen += 1
-        if best is not None and len(info.pods) >= len(best.pods):
-            continue  # it could not win
-        for check in FILTERS:
-            reason = check(pod, info)
-            if reason is not None:
-                reasons[reason] += 1
-                break
-        else:
-            best = info
-    if best is not None and best.node is not None:
-        name: str = best.node["metadata"]["name"]
-        return name
+        reason = next((why for check in FILTERS if (why := check(pod, info)) is not None), None)
+        if reason is None:
+            return info.name
+        reasons[reason] += 1
     if not seen:
         raise Unschedulable("no nodes available to schedule pods")
     told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
