@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
+import resource
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,6 +43,12 @@ async def settle(rounds: int = 10) -> None:
     """Let everything that is ready to run, run."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def peak_memory() -> int:
+    """The most bytes that this process ever held."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 class VirtualClock:

@@ -199,7 +199,7 @@ async def test_json_patches(door: FrontDoor, body: Any, codes: tuple[int, ...]) 
     made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
     started = time.process_time()
     status_of(await door.patch(f"{CONFIGMAPS}/c", body, JSON_PATCH), *codes)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 4
     assert (await door.get(f"{CONFIGMAPS}/c")).json == made
 
 

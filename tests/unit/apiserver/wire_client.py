@@ -19,6 +19,10 @@ class Line:
         self.writer.write(data)
 
     async def reply(self) -> Reply:
+        async with asyncio.timeout(10):
+            return await self._reply()
+
+    async def _reply(self) -> Reply:
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = [(name, value) for name, _, value in (line.partition(": ") for line in head[1:] if line)]
         reply = Reply(int(head[0].split(" ")[1]), headers, b"")
