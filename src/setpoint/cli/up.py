@@ -36,7 +36,7 @@ def command(nodes: int, **flags: object) -> None:
                 f"The kubeconfig is {server.kubeconfig}. Try:\n\n"
                 f"  export KUBECONFIG={server.kubeconfig.absolute()}\n"
                 f"  kubectl get nodes\n"
-                f"  kubectl create deployment web --image=nginx --replicas=3\n"
+                f"  kubectl run hello --image=nginx\n"
                 f"  kubectl get pods --watch\n\n"
                 f"Ctrl-C stops it; the same command goes on where it left off."
             )
