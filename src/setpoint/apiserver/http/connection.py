@@ -34,6 +34,9 @@ NEVER: Final = float("inf")
 SLICE: Final = 16 * 1024
 
 
+_GOODBYE = 0.25
+
+
 class Owner(Protocol):
     """What a connection needs of its server."""
 
@@ -306,6 +309,9 @@ class Connection(asyncio.Protocol):
             logger.exception("connection failed")
             self.abort()
         self.close()
+        if self.owner.stopping and not self._transport.get_write_buffer_size():
+            # Everything is said; a peer that does not answer the TLS goodbye must not hold up the end of the server.
+            self.loop.call_later(_GOODBYE, self.abort)
         # Whoever waits for this task may rely on it: the connection is gone.
         while not self.lost:
             await self._woken()
