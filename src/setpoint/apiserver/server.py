@@ -219,7 +219,8 @@ class ApiServer:
             return await self._subresource(call, resource)
         if target.name and not resource.is_stored:
             raise NotFound.path()
-        if bool(target.name) == (call.verb in _ON_COLLECTIONS) or call.request.method == "HEAD":
+        of_one = bool(target.name) and not target.watch
+        if of_one == (call.verb in _ON_COLLECTIONS) or call.request.method == "HEAD":
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
         if call.verb not in resource.verbs:
             raise MethodNotAllowed(_NOT_ALLOWED, details={})

@@ -147,6 +147,10 @@ class LoopbackAuthenticator:
         return None
 
 
+# Load balancers and process managers ask these, and have no credentials.
+_FOR_ANYBODY = frozenset({"/healthz", "/livez", "/readyz"})
+
+
 class AuthenticatorChain:
     """The first that knows the user decides. Nobody: anonymous if allowed and no credentials were shown, else 401."""
 
@@ -199,7 +203,7 @@ class AuthenticatorChain:
             token, headers["sec-websocket-protocol"] = _from_subprotocols(headers["sec-websocket-protocol"])
             request.repeated.pop("sec-websocket-protocol", None)
             return self._bearer(token)
-        if self._anonymous:
+        if self._anonymous or request.path.rstrip("/") in _FOR_ANYBODY:
             return ANONYMOUS
         raise Unauthorized()
 
