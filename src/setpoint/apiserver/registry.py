@@ -1,7 +1,7 @@
 """The life of an object, the same for every kind: create, update, delete over a Store, with the kind's own Strategy.
 
-A write reads the current object from the cache, works out the new one, and swaps it in if nobody was faster; if somebody
-was, it starts again from what is there now, unless the client insisted on a revision. Nothing is written when nothing
+A write reads the current object from the cache, works out the new one, and swaps it in if nobody was faster; if
+somebody was, it starts again from what is there now, unless the client insisted on a revision. Nothing is written when nothing
 changed.
 """
 
@@ -249,9 +249,7 @@ class Registry:
             if not self.resource.namespaced:
                 meta.pop("namespace", None)
                 return
-            raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 
     def _exists(self, namespace: str, name: str) -> AlreadyExists:
         error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
@@ -288,7 +286,13 @@ class Registry:
                 raise self.not_found(name)
             obj = await change(entry.obj if entry is not None else None)
             if entry is None:
-                return await self._create_by_update(call, name, obj), True
+                try:
+                    return await self._create_by_update(call, name, obj), True
+                except AlreadyExists:
+                    # Somebody created it meanwhile: now it is an update.
+                    if self.cache.get(key) is None:
+                        raise
+                    continue
             if not call.target.subresource:
                 _unshare(obj, entry.obj)
             attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
@@ -423,9 +427,7 @@ class Registry:
     def cause(self, call: Call) -> bytes:
         """Who did this; kept beside the revision."""
         headers = call.request.headers
-        return orjson.dumps(
-            {"user": call.user.name, "agent": headers.get("user-agent", ""), "verb": call.verb}
-        )
+        return orjson.dumps({"user": call.user.name, "agent": headers.get("user-agent", ""), "verb": call.verb})
 
 
 def _unshare(obj: Obj, old: Obj) -> None:
@@ -461,4 +463,3 @@ def _order(obj: Obj) -> None:
     meta = obj["metadata"]
     ordered = {name: meta[name] for name in _META_ORDER if name in meta}
     obj["metadata"] = ordered
-

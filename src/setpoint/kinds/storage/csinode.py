@@ -6,6 +6,7 @@ from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.numbers import non_negative
+from setpoint.kinds.status_metadata import BareStatusStrategy
 from setpoint.kinds.storage.driver_name import validate_driver_name
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, duplicate, invalid, required
@@ -72,4 +73,17 @@ def _validate_driver(driver: dict[str, Any], seen: set[str], path: str, errs: Er
         errs.extend(invalid(path, key, text) for text in qualified_name(key))
 
 
+class CSINodeStatusStrategy(BareStatusStrategy):
+    """What a status could hold is behind a gate that is closed by default."""
+
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        if not (old.get("status") or {}).get("storageHealth"):
+            (obj.get("status") or {}).pop("storageHealth", None)
+
+    def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
+        pass
+
+
 STRATEGY = CSINodeStrategy()
+STRATEGY.subresources = {"status": CSINodeStatusStrategy(STRATEGY)}
