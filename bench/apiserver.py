@@ -1,6 +1,6 @@
 """Benchmarks of an API server, or of two side by side in one run.
 
-    python bench/apiserver.py --server NAME=URL,TOKEN[,PID[+PID...]] [--server ...] [get list paged create patch apply watch]
+    python bench/apiserver.py --server NAME=URL,TOKEN[,PID[+PID...]] [--server ...] [get list paged create ...]
 
 With several servers every benchmark alternates between them, so that a noisy machine is noisy for all; the last column
 is the first server's rate over the other's."""
@@ -26,7 +26,11 @@ def pod(name: str, labels: dict[str, str] | None = None) -> bytes:
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "labels": {"app": "bench", **(labels or {})}, "annotations": {"note": "x" * 100}},
+            "metadata": {
+                "name": name,
+                "labels": {"app": "bench", **(labels or {})},
+                "annotations": {"note": "x" * 100},
+            },
             "spec": {
                 "containers": [
                     {
@@ -66,7 +70,9 @@ async def prepare(target: Target) -> None:
     async def fill() -> None:
         mine = await connect(target)
         for number in numbers:
-            await send(mine, target.request("POST", f"{BASE}/pods", pod(f"pod-{number:05}", {"group": str(number % 10)})))
+            await send(
+                mine, target.request("POST", f"{BASE}/pods", pod(f"pod-{number:05}", {"group": str(number % 10)}))
+            )
 
     await asyncio.gather(*(fill() for _ in range(32)))
 

@@ -27,7 +27,9 @@ def once(directory: str, command: list[str]) -> tuple[float, float]:
     status = Path(f"/proc/{process.pid}/status")
     resident = 0.0
     if status.exists():
-        resident = next(int(row.split()[1]) / 1024 for row in status.read_text().splitlines() if row.startswith("VmRSS"))
+        resident = next(
+            int(row.split()[1]) / 1024 for row in status.read_text().splitlines() if row.startswith("VmRSS")
+        )
     process.send_signal(signal.SIGTERM)
     process.wait()
     return took, resident

@@ -68,9 +68,7 @@ def read_object(call: Call, group: str, version: str, kind: str, type_: Type) ->
     return check_object(call, value, strict, group, version, kind, type_)
 
 
-def check_object(
-    call: Call, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type
-) -> Obj:
+def check_object(call: Call, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type) -> Obj:
     if value is None:
         value = {}
     data = call.request.body
@@ -96,12 +94,14 @@ def check_object(
     try:
         # The duplicates go along, so that all findings come in the order of the document.
         obj: Obj = decode(
-            type_, value, strict=unknown if validation != "Ignore" else None, raw=_json_text(call), duplicates=tuple(strict)
+            type_,
+            value,
+            strict=unknown if validation != "Ignore" else None,
+            raw=_json_text(call),
+            duplicates=tuple(strict),
         )
     except DecodeError as error:
-        raise BadRequest(
-            f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}'
-        ) from None
+        raise BadRequest(f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}') from None
     report_strict(call, unknown, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
@@ -135,19 +135,13 @@ def _refuse_kind(given_group: str, given_version: str, given_kind: str, group: s
     head = f'{given_kind} in version "{given_version}" cannot be handled as a {kind}: '
     if given_kind == kind and given_group == group and (given_group, given_version) in _READABLE:
         expected = f"{group}/{version}" if group else version
-        raise BadRequest(
-            f"the API version in the data ({given}) does not match the expected API version ({expected})"
-        )
+        raise BadRequest(f"the API version in the data ({given}) does not match the expected API version ({expected})")
     if given_kind == kind and given_group == group and _known(given_group, given_version, given_kind):
         expected = f"{group}/{version}" if group else version
-        raise BadRequest(
-            f"the API version in the data ({given}) does not match the expected API version ({expected})"
-        )
+        raise BadRequest(f"the API version in the data ({given}) does not match the expected API version ({expected})")
     if _known(given_group, given_version, given_kind):
         internal = group.split(".")[0] or "core"
-        raise BadRequest(
-            f"{head}converting ({given_version}.{given_kind}) to ({internal}.{kind}): unknown conversion"
-        )
+        raise BadRequest(f"{head}converting ({given_version}.{given_kind}) to ({internal}.{kind}): unknown conversion")
     raise BadRequest(head + unregistered(given_kind, given))
 
 
@@ -165,10 +159,7 @@ def kind_problem(resource: Resource, api_version: str, kind: str) -> str:
 
 
 def unregistered(kind: str, api_version: str) -> str:
-    return (
-        f'no kind "{kind}" is registered for version "{api_version}" '
-        'in scheme "pkg/api/legacyscheme/scheme.go:30"'
-    )
+    return f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 
 def read_resource(call: Call, resource: Resource) -> Obj:

@@ -1,4 +1,4 @@
-"""What is served: the legacy documents, one per group and version, and the aggregated one. Made anew when it changes."""
+"""What is served: the legacy documents, one per group and version, and the aggregated one. Made when asked for."""
 
 from __future__ import annotations
 

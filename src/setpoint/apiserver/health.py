@@ -22,7 +22,9 @@ class Health:
         self._checks = checks
 
     def paths(self) -> list[str]:
-        return [path for root, checks in self._checks.items() for path in (f"/{root}", *(f"/{root}/{c}" for c in checks))]
+        return [
+            path for root, checks in self._checks.items() for path in (f"/{root}", *(f"/{root}/{c}" for c in checks))
+        ]
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Response | None:
         root, _, name = path.strip("/").partition("/")

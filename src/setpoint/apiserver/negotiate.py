@@ -48,7 +48,7 @@ def _clauses(header: str) -> list[_Clause]:
 
 
 def negotiate(accept: str, *, collection: bool, transforms: frozenset[str], pretty: bool = False) -> Form:
-    """The best form that the client accepts and we can give. `transforms` are the `as=` kinds that this endpoint offers.
+    """The best form that the client accepts and we can give. `transforms` are the `as=` kinds that the endpoint offers.
 
     Raises NotAcceptable, in the two ways upstream has: nothing of the media types fits at all, or the media type fits
     but not with these parameters."""

@@ -153,7 +153,9 @@ class ListOptions:
     initial_events: bool | None = None
 
 
-def selectors(call: Call, supported: frozenset[str], converted: dict[str, str] | None = None) -> tuple[Selector, Selector]:
+def selectors(
+    call: Call, supported: frozenset[str], converted: dict[str, str] | None = None
+) -> tuple[Selector, Selector]:
     try:
         labels = parse_labels(call.option("labelSelector"))
         fields = parse_fields(call.option("fieldSelector"))
@@ -168,7 +170,10 @@ def selectors(call: Call, supported: frozenset[str], converted: dict[str, str] |
 def _unsupported_field(call: Call, key: str) -> str:
     resource = call.resource
     assert resource is not None
-    if len(resource.strategy.field_labels) > 2 or resource.strategy.field_labels - {"metadata.name", "metadata.namespace"}:
+    if len(resource.strategy.field_labels) > 2 or resource.strategy.field_labels - {
+        "metadata.name",
+        "metadata.namespace",
+    }:
         return f"field label not supported: {key}"
     return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 

@@ -1,8 +1,8 @@
 """The life of an object, the same for every kind: create, update, delete over a Store, with the kind's own Strategy.
 
 A write reads the current object from the cache, works out the new one, and swaps it in if nobody was faster; if
-somebody was, it starts again from what is there now, unless the client insisted on a revision. Nothing is written when nothing
-changed.
+somebody was, it starts again from what is there now, unless the client insisted on a revision. Nothing is written when
+nothing changed.
 """
 
 from __future__ import annotations

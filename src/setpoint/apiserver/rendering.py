@@ -56,7 +56,9 @@ def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, sta
     if not form.transform:
         return respond(form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
-        return respond(form, orjson.dumps(table(call, form, registry, [entry], {"resourceVersion": str(entry.revision)})), status)
+        return respond(
+            form, orjson.dumps(table(call, form, registry, [entry], {"resourceVersion": str(entry.revision)})), status
+        )
     if form.transform == "PartialObjectMetadata":
         return respond(form, orjson.dumps(partial(registry, entry, form)) + b"\n", status)
     raise NotAcceptable(
@@ -146,9 +148,7 @@ def include_object(call: Call) -> str:
     return wanted or "Metadata"
 
 
-def table_row(
-    call: Call, form: Form, registry: Registry, entry: Entry, include: str, columns: Sequence[Column]
-) -> Obj:
+def table_row(call: Call, form: Form, registry: Registry, entry: Entry, include: str, columns: Sequence[Column]) -> Obj:
     obj = registry.encoding.obj(entry)
     row: dict[str, Any] = {"cells": [column.cell(obj, call.now) for column in columns]}
     conditions = registry.strategy.row_conditions(obj)

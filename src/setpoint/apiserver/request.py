@@ -1,4 +1,4 @@
-"""From URL to meaning: which resource, which object, which verb. Pure and cached: the same paths come again and again."""
+"""From URL to meaning: which resource, which object, which verb. Pure and cached: the same paths come all the time."""
 
 from __future__ import annotations
 

@@ -17,11 +17,18 @@ from pathlib import Path
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import (
-    Authenticator, AuthenticatorChain, CertificateAuthenticator, LoopbackAuthenticator, TokenFileAuthenticator,
+    Authenticator,
+    AuthenticatorChain,
+    CertificateAuthenticator,
+    LoopbackAuthenticator,
+    TokenFileAuthenticator,
 )  # fmt: skip
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.certificates import (
-    CertificateFiles, ensure_certificates, issue_client_certificate, server_context,
+    CertificateFiles,
+    ensure_certificates,
+    issue_client_certificate,
+    server_context,
 )  # fmt: skip
 from setpoint.apiserver.http.server import Server
 from setpoint.apiserver.server import ApiServer, Options
@@ -117,8 +124,10 @@ def _first_address(cidr: str) -> str:
     return str(ip_network(cidr).network_address + 1)
 
 
-def _admin_kubeconfig(config: ApiServerConfig, url: str, files: CertificateFiles | None, clock: Clock, token: str) -> Path:
-    """Kept as it is when it already fits: making keys at every start would be slow and would annoy whoever copied it."""
+def _admin_kubeconfig(
+    config: ApiServerConfig, url: str, files: CertificateFiles | None, clock: Clock, token: str
+) -> Path:
+    """Kept as it is when it already fits: new keys at every start would be slow and would annoy whoever copied it."""
     path = config.data_dir / "admin.kubeconfig"
     if files is None:
         write_kubeconfig(path, server=url, ca=None, certificate=None, key=None, token=token)
@@ -204,7 +213,8 @@ async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
-                f"port {config.port} on {config.bind_address} is in use; choose another with --port, or stop what uses it"
+                f"port {config.port} on {config.bind_address} is in use; choose another with --port, "
+                "or stop what uses it"
             ) from None
         raise ConfigError(f"cannot listen on {config.bind_address}:{config.port}: {error.strerror}") from None
 

@@ -33,7 +33,8 @@ class RandomIds:
     def uid(self) -> str:
         # As uuid4 writes it, without making a UUID object on the way: every answer carries one.
         digits = f"{self._uids.getrandbits(128):032x}"
-        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{'89ab'[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
     def suffix(self) -> str:
         return "".join(self._uids.choices(_SUFFIX, k=5))

@@ -76,7 +76,12 @@ def _flow_revision(api: ApiServer) -> int:
 def _subresources(api: ApiServer) -> None:
     """What is not simply a write of the object itself."""
     scale: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
-    for group, plural in (("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"), ("", "replicationcontrollers")):
+    for group, plural in (
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+        ("", "replicationcontrollers"),
+    ):
         api.subresources[(group, plural, "scale")] = scale
     evictions = Evictions(api)
     api.subresources[("", "pods", "binding")] = {"create": bind}

@@ -1,4 +1,4 @@
-"""Rules for names, label keys and values, ports and the like. Each returns what is wrong, in words; empty: nothing is."""
+"""Rules for names, label keys and values, ports and the like. Each returns what is wrong, in words; empty: nothing."""
 
 from __future__ import annotations
 
@@ -272,9 +272,7 @@ def env_var_name(value: str) -> list[str]:
             "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
             "and must not start with a digit"
         )
-        errors.append(
-            regex_error(text, "[-._a-zA-Z][-._a-zA-Z0-9]*", "my.env-name", "MY_ENV.NAME", "MyEnvName1")
-        )
+        errors.append(regex_error(text, "[-._a-zA-Z][-._a-zA-Z0-9]*", "my.env-name", "MY_ENV.NAME", "MyEnvName1"))
     return errors + _no_parent_directory(value)
 
 
@@ -282,9 +280,7 @@ def relaxed_env_var_name(value: str) -> list[str]:
     if not value:
         return ["environment variable name " + EMPTY]
     if any(char == "=" or not " " <= char <= "~" for char in value):
-        return [
-            "a valid environment variable name must consist only of printable ASCII characters other than '='"
-        ]
+        return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
     return []
 
 

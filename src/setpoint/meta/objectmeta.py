@@ -1,4 +1,4 @@
-"""Rules for `metadata`, the same for every kind; and for label selectors, conditions and immutable fields in objects."""
+"""Rules for `metadata`, the same for every kind; and for label selectors, conditions and immutable fields."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def validate_annotations(annotations: Mapping[str, str] | None, path: str, errs:
         for text in _qualified_name(key.lower()):
             errs.append(invalid(path, key, text))
     # Characters bound bytes from below; only near the limit is it worth encoding.
-    if size * 4 > _ANNOTATIONS_LIMIT and sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _ANNOTATIONS_LIMIT:  # noqa: E501
+    if (
+        size * 4 > _ANNOTATIONS_LIMIT
+        and sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _ANNOTATIONS_LIMIT
+    ):
         errs.append(too_long(path, _ANNOTATIONS_LIMIT))
 
 
@@ -241,8 +244,8 @@ def validate_conditions(conditions: Sequence[Mapping[str, Any]], path: str, errs
                     "a condition reason must start with alphabetic character, optionally followed by a string of "
                     "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'"
                 )
-                errs.append(invalid(f"{at}.reason", reason, regex_error(
-                    text, _CONDITION_REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")))  # fmt: skip
+                examples = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
+                errs.append(invalid(f"{at}.reason", reason, regex_error(text, _CONDITION_REASON, *examples)))
             if len(reason.encode()) > 1024:
                 errs.append(too_long(f"{at}.reason", 1024))
         if len(condition.get("message", "").encode()) > 32 * 1024:

@@ -1,8 +1,8 @@
 """What an object of a kind looks like: the one description that decoding, patching, applying and documenting share.
 
-A `Type` is a node of a (possibly recursive) graph; a `Field` is a named edge of a STRUCT. Built-in kinds get their graph
-from the field tables in `kinds`, custom kinds from their CustomResourceDefinition. Types are built once and never change
-after that, so everything compiled from one (decoder, differ, merger) is kept for as long as the Type lives.
+A `Type` is a node of a (possibly recursive) graph; a `Field` is a named edge of a STRUCT. Built-in kinds get their
+graph from the field tables in `kinds`, custom kinds from their CustomResourceDefinition. Types are built once and never
+change after that, so everything compiled from one (decoder, differ, merger) is kept for as long as the Type lives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Label and field selectors: parsed once, compiled to a predicate.
 
-`parse_labels("app in (a,b),!canary")` and `parse_fields("status.phase=Running")` give a Selector whose `matches` takes a
-plain dict. `from_label_selector` compiles the structured form that objects hold. All are bounded by the size of the text.
+`parse_labels("app in (a,b),!canary")` and `parse_fields("status.phase=Running")` give a Selector whose `matches` takes
+a plain dict. `from_label_selector` compiles the structured form that objects hold. All are bounded by the size of the
+text.
 """
 
 from __future__ import annotations

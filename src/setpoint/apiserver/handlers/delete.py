@@ -72,7 +72,9 @@ def success(form: Form, registry: Registry, entry: Entry) -> Response:
         details["group"] = resource.group
     details |= {"kind": resource.plural, "uid": meta["uid"]}
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    return respond(Form(form.media_type if not form.transform else JSON, pretty=form.pretty), orjson.dumps(status) + b"\n")
+    return respond(
+        Form(form.media_type if not form.transform else JSON, pretty=form.pretty), orjson.dumps(status) + b"\n"
+    )
 
 
 async def delete_collection(call: Call, registry: Registry, form: Form) -> Answer:

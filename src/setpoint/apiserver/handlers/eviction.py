@@ -146,7 +146,9 @@ class Evictions:
                 if options.uid is not None and options.uid != meta["uid"]:
                     raise Conflict.of("", "Pod", name, deletion.wrong_uid(options.uid, meta["uid"]))
                 if options.revision is not None and options.revision != meta["resourceVersion"]:
-                    raise Conflict.of("", "Pod", name, deletion.wrong_version(options.revision, meta["resourceVersion"]))
+                    raise Conflict.of(
+                        "", "Pod", name, deletion.wrong_version(options.revision, meta["resourceVersion"])
+                    )
                 return private_copy(registry, evicted(live, call.now))
 
             marked, _ = await registry.update(call, name, mark, strategy=AS_GIVEN, admit=False)
@@ -201,5 +203,3 @@ def _mark_insufficient(status: Obj, generation: int, now: str) -> None:
             "message": "",
         },
     ]
-
-

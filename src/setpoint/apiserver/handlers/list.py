@@ -44,7 +44,9 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     if len(page) < limit or next(entries, None) is None:
         return respond_list(call, form, registry, page, cache.fresh)
     remaining = sum(1 for _ in cache.scan(namespace)) - limit if whole else None
-    return respond_list(call, form, registry, page, cache.fresh, continue_token(call, registry, page, cache.fresh), remaining)
+    return respond_list(
+        call, form, registry, page, cache.fresh, continue_token(call, registry, page, cache.fresh), remaining
+    )
 
 
 def registry_prefix(call: Call, registry: Registry) -> str:
@@ -66,9 +68,7 @@ def select(registry: Registry, options: ListOptions, entries: Iterator[Entry]) -
     return entries
 
 
-async def _past(
-    call: Call, registry: Registry, form: Form, options: ListOptions, revision: int, start: str
-) -> Answer:
+async def _past(call: Call, registry: Registry, form: Form, options: ListOptions, revision: int, start: str) -> Answer:
     """At one past revision, from the store, page by page until the limit of matching objects is reached."""
     prefix, limit = registry_prefix(call, registry), options.limit
     await wait_for_revision(registry, revision)
@@ -106,11 +106,10 @@ def _expired(call: Call, registry: Registry, options: ListOptions) -> Expired:
         return Expired("The resourceVersion for the provided list is too old.")
     _, start = decode_continue(options.continue_token)
     error = Expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-        "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
-        "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
-        "deleted between the time the first chunk was returned and now may show up in the list."
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
     )
     error.continue_token = encode_continue(-1, start)
     return error
-

@@ -34,7 +34,9 @@ async def stream(call: Call, registry: Registry, form: Form) -> Answer:
 
 def _no_node(pod: Obj) -> ApiError:
     node = pod["spec"]["nodeName"]
-    return ApiError(f'node "{node}" cannot be asked: no node agent is connected to this server', code=501, reason="NotImplemented")
+    return ApiError(
+        f'node "{node}" cannot be asked: no node agent is connected to this server', code=501, reason="NotImplemented"
+    )
 
 
 def _container(call: Call, pod: Obj) -> str:

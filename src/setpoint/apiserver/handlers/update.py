@@ -23,7 +23,8 @@ def check_name(call: Call, obj: Obj) -> None:
     namespace = meta.get("namespace", "")
     if namespace and target.namespace and target.resource != "namespaces" and namespace != target.namespace:
         raise BadRequest(
-            f"the namespace of the object ({namespace}) does not match the namespace on the request ({target.namespace})"
+            f"the namespace of the object ({namespace}) does not match "
+            f"the namespace on the request ({target.namespace})"
         )
 
 

@@ -110,8 +110,8 @@ class JobStrategy(Strategy):
         if policy_given:
             return []
         return [
-            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
-            "or set propagationPolicy=Orphan to suppress this warning"
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+            "them or set propagationPolicy=Orphan to suppress this warning"
         ]
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:

@@ -124,7 +124,7 @@ def _restarts(pod: Obj, now: datetime) -> str:
 
 
 def _ip(pod: Obj, now: datetime) -> str:
-    ips = (pod.get("status") or _NOTHING).get("podIPs") or ({},)
+    ips: Any = (pod.get("status") or _NOTHING).get("podIPs") or ({},)
     return ips[0].get("ip") or NONE
 
 

@@ -53,6 +53,7 @@ def take_over_app_armor(pod: Dict) -> None:
     if (spec.get("os") or {}).get("name") == "windows":
         return
     of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
+    container: Any
     for container in all_containers(spec):
         annotation = annotations.get(APP_ARMOR + container.get("name", ""))
         if annotation is None or "appArmorProfile" in (container.get("securityContext") or {}):

@@ -42,4 +42,6 @@ def _respond(call: Call, document: object, media_type: str) -> Response:
     accepted = [part.split(";")[0].strip() for part in accept.split(",")]
     if accept and "*/*" not in accepted and media_type not in accepted:
         raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {media_type}", details={})
-    return Response(200, orjson.dumps(document), [("Content-Type", media_type), ("Cache-Control", "public, max-age=3600")])
+    return Response(
+        200, orjson.dumps(document), [("Content-Type", media_type), ("Cache-Control", "public, max-age=3600")]
+    )
