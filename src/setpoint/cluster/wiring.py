@@ -23,7 +23,7 @@ from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.server import ApiServer, Handler
+from setpoint.apiserver.server import ApiServer, Handler, PathHandler
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
@@ -122,7 +122,7 @@ def _health(api: ApiServer) -> Health:
     )
 
 
-def _metrics(api: ApiServer):  # type: ignore[no-untyped-def]
+def _metrics(api: ApiServer) -> PathHandler:
     async def metrics(call: Call) -> Answer:
         return Response(200, api.metrics.text(), [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
 

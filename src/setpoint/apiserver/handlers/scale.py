@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import orjson
 
 from setpoint.apiserver.bodies import read_resource
@@ -59,7 +61,7 @@ async def patch_scale(call: Call, registry: Registry, form: Form) -> Answer:
     return await _write(call, registry, form, patched)
 
 
-async def _write(call: Call, registry: Registry, form: Form, scale_for) -> Answer:  # type: ignore[no-untyped-def]
+async def _write(call: Call, registry: Registry, form: Form, scale_for: Callable[[Obj], Obj]) -> Answer:
     async def change(live: Obj | None) -> Obj:
         if live is None:
             raise registry.not_found(call.target.name)
