@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.allocation.cluster_ips import ClusterIps
@@ -35,6 +37,7 @@ def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles
     api.health = _health(api)
     api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
     api.paths["/metrics"] = _metrics(api)
+    _gauges(api)
     OpenApi().install(api.paths)
     _subresources(api)
     services = api.env.hooks[("", "services")] = _services(api, config)
@@ -120,6 +123,36 @@ def _health(api: ApiServer) -> Health:
             "readyz": {**common, "etcd-readiness": store, "informer-sync": synced, "shutdown": synced},
         }
     )
+
+
+def _gauges(api: ApiServer) -> None:
+    """What is read when somebody asks, under upstream's names."""
+    metrics, flight = api.metrics, api.in_flight
+
+    def in_flight() -> Iterable[tuple[dict[str, str], float]]:
+        return (({"request_kind": "readOnly"}, flight.now[True]), ({"request_kind": "mutating"}, flight.now[False]))
+
+    def watches() -> Iterable[tuple[dict[str, str], float]]:
+        for registry in api.registries.values():
+            resource = registry.resource
+            if registry.cache.watch_count and registry.encoding.stored:
+                labels = {"verb": "WATCH", "group": resource.group, "version": resource.version}
+                yield {**labels, "resource": resource.plural}, registry.cache.watch_count
+
+    def objects() -> Iterable[tuple[dict[str, str], float]]:
+        for registry in api.registries.values():
+            if registry.encoding.stored:
+                resource = registry.resource
+                yield {"group": resource.group, "resource": resource.plural}, len(registry.cache)
+
+    def size() -> Iterable[tuple[dict[str, str], float]]:
+        measured = getattr(api.store, "size", None)
+        return (({}, measured()),) if measured is not None else ()
+
+    metrics.gauge("apiserver_current_inflight_requests", "Requests being handled, watches aside.", in_flight)
+    metrics.gauge("apiserver_longrunning_requests", "Open watches.", watches)
+    metrics.gauge("apiserver_resource_objects", "Objects stored.", objects)
+    metrics.gauge("apiserver_storage_size_bytes", "Bytes that the store takes.", size)
 
 
 def _metrics(api: ApiServer) -> PathHandler:
