@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.negotiate import JSON, body_type
+from setpoint.apiserver.negotiate import JSON, PROTOBUF, body_type
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
@@ -47,24 +47,31 @@ def _summary(data: bytes) -> str:
     return (shown.decode("utf-8", "replace") if data.startswith(b"{") else shown.hex()) + more
 
 
-def parse(call: Call, expected: str) -> tuple[Any, list[str]]:
+def parse(call: Call, group: str, version: str, kind: str, type_: Type) -> tuple[Any, list[str]]:
     """The body as plain values and the duplicate fields found in it."""
     data = call.request.body
-    kind = body_type(call.request.headers.get("content-type", ""))
+    media_type = body_type(call.request.headers.get("content-type", ""), protobuf=bool(type_.go))
+    if media_type == PROTOBUF:
+        # Loaded with the first such body: most servers never see one.
+        from setpoint.apiserver.protobuf_bodies import read_protobuf
+
+        return read_protobuf(data, group, version, kind, type_), []
     try:
-        return parse_json(data) if kind == JSON else parse_yaml(data)
+        return parse_json(data) if media_type == JSON else parse_yaml(data)
     except BodyError as error:
-        why = f"couldn't get version/kind; json parse error: {error}" if kind == JSON else str(error)
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {expected}): {why} ({_summary(data)})"
-        ) from None
+        why = f"couldn't get version/kind; json parse error: {error}" if media_type == JSON else str(error)
+        raise unrecognized(data, kind, why) from None
+
+
+def unrecognized(data: bytes, kind: str, why: str) -> BadRequest:
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(data)})")
 
 
 def read_object(call: Call, group: str, version: str, kind: str, type_: Type) -> Obj:
     """The body as an object of that kind, typed and pruned, without kind and apiVersion.
 
     A body may leave out kind and apiVersion; what it says must fit."""
-    value, strict = parse(call, kind)
+    value, strict = parse(call, group, version, kind, type_)
     return check_object(call, value, strict, group, version, kind, type_)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from setpoint.meta.errors import NotAcceptable, UnsupportedMediaType
 
-JSON, YAML = "application/json", "application/yaml"
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 _LONGEST_KEPT = 512
 """Longer headers are not remembered: strangers could fill the memory with them."""
 _PARAMETER = re.compile(r"""[!#$%&'*+.^_`|~\w-]+=([!#$%&'*+.^_`|~\w-]+|"[^"]*")""", re.ASCII)
@@ -70,7 +70,7 @@ def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty
                 return Form(media_type, pretty=pretty)
             if kind in transforms and params.get("g") == "meta.k8s.io" and params.get("v") in ("v1", "v1beta1"):
                 return Form(media_type, kind, pretty, f"meta.k8s.io/{params['v']}")
-        elif media_type == "application/vnd.kubernetes.protobuf":
+        elif media_type == PROTOBUF:  # we read it, but never write it
             known = True
     if known:
         raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}")
@@ -82,16 +82,16 @@ def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty
 _remembered = lru_cache(maxsize=256)(_negotiate)
 
 
-def body_type(content_type: str) -> str:
-    """The media type of a request body; none at all counts as JSON."""
+def body_type(content_type: str, *, protobuf: bool = True) -> str:
+    """The media type of a request body; none at all counts as JSON. Custom resources have no protobuf form."""
     media_type, _, params = content_type.partition(";")
     media_type = media_type.strip().lower()
     # A semicolon may end the list; every other one announces a parameter.
     if not params.strip() or all(_PARAMETER.fullmatch(each.strip()) for each in params.removesuffix(";").split(";")):
         if media_type in ("", JSON):
             return JSON
-        if media_type == YAML:
-            return YAML
+        if media_type == YAML or (media_type == PROTOBUF and protobuf):
+            return media_type
     raise UnsupportedMediaType(
         f"the body of the request was in an unknown format - accepted media types include: {_OFFERED}"
     )

@@ -10,7 +10,7 @@ from setpoint.apiserver import deletion
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.list import continue_token, select
 from setpoint.apiserver.http.message import Answer, Response
-from setpoint.apiserver.negotiate import JSON, Form, body_type
+from setpoint.apiserver.negotiate import JSON, PROTOBUF, Form, body_type
 from setpoint.apiserver.options import DeleteOptions, delete_options, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond, respond_list, respond_object
@@ -29,9 +29,16 @@ def read_options(call: Call) -> DeleteOptions:
 
 def _read_body(call: Call) -> dict[str, Any]:
     """The body as DeleteOptions, which are registered in every group: any may be named."""
-    as_json = body_type(call.request.headers.get("content-type", "")) == JSON
+    media_type = body_type(call.request.headers.get("content-type", ""))
+    as_json = media_type == JSON
     try:
-        value, _ = parse_json(call.request.body) if as_json else parse_yaml(call.request.body)
+        if media_type == PROTOBUF:
+            # Loaded with the first such body: most servers never see one.
+            from setpoint.apiserver.protobuf_bodies import read_protobuf_delete_options
+
+            value = read_protobuf_delete_options(call.request.body)
+        else:
+            value, _ = parse_json(call.request.body) if as_json else parse_yaml(call.request.body)
         api_version, kind = type_meta(value)
     except (BodyError, DecodeError) as error:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}" if as_json else str(error)) from None

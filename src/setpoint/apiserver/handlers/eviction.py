@@ -50,7 +50,7 @@ class Evictions:
     async def evict(self, call: Call, registry: Registry, form: Form) -> Answer:
         """`registry` is that of Pods."""
         write_options(call, "CreateOptions")
-        value, strict = parse(call, "Eviction")
+        value, strict = parse(call, "policy", "v1", "Eviction", type_of(_TYPE))
         if isinstance(value, dict) and value.get("apiVersion") == "policy/v1beta1":
             value = {**value, "apiVersion": "policy/v1"}
         eviction = check_object(call, value, strict, "policy", "v1", "Eviction", type_of(_TYPE))

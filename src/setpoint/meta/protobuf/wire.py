@@ -1,0 +1,145 @@
+"""The wire format: varints, lengths, tags, and the skipping of what is not known. Errors have upstream's words.
+
+Everything reads from the whole body, between two positions, so that nothing is copied on the way down.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+
+from setpoint.meta.body import BodyError
+
+VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
+"""Wire types: the lowest three bits of a tag."""
+
+_MASK = 2**64 - 1
+_INT64 = 2**63
+
+
+class ProtobufError(BodyError):
+    """The bytes are no such message; the text is upstream's."""
+
+
+_TRUNCATED = "unexpected EOF"
+_NEGATIVE = "proto: negative length found during unmarshaling"
+
+
+def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """An unsigned number of up to 64 bits, and where it ends."""
+    value = shift = 0
+    while shift < 64:
+        if at >= end:
+            raise ProtobufError(_TRUNCATED)
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & _MASK, at
+        shift += 7
+    raise ProtobufError("proto: integer overflow")
+
+
+def span(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Where the bytes after a length begin and end."""
+    if at < end and data[at] < 0x80:
+        length = data[at]
+        at += 1
+    else:
+        length, at = varint(data, at, end)
+    stop = at + length
+    if stop > end:
+        raise ProtobufError(_NEGATIVE if stop >= _INT64 else _TRUNCATED)
+    return at, stop
+
+
+def _one_for_each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error("setpoint.replace-bytes", _one_for_each_byte)
+
+
+def text(data: bytes, start: int, stop: int) -> str:
+    """What is no UTF-8 comes out as it does when upstream writes it as JSON: U+FFFD for each byte."""
+    return data[start:stop].decode("utf-8", "setpoint.replace-bytes")
+
+
+def int64(value: int) -> int:
+    return value - 2**64 if value >= _INT64 else value
+
+
+def int32(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def check_tag(tag: int, message: str) -> int:
+    """The number of a field."""
+    number = int32(tag >> 3)
+    if tag & 7 == END_GROUP:
+        raise ProtobufError(f"proto: {message}: wiretype end group for non-group")
+    if number <= 0:
+        raise ProtobufError(f"proto: {message}: illegal tag {number} (wire type {tag})")
+    return number
+
+
+def wrong_wire_type(tag: int, field: str) -> ProtobufError:
+    return ProtobufError(f"proto: wrong wireType = {tag & 7} for field {field}")
+
+
+def skip(data: bytes, at: int, end: int) -> int:
+    """Past the field whose tag is at `at`, groups and all that is in them."""
+    depth = 0
+    while at < end:
+        tag, at = varint(data, at, end)
+        wire = tag & 7
+        if wire == VARINT:
+            _, at = varint(data, at, end)
+        elif wire == FIXED64:
+            at += 8
+        elif wire == LENGTH:
+            length, at = varint(data, at, end)
+            if length >= _INT64 or at + length >= _INT64:
+                raise ProtobufError(_NEGATIVE)
+            at += length
+        elif wire == GROUP:
+            depth += 1
+        elif wire == END_GROUP:
+            if not depth:
+                raise ProtobufError("proto: unexpected end of group")
+            depth -= 1
+        elif wire == FIXED32:
+            at += 4
+        else:
+            raise ProtobufError(f"proto: illegal wireType {wire}")
+        if not depth:
+            if at > end:
+                break
+            return at
+    raise ProtobufError(_TRUNCATED)
+
+
+Known = dict[int, tuple[int, str]]
+"""Wire type and name of the fields of a message, by number."""
+
+
+def fields(data: bytes, at: int, end: int, message: str, known: Known) -> Iterator[tuple[int, int, int]]:
+    """The known fields of a small message: the number, then where its bytes begin and end, or its varint and 0."""
+    while at < end:
+        start = at
+        tag, at = varint(data, at, end)
+        number = check_tag(tag, message)
+        if number not in known:
+            at = skip(data, start, end)
+            continue
+        wire, name = known[number]
+        if tag & 7 != wire:
+            raise wrong_wire_type(tag, name)
+        if wire == VARINT:
+            value, at = varint(data, at, end)
+            yield number, value, 0
+        else:
+            start, at = span(data, at, end)
+            yield number, start, at
