@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,9 @@ import click
 
 STARTED = time.monotonic()
 """When the command line began to load: what people wait for."""
+
+# Loading makes nothing but things that stay; the server turns the collector on again when it is up.
+gc.disable()
 
 
 def say(text: str) -> None:

@@ -205,6 +205,7 @@ def tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 1_000)
+    gc.enable()
 
 
 async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
