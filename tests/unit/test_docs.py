@@ -1,0 +1,169 @@
+"""The documents are true where a machine can tell: links lead somewhere, commands parse, files they name exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from setpoint.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "setpoint"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+COMMANDS = ("up", "apiserver")
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+FLAG = re.compile(r"`(--[\w-]+)`")
+A_PATH = re.compile(r"[\w.][\w.-]*(/[\w.-]+)*/?")
+"""`meta/errors.py`, `kinds/data/`: not `/healthz`, nor what has a placeholder in it."""
+OF_THE_REPOSITORY = re.compile(r"(src|tests|docs|tools|bench)/|[\w./-]+\.(py|md|txt|jsonl?|toml)$")
+
+
+def prose(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def title(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def command_lines(path: Path) -> list[str]:
+    lines = [line.strip() for block in FENCE.findall(path.read_text()) for line in block.splitlines()]
+    return [line.removeprefix(".venv/bin/") for line in lines if re.match(r"(\.venv/bin/)?setpoint\b", line)]
+
+
+def command_named(name: str) -> click.Command:
+    assert isinstance(main, click.Group)
+    found = main.get_command(click.Context(main), name)
+    assert found is not None, f"there is no `setpoint {name}`"
+    return found
+
+
+def options() -> dict[str, list[click.Option]]:
+    """All flags of all commands, by their names."""
+    known: dict[str, list[click.Option]] = {}
+    for name in COMMANDS:
+        for parameter in command_named(name).params:
+            if isinstance(parameter, click.Option):
+                for flag in parameter.opts:
+                    known.setdefault(flag, []).append(parameter)
+    return known
+
+
+def flag_rows() -> Iterator[tuple[list[str], str]]:
+    """The table of flags in the readme: names, and the default as it is told."""
+    for line in (ROOT / "README.md").read_text().splitlines():
+        if line.startswith("| `--"):
+            names, default, _ = (cell.strip() for cell in line.strip("|").split("|", 2))
+            yield FLAG.findall(names), default
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=title)
+def test_links_lead_somewhere(document: Path) -> None:
+    broken = []
+    for link in LINK.findall(prose(document.read_text())):
+        if link.startswith(("https://", "http://")):
+            continue
+        target, _, anchor = link.partition("#")
+        path = (document.parent / target).resolve() if target else document
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_commands_parse(document: str) -> None:
+    lines = command_lines(ROOT / document)
+    assert lines, "there should be something to try"
+    for line in lines:
+        _, name, *arguments = shlex.split(line, comments=True)
+        with command_named(name).make_context(name, arguments):  # parses and checks, runs nothing
+            pass
+
+
+def test_flags_of_the_table_exist() -> None:
+    known = options()
+    listed = [flag for flags, _ in flag_rows() for flag in flags]
+    assert len(listed) > 10
+    assert [flag for flag in listed if flag not in known] == []
+
+
+def test_defaults_of_the_table_are_right() -> None:
+    known = options()
+    for flags, told in flag_rows():
+        for flag in flags:
+            defaults = {str(option.default) for option in known[flag] if isinstance(option.default, (str, int))}
+            for default in defaults - {"", "False"}:
+                assert default in told, f"{flag} has the default {default}, the readme says {told!r}"
+
+
+def test_commands_are_mentioned() -> None:
+    assert isinstance(main, click.Group)
+    assert main.list_commands(click.Context(main)) == sorted(COMMANDS), "say in the readme what is new, and here"
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_make_knows_its_targets(document: str) -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    used: set[str] = set()
+    for block in FENCE.findall((ROOT / document).read_text()):
+        used |= set(re.findall(r"^make (?:\w+=\S+ )?(\w+)", block, re.MULTILINE))
+    assert used
+    assert used <= targets
+
+
+def test_the_map_names_what_is_there() -> None:
+    """Paths in ARCHITECTURE.md are below the package or below the repository."""
+    missing = []
+    for word in CODE.findall(prose((ROOT / "ARCHITECTURE.md").read_text())):
+        if "/" in word and A_PATH.fullmatch(word) and not ((SOURCE / word).exists() or (ROOT / word).exists()):
+            missing.append(word)
+    assert missing == []
+
+
+def test_every_room_is_on_the_map() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    named = set(re.findall(r"`(\w+)/`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert rooms <= named
+
+
+def test_every_decision_is_linked() -> None:
+    links = set(LINK.findall((ROOT / "ARCHITECTURE.md").read_text()))
+    assert DECISIONS
+    assert [title(page) for page in DECISIONS if title(page) not in links] == []
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=title)
+def test_decisions_say_why_and_why_not(page: Path) -> None:
+    text = page.read_text()
+    assert [part for part in ("Context", "Decision", "Consequences", "Rejected") if f"**{part}.**" not in text] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=title)
+def test_files_that_are_named_exist(document: Path) -> None:
+    words = CODE.findall(prose(document.read_text()))
+    for block in FENCE.findall(document.read_text()):
+        words += re.findall(r"(?<!\S)(?:src|tests|docs|tools|bench)/[\w./-]+", block)
+    named = [word for word in words if A_PATH.fullmatch(word) and OF_THE_REPOSITORY.match(word)]
+    assert [word for word in named if not ((ROOT / word).exists() or (SOURCE / word).exists())] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=title)
+def test_lines_can_be_read(document: Path) -> None:
+    """Long lines only where they cannot be broken: in tables and in commands."""
+    lines = prose(document.read_text()).splitlines()
+    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
