@@ -38,7 +38,7 @@ _QUIET = settings(
 _KNOWN_500 = (
     "resourceVersion should not be set on objects to be created", "strconv.ParseUint", "failed to create typed patch object",
     "failed to convert new object", "invalid", "cannot", "unable to", "does not contain declared merge key", "unknown",
-    "expected", "failed to", "map:", "must", "wrong type", "The order in patch list", "merging",
+    "expected", "failed to", "map:", "must", "wrong type", "The order in patch list", "list element types are not identical",
 )  # fmt: skip
 
 

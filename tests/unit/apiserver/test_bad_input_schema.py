@@ -1,0 +1,53 @@
+"""What the server says of itself, played back at it with random values: no request is answered with a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from front_door import FrontDoor, MutationDetector
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+schemathesis = pytest.importorskip("schemathesis")
+
+
+@pytest.fixture
+def served(
+    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
+) -> Iterator[tuple[asyncio.Runner, FrontDoor]]:
+    runner = asyncio.Runner()
+    door = runner.run(FrontDoor.open())
+    yield runner, door
+    runner.run(door.close())
+    runner.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", ["api/v1", "apis/apps/v1", "apis/batch/v1"])
+def test_requests_made_from_the_schema(served: tuple[asyncio.Runner, FrontDoor], document: str) -> None:
+    runner, door = served
+    described = runner.run(door.get(f"/openapi/v3/{document}"))
+    if described.status != 200:
+        pytest.skip("the server does not describe itself")
+    loaded = schemathesis.openapi.from_dict(orjson.loads(described.body))
+    operations = [found.ok() for found in loaded.get_all_operations()]
+    written = [each for each in operations if each.method in ("post", "put") and "/proxy" not in each.path]
+    assert written
+    cases = st.sampled_from(written).flatmap(lambda operation: operation.as_strategy())
+
+    @settings(
+        max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
+    )
+    @given(case=cases)
+    def play(case: Any) -> None:
+        path = case.formatted_path.replace("{", "").replace("}", "")
+        body = b"" if case.body is schemathesis.core.NOT_SET else json.dumps(case.body, default=str).encode("utf-8", "replace")
+        reply = runner.run(door.request(case.method, f"{path}?dryRun=All", body))
+        assert reply.status < 500 or reply.json.get("reason", "") == "" or reply.status == 501, (path, reply.body)
+
+    play()
