@@ -222,9 +222,19 @@ class FrontDoor:
         path = "/apis/networking.k8s.io/v1/servicecidrs"
         if (await self.get(f"{path}/kubernetes")).status == 404:
             await self.make(path, {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}})
-        ready = {"status": {"conditions": [{
-            "type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]}}  # fmt: skip
+        ready = {
+            "status": {
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": "True",
+                        "reason": "",
+                        "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ]
+            }
+        }
         reply = await self.patch(f"{path}/kubernetes/status", ready)
         assert reply.status == 200, reply.body
 
@@ -347,9 +357,7 @@ class MutationDetector:
         Entry.obj = self._original  # type: ignore[method-assign]
 
     def changed(self) -> list[str]:
-        return [
-            f"{entry.key}@{entry.revision}" for entry in self.decoded if entry._obj != orjson.loads(entry.value)
-        ]
+        return [f"{entry.key}@{entry.revision}" for entry in self.decoded if entry._obj != orjson.loads(entry.value)]
 
     def check(self) -> None:
         changed = self.changed()

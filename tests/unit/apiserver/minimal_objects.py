@@ -22,12 +22,18 @@ _SELECTOR: Obj = {"matchLabels": {"a": "b"}}
 _WORKLOAD: Obj = {"selector": _SELECTOR, "template": _TEMPLATE}
 _JOB: Obj = {"template": {"spec": {**_POD_SPEC, "restartPolicy": "Never"}}}
 _DEVICES: Obj = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "x"}}]}}
-_VALIDATIONS: Obj = {"validations": [{"expression": "true"}], "matchConstraints": {
-    "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}}  # fmt: skip
+_VALIDATIONS: Obj = {
+    "validations": [{"expression": "true"}],
+    "matchConstraints": {
+        "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
+    },
+}
 _WEBHOOK: Obj = {
-    "name": "a.b.c", "clientConfig": {"url": "https://x.example/"}, "sideEffects": "None",
+    "name": "a.b.c",
+    "clientConfig": {"url": "https://x.example/"},
+    "sideEffects": "None",
     "admissionReviewVersions": ["v1"],
-}  # fmt: skip
+}
 _KEY = ec.generate_private_key(ec.SECP256R1())
 _SOMEONE = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "someone")])
 _REQUEST = x509.CertificateSigningRequestBuilder().subject_name(_SOMEONE).sign(_KEY, hashes.SHA256())
@@ -74,8 +80,13 @@ MINIMAL: dict[tuple[str, str], Obj] = {
     ("apps", "replicasets"): {"spec": _WORKLOAD},
     ("apps", "statefulsets"): {"spec": {**_WORKLOAD, "serviceName": "s"}},
     ("events.k8s.io", "events"): {
-        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "a.b/c", "reportingInstance": "i",
-        "action": "Act", "reason": "Why", "type": "Normal", "regarding": {"namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "a.b/c",
+        "reportingInstance": "i",
+        "action": "Act",
+        "reason": "Why",
+        "type": "Normal",
+        "regarding": {"namespace": "default"},
     },
     ("autoscaling", "horizontalpodautoscalers"): {
         "spec": {"maxReplicas": 1, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}
@@ -94,8 +105,14 @@ MINIMAL: dict[tuple[str, str], Obj] = {
     },
     ("certificates.k8s.io", "podcertificaterequests"): {
         "spec": {
-            "signerName": "x.example/signer", "podName": "p", "podUID": "1", "serviceAccountName": "s",
-            "serviceAccountUID": "2", "nodeName": "n", "nodeUID": "3", "maxExpirationSeconds": 86400,
+            "signerName": "x.example/signer",
+            "podName": "p",
+            "podUID": "1",
+            "serviceAccountName": "s",
+            "serviceAccountUID": "2",
+            "nodeName": "n",
+            "nodeUID": "3",
+            "maxExpirationSeconds": 86400,
             "stubPKCS10Request": b64encode(_STUB.public_bytes(Encoding.DER)).decode(),
         }
     },
@@ -126,8 +143,11 @@ MINIMAL: dict[tuple[str, str], Obj] = {
     ("storage.k8s.io", "volumeattributesclasses"): {"driverName": "x.example", "parameters": {"a": "b"}},
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): {
         "spec": {
-            "matchConstraints": _VALIDATIONS["matchConstraints"], "reinvocationPolicy": "Never",
-            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: \"remove\", path: \"/x\"}]"}}],
+            "matchConstraints": _VALIDATIONS["matchConstraints"],
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/x"}]'}}
+            ],
         }
     },
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): {"spec": {"policyName": "p"}},
@@ -140,7 +160,9 @@ MINIMAL: dict[tuple[str, str], Obj] = {
     ("apiextensions.k8s.io", "customresourcedefinitions"): {
         "metadata": {"name": "widgets.x.example"},
         "spec": {
-            "group": "x.example", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "group": "x.example",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [
                 {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
             ],
@@ -155,7 +177,11 @@ MINIMAL: dict[tuple[str, str], Obj] = {
     ("resource.k8s.io", "resourceclaims"): {"spec": _DEVICES},
     ("resource.k8s.io", "resourceclaimtemplates"): {"spec": {"spec": _DEVICES}},
     ("resource.k8s.io", "resourceslices"): {
-        "spec": {"driver": "x.example", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1}}
+        "spec": {
+            "driver": "x.example",
+            "nodeName": "n",
+            "pool": {"name": "p", "resourceSliceCount": 1, "generation": 1},
+        }
     },
     ("flowcontrol.apiserver.k8s.io", "flowschemas"): {
         "spec": {"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 100}
@@ -164,14 +190,16 @@ MINIMAL: dict[tuple[str, str], Obj] = {
         "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
     },
     ("storagemigration.k8s.io", "storageversionmigrations"): {"spec": {"resource": {"resource": "pods", "group": ""}}},
-}  # fmt: skip
+}
 
 STORED: list[Resource] = [resource for resource in RESOURCES if "create" in resource.verbs and resource.is_stored]
 
 
 def collection(resource: Resource, namespace: str = "default") -> str:
     prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    return f"{prefix}/namespaces/{namespace}/{resource.plural}" if resource.namespaced else f"{prefix}/{resource.plural}"
+    return (
+        f"{prefix}/namespaces/{namespace}/{resource.plural}" if resource.namespaced else f"{prefix}/{resource.plural}"
+    )
 
 
 def minimal(resource: Resource, name: str = "thing") -> Obj:

@@ -37,11 +37,35 @@ def bomb(depth: int, width: int = 9) -> bytes:
 
 
 MALFORMED = [
-    b"", b" ", b"{", b"}", b"[", b"{]", b'{"a":}', b'{"metadata":{"name":"x"}', b'{"metadata":{"name":"x"}} x',
-    b'{"metadata":{"name":"x"}}{}', b"{'a':1}", b"[]", b"1", b'"x"', b"true", b'{"metadata":{"name":"x"},}',
-    b'{"a":01}', b'{"a":"\\x"}', b'{"a":"\t"}', b'{"a":NaN}', b'{"a":Infinity}', b'{"a":-Infinity}', b'{"a":1e400}',
-    b'\xef\xbb\xbf{"metadata":{"name":"x"}}', b"k8s\x00\n\x0c", b"apiVersion: v1", b"\x00", b"\xff\xfe",
-]  # fmt: skip
+    b"",
+    b" ",
+    b"{",
+    b"}",
+    b"[",
+    b"{]",
+    b'{"a":}',
+    b'{"metadata":{"name":"x"}',
+    b'{"metadata":{"name":"x"}} x',
+    b'{"metadata":{"name":"x"}}{}',
+    b"{'a':1}",
+    b"[]",
+    b"1",
+    b'"x"',
+    b"true",
+    b'{"metadata":{"name":"x"},}',
+    b'{"a":01}',
+    b'{"a":"\\x"}',
+    b'{"a":"\t"}',
+    b'{"a":NaN}',
+    b'{"a":Infinity}',
+    b'{"a":-Infinity}',
+    b'{"a":1e400}',
+    b'\xef\xbb\xbf{"metadata":{"name":"x"}}',
+    b"k8s\x00\n\x0c",
+    b"apiVersion: v1",
+    b"\x00",
+    b"\xff\xfe",
+]
 
 
 @pytest.mark.parametrize("body", MALFORMED, ids=repr)
@@ -108,19 +132,38 @@ async def test_deep_json(door: FrontDoor, body: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"a: [", b"\t", b"\x00", b"\xff", b"*a", b"a: *b", b"&a [*a]", b"a: &a {b: *a}", b"- a", b"x", b"1: 2\n- 3",
-        b"[" * 100_000, b"{" * 100_000, b"- " * 20_000, b"!!python/object/apply:os.system ['true']",
-        b"metadata: {name: c}\n\tdata: x", b"a: .nan\nmetadata: {name: c}", b"metadata: {name: 1}", bomb(10), bomb(200, 3),
+        b"a: [",
+        b"\t",
+        b"\x00",
+        b"\xff",
+        b"*a",
+        b"a: *b",
+        b"&a [*a]",
+        b"a: &a {b: *a}",
+        b"- a",
+        b"x",
+        b"1: 2\n- 3",
+        b"[" * 100_000,
+        b"{" * 100_000,
+        b"- " * 20_000,
+        b"!!python/object/apply:os.system ['true']",
+        b"metadata: {name: c}\n\tdata: x",
+        b"a: .nan\nmetadata: {name: c}",
+        b"metadata: {name: 1}",
+        bomb(10),
+        bomb(200, 3),
     ],
     ids=lambda body: repr(body[:40]),
-)  # fmt: skip
+)
 async def test_malformed_yaml(door: FrontDoor, body: bytes) -> None:
     started = time.process_time()
     await refused(door, body, 400, content_type=YAML)
     assert time.process_time() - started < 1
 
 
-@pytest.mark.parametrize("body", [bomb(10), bomb(40, 5), b"a: &a " + b"x" * 100_000 + b"\nb: [" + b"*a, " * 90_000 + b"]"])
+@pytest.mark.parametrize(
+    "body", [bomb(10), bomb(40, 5), b"a: &a " + b"x" * 100_000 + b"\nb: [" + b"*a, " * 90_000 + b"]"]
+)
 async def test_alias_bombs_cost_nothing(door: FrontDoor, body: bytes) -> None:
     """CVE-2019-11253, CVE-2019-11254."""
     apply_to = f"{CONFIGMAPS}/c?fieldManager=m"
@@ -141,11 +184,20 @@ async def test_alias_bombs_cost_nothing(door: FrontDoor, body: bytes) -> None:
 @pytest.mark.parametrize(
     "content_type",
     [
-        "text/plain", "application/xml", "x", "application/json;;;", "text/yaml", "application/cbor", "*/*",
-        "multipart/form-data", "application/protobuf", "application/json-patch+json", ";" * 100_000,
+        "text/plain",
+        "application/xml",
+        "x",
+        "application/json;;;",
+        "text/yaml",
+        "application/cbor",
+        "*/*",
+        "multipart/form-data",
+        "application/protobuf",
+        "application/json-patch+json",
+        ";" * 100_000,
     ],
     ids=lambda value: value[:40],
-)  # fmt: skip
+)
 async def test_content_types(door: FrontDoor, content_type: str) -> None:
     await refused(door, {"metadata": {"name": "c"}}, 415, content_type=content_type)
     if content_type != JSON_PATCH:
@@ -160,10 +212,13 @@ async def test_a_body_where_none_belongs_is_ignored(door: FrontDoor) -> None:
 
 async def test_another_kind_or_place_in_the_body(door: FrontDoor) -> None:
     for body in (
-        {"kind": "Pod", "apiVersion": "v1"}, {"kind": "ConfigMap", "apiVersion": "a/b/c"},
-        {"kind": "ConfigMap", "apiVersion": "nope/v1"}, {"kind": "ConfigMapList", "apiVersion": "v1", "items": []},
-        {"metadata": {"name": "c", "namespace": "other"}}, {"metadata": {"name": "c", "namespace": ".."}},
-    ):  # fmt: skip
+        {"kind": "Pod", "apiVersion": "v1"},
+        {"kind": "ConfigMap", "apiVersion": "a/b/c"},
+        {"kind": "ConfigMap", "apiVersion": "nope/v1"},
+        {"kind": "ConfigMapList", "apiVersion": "v1", "items": []},
+        {"metadata": {"name": "c", "namespace": "other"}},
+        {"metadata": {"name": "c", "namespace": ".."}},
+    ):
         await refused(door, body, 400)
     await refused(door, {"metadata": {"name": "c", "resourceVersion": "1"}}, 500)
     await refused(door, {"metadata": {"name": "c"}}, 404, path="/api/v1/namespaces/absent/configmaps")
@@ -173,24 +228,47 @@ async def test_another_kind_or_place_in_the_body(door: FrontDoor) -> None:
 
 _ADD = {"op": "add", "path": "/data/x", "value": "1"}
 JSON_PATCHES: list[tuple[Any, tuple[int, ...]]] = [
-    (b"", (400,)), (b"{}", (400, 422)), (b"[1]", (400, 422)), (b'"x"', (400, 422)), (b"[{", (400,)),
-    ([{"op": "zap", "path": "/data"}], (422,)), ([{"op": 1, "path": "/data"}], (400, 422)),
-    ([{"op": "add", "path": 1, "value": 1}], (400, 422)), ([_ADD] * 10_001, (413,)),
-    ([{**_ADD, "value": "x" * 2**20}, *[{"op": "copy", "from": "/data/x", "path": f"/data/y{i}"} for i in range(9)]],
-     (413, 422)),
+    (b"", (400,)),
+    (b"{}", (400, 422)),
+    (b"[1]", (400, 422)),
+    (b'"x"', (400, 422)),
+    (b"[{", (400,)),
+    ([{"op": "zap", "path": "/data"}], (422,)),
+    ([{"op": 1, "path": "/data"}], (400, 422)),
+    ([{"op": "add", "path": 1, "value": 1}], (400, 422)),
+    ([_ADD] * 10_001, (413,)),
+    (
+        [{**_ADD, "value": "x" * 2**20}, *[{"op": "copy", "from": "/data/x", "path": f"/data/y{i}"} for i in range(9)]],
+        (413, 422),
+    ),
     ([{**_ADD, "value": ["x"]}, *[{"op": "copy", "from": "/data/x", "path": "/data/x/-"}] * 60], (413, 422)),
-    ([{"op": "add", "path": "/a" * 100_000, "value": 1}], (422,)), ([{"op": "remove", "path": ""}], (400, 422)),
-    ([{"op": "replace", "path": "", "value": []}], (422,)), ([{"op": "replace", "path": "/metadata", "value": "x"}], (422,)),
+    ([{"op": "add", "path": "/a" * 100_000, "value": 1}], (422,)),
+    ([{"op": "remove", "path": ""}], (400, 422)),
+    ([{"op": "replace", "path": "", "value": []}], (422,)),
+    ([{"op": "replace", "path": "/metadata", "value": "x"}], (422,)),
     ([{"op": "replace", "path": "/metadata/name", "value": "z"}], (400,)),
-    ([{"op": "remove", "path": "/metadata/name"}], (400,)), ([{"op": "remove", "path": "/metadata"}], (400,)),
-    ([{"op": "replace", "path": "/kind", "value": "Pod"}], (422,)), ([{"op": "replace", "path": "/kind", "value": 1}], (422,)),
-    ([{"op": "add", "path": "/metadata/finalizers", "value": []},
-      {"op": "add", "path": f"/metadata/finalizers/{10**30}", "value": "x"}], (422,)),
-    ([{"op": "add", "path": "/metadata/finalizers", "value": []},
-      {"op": "add", "path": f"/metadata/finalizers/{10**9}", "value": "x"}], (422,)),
+    ([{"op": "remove", "path": "/metadata/name"}], (400,)),
+    ([{"op": "remove", "path": "/metadata"}], (400,)),
+    ([{"op": "replace", "path": "/kind", "value": "Pod"}], (422,)),
+    ([{"op": "replace", "path": "/kind", "value": 1}], (422,)),
+    (
+        [
+            {"op": "add", "path": "/metadata/finalizers", "value": []},
+            {"op": "add", "path": f"/metadata/finalizers/{10**30}", "value": "x"},
+        ],
+        (422,),
+    ),
+    (
+        [
+            {"op": "add", "path": "/metadata/finalizers", "value": []},
+            {"op": "add", "path": f"/metadata/finalizers/{10**9}", "value": "x"},
+        ],
+        (422,),
+    ),
     (b'[{"op":"add","path":"/data/x","value":' + b"[" * 9000 + b"]" * 9000 + b"}]", (400, 422)),
-    (b"[" * 100_000, (400,)), ([{"op": "move", "from": "/metadata", "path": "/metadata/labels"}], (400, 422)),
-]  # fmt: skip
+    (b"[" * 100_000, (400,)),
+    ([{"op": "move", "from": "/metadata", "path": "/metadata/labels"}], (400, 422)),
+]
 
 
 @pytest.mark.parametrize(("body", "codes"), JSON_PATCHES, ids=lambda value: str(value)[:50])
@@ -206,15 +284,31 @@ async def test_json_patches(door: FrontDoor, body: Any, codes: tuple[int, ...]) 
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"null", b"[]", b"1", b"{", {"metadata": None}, {"metadata": "x"}, {"metadata": {"name": "z"}},
-        {"metadata": {"namespace": "other"}}, {"metadata": {"resourceVersion": "1"}},
-        {"metadata": {"resourceVersion": "x"}}, {"metadata": {"resourceVersion": "9" * 30}}, {"kind": "Pod"},
-        {"apiVersion": "v2"}, {"data": 1}, {"data": {"a": 1}}, {"data": {"a\x00": "x"}},
-        {"metadata": {"labels": {"a b": "c"}}}, {"metadata": {"ownerReferences": [{}]}},
-        {"metadata": {"creationTimestamp": "x"}}, {"metadata": {"uid": "z"}}, b'{"a":' * 9000 + b"1" + b"}" * 9000,
+        b"",
+        b"null",
+        b"[]",
+        b"1",
+        b"{",
+        {"metadata": None},
+        {"metadata": "x"},
+        {"metadata": {"name": "z"}},
+        {"metadata": {"namespace": "other"}},
+        {"metadata": {"resourceVersion": "1"}},
+        {"metadata": {"resourceVersion": "x"}},
+        {"metadata": {"resourceVersion": "9" * 30}},
+        {"kind": "Pod"},
+        {"apiVersion": "v2"},
+        {"data": 1},
+        {"data": {"a": 1}},
+        {"data": {"a\x00": "x"}},
+        {"metadata": {"labels": {"a b": "c"}}},
+        {"metadata": {"ownerReferences": [{}]}},
+        {"metadata": {"creationTimestamp": "x"}},
+        {"metadata": {"uid": "z"}},
+        b'{"a":' * 9000 + b"1" + b"}" * 9000,
     ],
     ids=lambda body: str(body)[:50],
-)  # fmt: skip
+)
 async def test_merge_patches(door: FrontDoor, body: Any) -> None:
     made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
     status_of(await door.patch(f"{CONFIGMAPS}/c", body, MERGE_PATCH), 400, 409, 422, 500)
@@ -224,17 +318,28 @@ async def test_merge_patches(door: FrontDoor, body: Any) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"[]", b"1", {"$patch": "zap"}, {"$patch": 1}, {"spec": {"containers": "x"}}, {"spec": {"containers": [1]}},
-        {"spec": {"containers": [{"image": "x"}]}}, {"spec": {"containers": [{"name": {}, "image": "x"}]}},
-        {"spec": {"containers": [{"$patch": "zap"}]}}, {"spec": {"containers": [{"$patch": "delete"}]}},
-        {"spec": {"$setElementOrder/containers": "x"}}, {"spec": {"$setElementOrder/containers": [1]}},
+        b"[]",
+        b"1",
+        {"$patch": "zap"},
+        {"$patch": 1},
+        {"spec": {"containers": "x"}},
+        {"spec": {"containers": [1]}},
+        {"spec": {"containers": [{"image": "x"}]}},
+        {"spec": {"containers": [{"name": {}, "image": "x"}]}},
+        {"spec": {"containers": [{"$patch": "zap"}]}},
+        {"spec": {"containers": [{"$patch": "delete"}]}},
+        {"spec": {"$setElementOrder/containers": "x"}},
+        {"spec": {"$setElementOrder/containers": [1]}},
         {"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "c", "image": "z"}]}},
-        {"spec": {"$retainKeys": "x"}}, {"spec": {"$retainKeys": ["a"], "nodeName": "b"}}, {"spec": {"$patch": "replace"}},
-        {"spec": None}, {"metadata": None},
+        {"spec": {"$retainKeys": "x"}},
+        {"spec": {"$retainKeys": ["a"], "nodeName": "b"}},
+        {"spec": {"$patch": "replace"}},
+        {"spec": None},
+        {"metadata": None},
         b'{"a":' * 9000 + b"1" + b"}" * 9000,
     ],
     ids=lambda body: str(body)[:50],
-)  # fmt: skip
+)
 async def test_strategic_patches(door: FrontDoor, body: Any) -> None:
     pods = "/api/v1/namespaces/default/pods"
     made = await door.make(pods, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
@@ -243,9 +348,23 @@ async def test_strategic_patches(door: FrontDoor, body: Any) -> None:
 
 
 _FIELDS: list[Any] = [
-    {"q:z": {}}, {"f:data": 1}, {"f:data": {"k:": {}}}, {"k:{": {}}, {"v:x": {}}, {"i:x": {}}, {"": {}}, {"f:": {}},
-    [], 1, "x", {"f:data": {".": 1}}, {"k:[]": {}}, {"k:1": {}}, {"v:": {}}, {f"f:{i}": {} for i in range(5000)},
-]  # fmt: skip
+    {"q:z": {}},
+    {"f:data": 1},
+    {"f:data": {"k:": {}}},
+    {"k:{": {}},
+    {"v:x": {}},
+    {"i:x": {}},
+    {"": {}},
+    {"f:": {}},
+    [],
+    1,
+    "x",
+    {"f:data": {".": 1}},
+    {"k:[]": {}},
+    {"k:1": {}},
+    {"v:": {}},
+    {f"f:{i}": {} for i in range(5000)},
+]
 
 
 @pytest.mark.parametrize("fields", _FIELDS, ids=lambda value: str(value)[:40])
@@ -256,9 +375,16 @@ async def test_crafted_field_ownership(door: FrontDoor, fields: Any) -> None:
     deep: Any = {}
     for _ in range(200):
         deep = {"f:a": deep}
-    for managed in ([entry], [{**entry, "fieldsType": "zap"}], [{**entry, "operation": "zap"}], [{**entry, "fieldsV1": deep}],
-                    [{"manager": "x"}], [{**entry, "time": "2026-01-01T00:00:00Z", "apiVersion": "nope/v9"}], [entry] * 50,
-                    [{**entry, "manager": "m" * 2000}]):  # fmt: skip
+    for managed in (
+        [entry],
+        [{**entry, "fieldsType": "zap"}],
+        [{**entry, "operation": "zap"}],
+        [{**entry, "fieldsV1": deep}],
+        [{"manager": "x"}],
+        [{**entry, "time": "2026-01-01T00:00:00Z", "apiVersion": "nope/v9"}],
+        [entry] * 50,
+        [{**entry, "manager": "m" * 2000}],
+    ):
         body = {"metadata": {"managedFields": managed}, "data": {"z": str(len(str(managed)))}}
         reply = await door.patch(f"{CONFIGMAPS}/c", body)
         assert reply.status in (200, 400, 422), reply.body
@@ -274,20 +400,43 @@ async def test_crafted_field_ownership(door: FrontDoor, fields: Any) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"1", b"x", b"kind: ConfigMap", b"apiVersion: v1\nkind: 1", b"apiVersion: []\nkind: ConfigMap",
-        b"apiVersion: v1\nkind: ConfigMap\nmetadata: x", b"apiVersion: v1\nkind: ConfigMap\nmetadata: []",
-        b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 1}", b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: z}",
-        *(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%b}%b" % pair for pair in (
-            (b", namespace: 1", b""), (b", namespace: other", b""), (b", managedFields: [{}]", b""),
-            (b", managedFields: x", b""), (b", resourceVersion: 1", b""), (b", resourceVersion: x", b""),
-            (b", labels: []", b""), (b", labels: {a: 1}", b""), (b", finalizers: [1]", b""),
-            (b", finalizers: [a.b/c, a.b/c]", b""), (b", ownerReferences: [{uid: a}, {uid: a}]", b""),
-            (b", creationTimestamp: x", b""), (b"", b"\ndata: [a]"), (b"", b"\ndata: {a: 1}"), (b"", b"\nzz: 1"),
-            (b"", b"\nbinaryData: {a: '%%%'}"), (b"", b"\ndata: " + b"[" * 5000), (b"", b"\nzz: .nan"),
-        )),
+        b"",
+        b"[]",
+        b"1",
+        b"x",
+        b"kind: ConfigMap",
+        b"apiVersion: v1\nkind: 1",
+        b"apiVersion: []\nkind: ConfigMap",
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: x",
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: []",
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 1}",
+        b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: z}",
+        *(
+            b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%b}%b" % pair
+            for pair in (
+                (b", namespace: 1", b""),
+                (b", namespace: other", b""),
+                (b", managedFields: [{}]", b""),
+                (b", managedFields: x", b""),
+                (b", resourceVersion: 1", b""),
+                (b", resourceVersion: x", b""),
+                (b", labels: []", b""),
+                (b", labels: {a: 1}", b""),
+                (b", finalizers: [1]", b""),
+                (b", finalizers: [a.b/c, a.b/c]", b""),
+                (b", ownerReferences: [{uid: a}, {uid: a}]", b""),
+                (b", creationTimestamp: x", b""),
+                (b"", b"\ndata: [a]"),
+                (b"", b"\ndata: {a: 1}"),
+                (b"", b"\nzz: 1"),
+                (b"", b"\nbinaryData: {a: '%%%'}"),
+                (b"", b"\ndata: " + b"[" * 5000),
+                (b"", b"\nzz: .nan"),
+            )
+        ),
     ],
     ids=lambda body: repr(body[-50:]),
-)  # fmt: skip
+)
 async def test_applied_objects(door: FrontDoor, body: bytes) -> None:
     made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})
     status_of(await door.patch(f"{CONFIGMAPS}/c?fieldManager=me&force=true", body, APPLY), 400, 409, 422, 500)
@@ -297,13 +446,24 @@ async def test_applied_objects(door: FrontDoor, body: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"x", b"[]", b"{" * 1000, {"kind": "Zap"}, {"kind": 1}, {"apiVersion": "a/b/c"}, {"gracePeriodSeconds": "x"},
-        {"propagationPolicy": "zap"}, {"preconditions": "x"}, {"preconditions": {"uid": 1}}, {"dryRun": "All"},
-        {"preconditions": {"uid": "x"}}, {"preconditions": {"resourceVersion": "x"}}, {"dryRun": ["x"]},
+        b"x",
+        b"[]",
+        b"{" * 1000,
+        {"kind": "Zap"},
+        {"kind": 1},
+        {"apiVersion": "a/b/c"},
+        {"gracePeriodSeconds": "x"},
+        {"propagationPolicy": "zap"},
+        {"preconditions": "x"},
+        {"preconditions": {"uid": 1}},
+        {"dryRun": "All"},
+        {"preconditions": {"uid": "x"}},
+        {"preconditions": {"resourceVersion": "x"}},
+        {"dryRun": ["x"]},
         {"orphanDependents": True, "propagationPolicy": "Orphan"},
     ],
     ids=lambda body: str(body)[:50],
-)  # fmt: skip
+)
 async def test_delete_options(door: FrontDoor, body: Any) -> None:
     made = await door.make(CONFIGMAPS, {"metadata": {"name": "c"}})
     status_of(await door.delete(f"{CONFIGMAPS}/c", body), 400, 409, 422)

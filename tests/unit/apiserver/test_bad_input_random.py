@@ -17,14 +17,46 @@ from minimal_objects import STORED, collection, minimal
 from setpoint.kinds.catalog import Resource
 
 _KEYS = st.sampled_from(
-    ["metadata", "spec", "status", "name", "labels", "annotations", "kind", "apiVersion", "containers", "template", "data",
-     "selector", "matchLabels", "ports", "rules", "items", "$patch", "$retainKeys", "managedFields", "finalizers", "",
-     "ownerReferences", "generateName", "namespace", "uid", "resourceVersion", "value", "key", "operator", "values"]
-)  # fmt: skip
+    [
+        "metadata",
+        "spec",
+        "status",
+        "name",
+        "labels",
+        "annotations",
+        "kind",
+        "apiVersion",
+        "containers",
+        "template",
+        "data",
+        "selector",
+        "matchLabels",
+        "ports",
+        "rules",
+        "items",
+        "$patch",
+        "$retainKeys",
+        "managedFields",
+        "finalizers",
+        "",
+        "ownerReferences",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "value",
+        "key",
+        "operator",
+        "values",
+    ]
+)
 _SCALARS = (
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from(["", "x", "1", "1Gi", "thing", "a/b", "..", "\x00", "2026-01-01T00:00:00Z", "é" * 70, "-1", "*"])
-)  # fmt: skip
+)
 _DOCUMENTS = st.recursive(
     _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4), max_leaves=12
 )
@@ -33,13 +65,26 @@ _QUIET = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
-# Where a real server answers a plain 500, so do we: strategic patches and applied objects of wrong shapes, revisions that
-# are no numbers or stand where none belongs.
+# Where a real server answers a plain 500, so do we: strategic patches and applied objects of wrong shapes, revisions
+# that are no numbers or stand where none belongs.
 _KNOWN_500 = (
-    "resourceVersion should not be set on objects to be created", "strconv.ParseUint", "failed to create typed patch object",
-    "failed to convert new object", "invalid", "cannot", "unable to", "does not contain declared merge key", "unknown",
-    "expected", "failed to", "map:", "must", "wrong type", "The order in patch list", "list element types are not identical",
-)  # fmt: skip
+    "resourceVersion should not be set on objects to be created",
+    "strconv.ParseUint",
+    "failed to create typed patch object",
+    "failed to convert new object",
+    "invalid",
+    "cannot",
+    "unable to",
+    "does not contain declared merge key",
+    "unknown",
+    "expected",
+    "failed to",
+    "map:",
+    "must",
+    "wrong type",
+    "The order in patch list",
+    "list element types are not identical",
+)
 
 
 class Player:
@@ -112,7 +157,9 @@ def _with(body: Any, choices: list[int], document: Any) -> Any:
     body = copy.deepcopy(body)
     at: Any = body
     for choice in choices[:-1]:
-        inside = [value for value in (at.values() if isinstance(at, dict) else at) if isinstance(value, dict | list) and value]
+        inside = [
+            value for value in (at.values() if isinstance(at, dict) else at) if isinstance(value, dict | list) and value
+        ]
         if not inside:
             break
         at = inside[choice % len(inside)]
@@ -128,7 +175,9 @@ _OPERATIONS = st.lists(
     st.fixed_dictionaries(
         {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "zap"]), "value": _DOCUMENTS},
         optional={
-            "path": st.sampled_from(["", "/", "/metadata", "/metadata/labels/a", "/spec", "/spec/containers/0", "/spec/x/-"]),
+            "path": st.sampled_from(
+                ["", "/", "/metadata", "/metadata/labels/a", "/spec", "/spec/containers/0", "/spec/x/-"]
+            ),
             "from": st.sampled_from(["", "/metadata", "/spec", "/spec/containers", "/nope/x"]),
         },
     ),
@@ -147,7 +196,9 @@ def test_random_patches(player: Player, content_type: str) -> None:
         if content_type == APPLY:
             document = _with(minimal(resource), choices, document)
         elif content_type != JSON_PATCH and choices[0] % 2:
-            document = _with({key: value for key, value in minimal(resource).items() if key == "spec"}, choices, document)
+            document = _with(
+                {key: value for key, value in minimal(resource).items() if key == "spec"}, choices, document
+            )
         query = "?fieldManager=m&force=true&dryRun=All" if content_type == APPLY else "?dryRun=All"
         check(player.ask("PATCH", path + query, orjson.dumps(document), content_type))
 
@@ -156,10 +207,25 @@ def test_random_patches(player: Player, content_type: str) -> None:
 
 def test_random_queries(player: Player) -> None:
     names = st.sampled_from(
-        ["limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector", "watch",
-         "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents", "pretty", "dryRun", "zz"]
-    )  # fmt: skip
-    values = st.text(max_size=8) | st.sampled_from(["", "0", "1", "-1", "true", "Exact", "NotOlderThan", "a=b", "a in (b)"])
+        [
+            "limit",
+            "continue",
+            "resourceVersion",
+            "resourceVersionMatch",
+            "labelSelector",
+            "fieldSelector",
+            "watch",
+            "timeoutSeconds",
+            "allowWatchBookmarks",
+            "sendInitialEvents",
+            "pretty",
+            "dryRun",
+            "zz",
+        ]
+    )
+    values = st.text(max_size=8) | st.sampled_from(
+        ["", "0", "1", "-1", "true", "Exact", "NotOlderThan", "a=b", "a in (b)"]
+    )
 
     @_QUIET
     @given(resource=_RESOURCES, pairs=st.dictionaries(names, values, max_size=4))

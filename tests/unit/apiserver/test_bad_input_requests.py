@@ -7,7 +7,6 @@ import time
 from base64 import urlsafe_b64encode
 from typing import Any
 
-
 import pytest
 from front_door import LIMITED_TOKEN, MERGE_PATCH, FrontDoor, Reply, peak_memory
 from minimal_objects import STORED, collection
@@ -30,17 +29,43 @@ def is_refusal(reply: Reply, *codes: int) -> bool:
 async def secretive(door: FrontDoor) -> FrontDoor:
     """Something to find for those who get where they should not."""
     for namespace in ("default", "other"):
-        await door.make(f"{CORE}/namespaces/{namespace}/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "hush"}})
+        await door.make(
+            f"{CORE}/namespaces/{namespace}/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "hush"}}
+        )
         await door.make(f"{CORE}/namespaces/{namespace}/configmaps", {"metadata": {"name": "c"}})
     return door
 
 
 PATHS = [
-    "/..", "/../secrets", "/../secrets/s", "/%2e%2e/secrets", "/%2e%2e/secrets/s", "/%2E%2E%2Fsecrets%2Fs", "/.", "/%2e",
-    "/..%2f..%2fother%2fsecrets%2fs", "//c", "/c%00", "/%00", "/c%2fstatus", "/c/status", "/c/zz", "/c/zz/yy",
-    "/%ff", "/%zz", "/%", "/%252e%252e", "/a%25b", "/c;x=y", "/c%3fx", "/c%23x", "/\u00e9", "/c%0d%0aSet-Cookie:%20x",
-    "/" + "a" * 300_000, "/.." * 50_000,
-]  # fmt: skip
+    "/..",
+    "/../secrets",
+    "/../secrets/s",
+    "/%2e%2e/secrets",
+    "/%2e%2e/secrets/s",
+    "/%2E%2E%2Fsecrets%2Fs",
+    "/.",
+    "/%2e",
+    "/..%2f..%2fother%2fsecrets%2fs",
+    "//c",
+    "/c%00",
+    "/%00",
+    "/c%2fstatus",
+    "/c/status",
+    "/c/zz",
+    "/c/zz/yy",
+    "/%ff",
+    "/%zz",
+    "/%",
+    "/%252e%252e",
+    "/a%25b",
+    "/c;x=y",
+    "/c%3fx",
+    "/c%23x",
+    "/\u00e9",
+    "/c%0d%0aSet-Cookie:%20x",
+    "/" + "a" * 300_000,
+    "/.." * 50_000,
+]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path[:40])
@@ -59,16 +84,37 @@ async def test_no_path_leads_elsewhere(secretive: FrontDoor, path: str, method: 
 @pytest.mark.parametrize(
     "path",
     [
-        "//api/v1/secrets", "/api//v1/secrets", "/api/v1//secrets", "/apis//v1/secrets", "/api/v1/namespaces//secrets",
-        "/api/v1/namespaces/../secrets", "/api/v1/namespaces/%2e%2e/secrets", "/api/v1/namespaces/./secrets",
-        "/API/v1/secrets", "/api/V1/secrets", "/api/v1/Secrets", "/api/v1/secret",
-        "/api/v1/namespaces/default/secret", "/api/v1/po", "/api/v1/pod", "/api/v1/podtemplate", "/apis/core/v1/secrets",
-        "/apis/v1/secrets", "/api/v2/secrets", "/apis/apps/v1/secrets", "/apis/apps/v1/pods", "/api/v1/deployments",
-        "/api/v1/secrets/s", "/../api/v1/secrets", "/%2e%2e/api/v1/secrets", "/metrics/../api/v1/secrets",
-        "/api/v1/namespaces/default/secrets/../../other/secrets", "/a" * 2000,
+        "//api/v1/secrets",
+        "/api//v1/secrets",
+        "/api/v1//secrets",
+        "/apis//v1/secrets",
+        "/api/v1/namespaces//secrets",
+        "/api/v1/namespaces/../secrets",
+        "/api/v1/namespaces/%2e%2e/secrets",
+        "/api/v1/namespaces/./secrets",
+        "/API/v1/secrets",
+        "/api/V1/secrets",
+        "/api/v1/Secrets",
+        "/api/v1/secret",
+        "/api/v1/namespaces/default/secret",
+        "/api/v1/po",
+        "/api/v1/pod",
+        "/api/v1/podtemplate",
+        "/apis/core/v1/secrets",
+        "/apis/v1/secrets",
+        "/api/v2/secrets",
+        "/apis/apps/v1/secrets",
+        "/apis/apps/v1/pods",
+        "/api/v1/deployments",
+        "/api/v1/secrets/s",
+        "/../api/v1/secrets",
+        "/%2e%2e/api/v1/secrets",
+        "/metrics/../api/v1/secrets",
+        "/api/v1/namespaces/default/secrets/../../other/secrets",
+        "/a" * 2000,
     ],
     ids=lambda path: path[:60],
-)  # fmt: skip
+)
 async def test_no_spelling_of_a_path_is_another(secretive: FrontDoor, path: str) -> None:
     reply = await secretive.get(path)
     assert is_refusal(reply, 400, 404), (reply.status, reply.body[:200])
@@ -92,7 +138,10 @@ async def test_scope_holds_for_every_kind_and_verb(door: FrontDoor) -> None:
         if resource.namespaced:
             paths = [f"{prefix}/{resource.plural}/x"]
         else:
-            paths = [f"{prefix}/namespaces/default/{resource.plural}", f"{prefix}/namespaces/default/{resource.plural}/x"]
+            paths = [
+                f"{prefix}/namespaces/default/{resource.plural}",
+                f"{prefix}/namespaces/default/{resource.plural}/x",
+            ]
             paths.append(f"{prefix}/namespaces/default/{resource.plural}/default")
         for path in paths:
             for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
@@ -117,12 +166,35 @@ def token(value: Any) -> str:
 
 _V = "meta.k8s.io/v1"
 TOKENS = [
-    "zz", "%00", "a", "e30", "W10", "bnVsbA", "MQ", "A" * 100_000, token({"v": "x", "rv": 1, "start": "a"}),
-    *(token({"v": _V, "rv": 5, "start": start}) for start in (
-        "../secrets/default/s", "..", "a/../b", "./a", "a//b", "/../x", "", 1, ["a"], None, {"a": 1}, "a/", "//",
-    )),
+    "zz",
+    "%00",
+    "a",
+    "e30",
+    "W10",
+    "bnVsbA",
+    "MQ",
+    "A" * 100_000,
+    token({"v": "x", "rv": 1, "start": "a"}),
+    *(
+        token({"v": _V, "rv": 5, "start": start})
+        for start in (
+            "../secrets/default/s",
+            "..",
+            "a/../b",
+            "./a",
+            "a//b",
+            "/../x",
+            "",
+            1,
+            ["a"],
+            None,
+            {"a": 1},
+            "a/",
+            "//",
+        )
+    ),
     *(token({"v": _V, "rv": rv, "start": "a"}) for rv in (0, "1", 1.5, True, None, 2**70, [], {})),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("value", TOKENS, ids=lambda value: value[:60])
@@ -144,21 +216,47 @@ async def test_tokens_cannot_leave_their_list(secretive: FrontDoor, start: str) 
 
 
 QUERIES: list[tuple[str, tuple[int, ...]]] = [
-    ("limit=x", (400,)), ("limit=", (400,)), ("limit=1.5", (400,)), ("limit=" + "9" * 5000, (400,)), ("limit=-1", (200,)),
-    ("limit=9223372036854775807", (200,)), ("timeoutSeconds=x", (400,)), ("timeoutSeconds=-1", (200,)),
-    ("resourceVersion=x", (400,)), ("resourceVersion=-1", (400,)), ("resourceVersion=" + "9" * 5000, (400,)),
-    ("resourceVersion=0x1", (400,)), ("resourceVersion=%00", (400,)), ("resourceVersion=%D9%A1", (400,)),
-    ("resourceVersionMatch=zz", (422,)), ("resourceVersionMatch=Exact", (422,)), ("sendInitialEvents=1", (422,)),
-    ("fieldSelector=zz%3D1", (400,)), ("fieldSelector=metadata.name", (400,)), ("fieldSelector=a%5C", (400,)),
-    ("labelSelector=a+in", (400,)), ("labelSelector=a+in+(", (400,)), ("labelSelector=" + "(" * 300_000, (400,)),
-    ("labelSelector=" + "!" * 300_000, (400,)), ("labelSelector=" + "a" * 1_000_000, (400,)),
-    ("labelSelector=" + "a%3Db," * 100_000, (200, 400)), ("labelSelector=a+in+(" + "b," * 300_000 + ")", (200, 400)),
-    ("fieldSelector=" + "metadata.name%3Db," * 40_000, (200, 400)), ("fieldSelector=" + "%5C" * 300_000, (400,)),
-    ("&" * 500_000, (200,)), ("&".join(f"k{i}=v" for i in range(9000)), (200,)), ("a=b&" * 100_000, (200,)),
-    ("zz=1&zz&=&%zz=1&;", (200,)), ("pretty=" + "x" * 100_000, (200,)), ("watch=1&timeoutSeconds=x", (400,)),
-    ("watch=1&resourceVersion=x", (400, 500)), ("watch=1&resourceVersionMatch=Exact", (422,)),
-    ("watch=1&sendInitialEvents=true", (422,)), ("watch=1&continue=x", (422,)), ("watch=1&fieldSelector=zz%3D1", (400,)),
-]  # fmt: skip
+    ("limit=x", (400,)),
+    ("limit=", (400,)),
+    ("limit=1.5", (400,)),
+    ("limit=" + "9" * 5000, (400,)),
+    ("limit=-1", (200,)),
+    ("limit=9223372036854775807", (200,)),
+    ("timeoutSeconds=x", (400,)),
+    ("timeoutSeconds=-1", (200,)),
+    ("resourceVersion=x", (400,)),
+    ("resourceVersion=-1", (400,)),
+    ("resourceVersion=" + "9" * 5000, (400,)),
+    ("resourceVersion=0x1", (400,)),
+    ("resourceVersion=%00", (400,)),
+    ("resourceVersion=%D9%A1", (400,)),
+    ("resourceVersionMatch=zz", (422,)),
+    ("resourceVersionMatch=Exact", (422,)),
+    ("sendInitialEvents=1", (422,)),
+    ("fieldSelector=zz%3D1", (400,)),
+    ("fieldSelector=metadata.name", (400,)),
+    ("fieldSelector=a%5C", (400,)),
+    ("labelSelector=a+in", (400,)),
+    ("labelSelector=a+in+(", (400,)),
+    ("labelSelector=" + "(" * 300_000, (400,)),
+    ("labelSelector=" + "!" * 300_000, (400,)),
+    ("labelSelector=" + "a" * 1_000_000, (400,)),
+    ("labelSelector=" + "a%3Db," * 100_000, (200, 400)),
+    ("labelSelector=a+in+(" + "b," * 300_000 + ")", (200, 400)),
+    ("fieldSelector=" + "metadata.name%3Db," * 40_000, (200, 400)),
+    ("fieldSelector=" + "%5C" * 300_000, (400,)),
+    ("&" * 500_000, (200,)),
+    ("&".join(f"k{i}=v" for i in range(9000)), (200,)),
+    ("a=b&" * 100_000, (200,)),
+    ("zz=1&zz&=&%zz=1&;", (200,)),
+    ("pretty=" + "x" * 100_000, (200,)),
+    ("watch=1&timeoutSeconds=x", (400,)),
+    ("watch=1&resourceVersion=x", (400, 500)),
+    ("watch=1&resourceVersionMatch=Exact", (422,)),
+    ("watch=1&sendInitialEvents=true", (422,)),
+    ("watch=1&continue=x", (422,)),
+    ("watch=1&fieldSelector=zz%3D1", (400,)),
+]
 
 
 @pytest.mark.parametrize(("query", "codes"), QUERIES, ids=lambda value: str(value)[:50])
@@ -208,14 +306,19 @@ async def test_methods_that_are_none(door: FrontDoor) -> None:
 
 
 IMPERSONATION: list[tuple[dict[str, str], tuple[int, ...]]] = [
-    ({"impersonate-user": "admin"}, (403,)), ({"impersonate-user": "x", "impersonate-group": "system:masters"}, (403,)),
-    ({"impersonate-group": "system:masters"}, (400, 403, 500)), ({"impersonate-uid": "admin-uid"}, (400, 403, 500)),
-    ({"impersonate-extra-scopes": "all"}, (400, 403, 500)), ({"impersonate-user": ""}, (403,)),
+    ({"impersonate-user": "admin"}, (403,)),
+    ({"impersonate-user": "x", "impersonate-group": "system:masters"}, (403,)),
+    ({"impersonate-group": "system:masters"}, (400, 403, 500)),
+    ({"impersonate-uid": "admin-uid"}, (400, 403, 500)),
+    ({"impersonate-extra-scopes": "all"}, (400, 403, 500)),
+    ({"impersonate-user": ""}, (403,)),
     ({"impersonate-user": "limited", "impersonate-uid": "admin-uid"}, (403,)),
-    ({"impersonate-user": "system:serviceaccount:kube-system:x"}, (403,)), ({"impersonate-user": "system:apiserver"}, (403,)),
-    ({"impersonate-user": "limited", "impersonate-extra-%zz": "x"}, (403,)), ({"x-remote-user": "admin"}, (403,)),
+    ({"impersonate-user": "system:serviceaccount:kube-system:x"}, (403,)),
+    ({"impersonate-user": "system:apiserver"}, (403,)),
+    ({"impersonate-user": "limited", "impersonate-extra-%zz": "x"}, (403,)),
+    ({"x-remote-user": "admin"}, (403,)),
     ({"x-remote-user": "admin", "x-remote-group": "system:masters"}, (403,)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("headers", "codes"), IMPERSONATION, ids=lambda value: str(value)[:60])

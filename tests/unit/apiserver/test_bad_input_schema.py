@@ -46,7 +46,11 @@ def test_requests_made_from_the_schema(served: tuple[asyncio.Runner, FrontDoor],
     @given(case=cases)
     def play(case: Any) -> None:
         path = case.formatted_path.replace("{", "").replace("}", "")
-        body = b"" if case.body is schemathesis.core.NOT_SET else json.dumps(case.body, default=str).encode("utf-8", "replace")
+        body = (
+            b""
+            if case.body is schemathesis.core.NOT_SET
+            else json.dumps(case.body, default=str).encode("utf-8", "replace")
+        )
         reply = runner.run(door.request(case.method, f"{path}?dryRun=All", body))
         assert reply.status < 500 or reply.json.get("reason", "") == "" or reply.status == 501, (path, reply.body)
 

@@ -51,7 +51,11 @@ async def test_pages_and_what_remains(ten: FrontDoor) -> None:
 
 async def test_selected_pages_do_not_say_what_remains(ten: FrontDoor) -> None:
     found = await pages(ten, f"{CONFIGMAPS}?labelSelector=odd%3D1", 2)
-    assert [[item["metadata"]["name"] for item in page["items"]] for page in found] == [["c1", "c3"], ["c5", "c7"], ["c9"]]
+    assert [[item["metadata"]["name"] for item in page["items"]] for page in found] == [
+        ["c1", "c3"],
+        ["c5", "c7"],
+        ["c9"],
+    ]
     assert all("remainingItemCount" not in page["metadata"] for page in found)
 
 
@@ -93,13 +97,25 @@ async def test_exact_revisions(ten: FrontDoor) -> None:
 # revision `N` is one at which the third object was not there yet.
 _REVISIONS, _MATCHES, _LIMITS = ("", "0", "N"), ("", "Exact", "NotOlderThan"), ("", "1")
 MATRIX: dict[tuple[str, str, str], int] = {
-    ("", "", ""): 3, ("", "", "1"): 1, ("", "Exact", ""): 422, ("", "Exact", "1"): 422,
-    ("", "NotOlderThan", ""): 422, ("", "NotOlderThan", "1"): 422,
-    ("0", "", ""): 3, ("0", "", "1"): 3, ("0", "Exact", ""): 422, ("0", "Exact", "1"): 422,
-    ("0", "NotOlderThan", ""): 3, ("0", "NotOlderThan", "1"): 3,
-    ("N", "", ""): 3, ("N", "", "1"): 1, ("N", "Exact", ""): 2, ("N", "Exact", "1"): 1,
-    ("N", "NotOlderThan", ""): 3, ("N", "NotOlderThan", "1"): 1,
-}  # fmt: skip
+    ("", "", ""): 3,
+    ("", "", "1"): 1,
+    ("", "Exact", ""): 422,
+    ("", "Exact", "1"): 422,
+    ("", "NotOlderThan", ""): 422,
+    ("", "NotOlderThan", "1"): 422,
+    ("0", "", ""): 3,
+    ("0", "", "1"): 3,
+    ("0", "Exact", ""): 422,
+    ("0", "Exact", "1"): 422,
+    ("0", "NotOlderThan", ""): 3,
+    ("0", "NotOlderThan", "1"): 3,
+    ("N", "", ""): 3,
+    ("N", "", "1"): 1,
+    ("N", "Exact", ""): 2,
+    ("N", "Exact", "1"): 1,
+    ("N", "NotOlderThan", ""): 3,
+    ("N", "NotOlderThan", "1"): 1,
+}
 
 
 def query_of(revision: str, match: str, limit: str, at: str) -> str:
@@ -130,8 +146,9 @@ async def test_the_matrix_with_continue(ten: FrontDoor, asked: tuple[str, str]) 
         assert reply.status == 422
     elif asked[0] == "N":
         assert (reply.status, reply.json["message"]) == (
-            400, "specifying resource version is not allowed when using continue",
-        )  # fmt: skip
+            400,
+            "specifying resource version is not allowed when using continue",
+        )
     else:
         assert len(reply.json["items"]) == 6
 

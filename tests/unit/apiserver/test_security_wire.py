@@ -67,9 +67,15 @@ async def test_header_floods(wire: Wire, headers: list[str]) -> None:
 
 
 async def test_nonsense_instead_of_http(wire: Wire) -> None:
-    for data in (b"\x16\x03\x01\x02\x00\x01\x00", b"\x00" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\n",
-                 b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-                 b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"):  # fmt: skip
+    for data in (
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"\x00" * 100,
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ):
         line = await wire.connect()
         line.send(data)
         line.writer.write_eof()
@@ -79,7 +85,12 @@ async def test_nonsense_instead_of_http(wire: Wire) -> None:
 
 
 async def test_paths_over_the_wire(wire: Wire) -> None:
-    for target in (f"{CONFIGMAPS}/../secrets", "/%2e%2e/%2e%2e/etc/passwd", f"{CONFIGMAPS}/\udcc3\udca9", "/api/v1/secrets%00"):
+    for target in (
+        f"{CONFIGMAPS}/../secrets",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        f"{CONFIGMAPS}/\udcc3\udca9",
+        "/api/v1/secrets%00",
+    ):
         reply = await wire.exchange("GET", target)
         assert reply.status in (400, 404), (target, reply.status)
 

@@ -201,8 +201,8 @@ async def test_a_watch_from_the_future_is_silent_until_then(door: FrontDoor) -> 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), writers=st.integers(2, 12))
 def test_no_event_overtakes_another(seed: int, writers: int) -> None:
-    """Many write the same few objects at once: each object's events come in the order of its revisions, each state once,
-    and the last is what is there."""
+    """Many write the same few objects at once: each object's events come in the order of its revisions, each state
+    once, and the last is what is there."""
     from front_door import YieldingStore
 
     async def play() -> None:
@@ -247,4 +247,6 @@ def test_no_event_overtakes_another(seed: int, writers: int) -> None:
 async def test_everything_present_comes_first(full_door: FrontDoor, path: str) -> None:
     watcher = await full_door.watch(path)
     listed = (await full_door.get(path)).json["items"]
-    assert [event["object"]["metadata"]["uid"] for event in watcher.events] == [item["metadata"]["uid"] for item in listed]
+    assert [event["object"]["metadata"]["uid"] for event in watcher.events] == [
+        item["metadata"]["uid"] for item in listed
+    ]
