@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.update import check_bare_name, strategy_for
@@ -14,6 +12,7 @@ from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.ownership import apply_config, own
+from setpoint.apiserver.patched_text import patched_text
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.watch_cache import Obj
@@ -146,8 +145,7 @@ def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list
     """A patched document must still be an object of its kind: wrong types and unknown fields are the patch's fault."""
 
     def shown() -> str:
-        ordered = dict(sorted(patched.items())) if isinstance(patched, dict) else patched
-        return orjson.dumps(ordered).decode()
+        return patched_text(resource.type, patched, full)
 
     try:
         given_version, given_kind = type_meta(patched)
