@@ -1,4 +1,4 @@
-"""A patched document as a message shows it: what the patch touched in the order of its keys, the rest as it was stored."""
+"""A patched document as messages show it: what the patch touched in the order of its keys, the rest as it was stored."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from setpoint.meta.schema import Shape, Type
 
 def patched_text(type_: Type, patched: Any, live: Any) -> str:
     """`patched` shares with `live` whatever the patch left alone."""
-    return orjson.dumps(_arranged(type_, patched, live)).decode()
+    return orjson.dumps(arranged(type_, patched, live)).decode()
 
 
-def _arranged(type_: Type | None, value: Any, live: Any) -> Any:
+def arranged(type_: Type | None, value: Any, live: Any) -> Any:
     if value is live:
         return _in_order(type_, value)
     if isinstance(value, dict):
         known = live if isinstance(live, dict) else {}
-        return {key: _arranged(_child(type_, key), value[key], known.get(key)) for key in sorted(value)}
+        return {key: arranged(_child(type_, key), value[key], known.get(key)) for key in sorted(value)}
     if isinstance(value, list):
         known_items = live if isinstance(live, list) else []
         item = type_.item if type_ is not None else None
         return [
-            _arranged(item, each, known_items[i] if i < len(known_items) else None) for i, each in enumerate(value)
+            arranged(item, each, known_items[i] if i < len(known_items) else None) for i, each in enumerate(value)
         ]
     return value
 

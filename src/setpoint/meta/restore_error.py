@@ -13,6 +13,8 @@ _SCALARS = {
     Shape.STRING: "string", Shape.BOOL: "bool", Shape.INT32: "int32", Shape.INT64: "int64", Shape.FLOAT: "float64",
 }  # fmt: skip
 
+_NUMBERS = frozenset({"int32", "int64", "float64"})
+
 
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
@@ -55,7 +57,10 @@ def restore_error(type_: Type, value: Any) -> str | None:
                 return wrong
     elif shape in _SCALARS:
         wanted, given = _SCALARS[shape], _kind(value)
-        numeric = {"int32", "int64", "float64"}
-        if given != wanted and not (given in numeric and wanted in numeric):
-            return f"cannot convert {given} to {wanted}"
+        if given == wanted or (given in _NUMBERS and wanted in _NUMBERS and value == int(value)):
+            return None
+        # Go converts numbers to each other and integers to text; for anything else it knows no way at all.
+        if (given in _NUMBERS and wanted in _NUMBERS) or (given == "int64" and wanted == "string"):
+            return f"cannot convert {given} to {type_.go or wanted}"
+        return f"unrecognized type: {wanted}"
     return None

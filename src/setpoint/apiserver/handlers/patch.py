@@ -12,7 +12,7 @@ from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.ownership import apply_config, own
-from setpoint.apiserver.patched_text import patched_text
+from setpoint.apiserver.patched_text import arranged, patched_text
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.watch_cache import Obj
@@ -160,6 +160,10 @@ def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list
         obj = _decode_changed(resource, patched, full, unknown if validation != "Ignore" else None)
     except DecodeError as error:
         raise _refuse(shown(), str(error)) from None
+    if unknown:
+        # Told in the order of the document as it would be written.
+        unknown = []
+        decode(resource.type, arranged(resource.type, patched, full), strict=unknown)
     _report(call, found + unknown, shown)
     note_cleared_ownership(call, patched)
     return _bare(obj)

@@ -33,7 +33,9 @@ def drop_round_trip_annotations(obj: Obj) -> None:
 
 def to_v1(obj: Obj) -> Obj:
     """The v1 view of a v2 object, which stays as it is."""
-    out: Obj = {**obj, "apiVersion": "autoscaling/v1"}
+    out: Obj = {**obj}
+    if "apiVersion" in out:  # stored objects and items of lists have none
+        out["apiVersion"] = "autoscaling/v1"
     drop_round_trip_annotations(out)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     metrics, current = spec.get("metrics") or [], status.get("currentMetrics") or []
@@ -82,7 +84,9 @@ def to_v1(obj: Obj) -> Obj:
 
 def from_v1(obj: Obj) -> Obj:
     """The v2 object that a v1 object stands for, which stays as it is. Annotations that cannot be read are dropped."""
-    out: Obj = {**obj, "apiVersion": "autoscaling/v2"}
+    out: Obj = {**obj}
+    if "apiVersion" in out:  # stored objects and items of lists have none
+        out["apiVersion"] = "autoscaling/v2"
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     metrics: list[Item] = [_spec_from_v1(metric) for metric in _read_list(annotations.get(METRICS)) or ()]
