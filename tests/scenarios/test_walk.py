@@ -135,9 +135,11 @@ async def test_a_deployment_walks_through_every_room(tmp_path: Path) -> None:
         await until(
             admin,
             PODS,
-            lambda now: victim not in now
-            and len(now) == REPLICAS
-            and all(pod["status"]["phase"] == "Running" for pod in now.values()),
+            lambda now: (
+                victim not in now
+                and len(now) == REPLICAS
+                and all(pod["status"]["phase"] == "Running" for pod in now.values())
+            ),
         )
 
         # Every node has a name, a lease and its own hand in the writing.

@@ -66,9 +66,7 @@ async def _write(call: Call, registry: Registry, key: str, entry: Entry, obj: Ob
     """None: somebody was faster."""
     value, stamp = stamp_offset(registry.encode(obj))
     try:
-        revision, results = await registry.env.store.txn(
-            [Put(key, value, entry.revision, stamp)], registry.cause(call)
-        )
+        revision, results = await registry.env.store.txn([Put(key, value, entry.revision, stamp)], registry.cause(call))
     except CompareFailed:
         return None
     stored = results[0]

@@ -1,4 +1,4 @@
-"""A patched document as messages show it: what the patch touched in the order of its keys, the rest as it was stored."""
+"""A patched document as messages show it: what the patch touched in the order of its keys, the rest as it is stored."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def arranged(type_: Type | None, value: Any, live: Any) -> Any:
     if isinstance(value, list):
         known_items = live if isinstance(live, list) else []
         item = type_.item if type_ is not None else None
-        return [
-            arranged(item, each, known_items[i] if i < len(known_items) else None) for i, each in enumerate(value)
-        ]
+        return [arranged(item, each, known_items[i] if i < len(known_items) else None) for i, each in enumerate(value)]
     return value
 
 

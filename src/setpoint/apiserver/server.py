@@ -211,8 +211,10 @@ class ApiServer:
                 raise NotFound.path()
             if call.verb not in _COLLECTIONS:
                 raise MethodNotAllowed(_NOT_ALLOWED, details={})
-        elif not resource.namespaced and target.namespace and (
-            resource.plural != "namespaces" or f"/namespaces/{target.namespace}/namespaces" in target.path
+        elif (
+            not resource.namespaced
+            and target.namespace
+            and (resource.plural != "namespaces" or f"/namespaces/{target.namespace}/namespaces" in target.path)
         ):
             raise NotFound.path()
         if target.subresource:

@@ -77,9 +77,7 @@ class SigningKey:
         """Derived from the public key in a way that does not lead back to it."""
         from cryptography.hazmat.primitives import serialization
 
-        der = self._public.public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
+        der = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return _base64(sha256(der).digest())
 
     def sign(self, claims: bytes) -> str:

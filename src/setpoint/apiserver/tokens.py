@@ -70,9 +70,7 @@ class _Known:
 
 
 class ServiceAccountTokens:
-    def __init__(
-        self, key: SigningKey, issuer: str, audiences: Sequence[str], lookup: Lookup, clock: Clock
-    ) -> None:
+    def __init__(self, key: SigningKey, issuer: str, audiences: Sequence[str], lookup: Lookup, clock: Clock) -> None:
         self.key = key
         self.issuer = issuer
         self.audiences = tuple(audiences)

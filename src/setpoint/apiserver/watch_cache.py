@@ -256,7 +256,7 @@ class ResourceCache:
     def _dispatch(self, change: Change) -> None:
         rest = change.key[len(self.prefix) :]
         namespace, _, name = rest.rpartition("/")
-        for watched in (("", namespace) if namespace else ("",)):
+        for watched in ("", namespace) if namespace else ("",):
             watches = self._watches.get(watched)
             if watches:
                 for watch in tuple(watches):

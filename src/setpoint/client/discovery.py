@@ -167,6 +167,3 @@ def _no_match(ref: tuple[str, ...]) -> str:
         return f'no matches for kind "{ref[1]}" in version "{ref[0]}"'
     group, version, plural = ref
     return f"no matches for {group}/{version}, Resource={plural}"
-
-
-

@@ -34,9 +34,7 @@ class InProcessAnswer:
 class InProcessServer(Protocol):
     """What the composition root puts in front of the API server."""
 
-    async def __call__(
-        self, method: str, path: str, query: str, headers: Headers, body: bytes
-    ) -> InProcessAnswer: ...
+    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer: ...
 
 
 class InProcessTransport:

@@ -14,7 +14,7 @@ _plain = re.compile(r"[A-Za-z0-9._:~-]+").fullmatch
 def segment(text: str, what: str) -> str:
     """One piece of a path; nothing that a server or a proxy could take for more than one."""
     if text in (".", ".."):
-        raise ValueError(f'invalid {what} "{text}": may not be \'{text}\'')
+        raise ValueError(f"invalid {what} \"{text}\": may not be '{text}'")
     if _plain(text):
         return text
     for char in "/%":

@@ -209,9 +209,7 @@ def status_of(replica_set: Obj, active: list[Obj], terminating: int, failure: Ex
     return status
 
 
-def _conditions(
-    replica_set: Obj, old: list[Obj], active: int, failure: Exception | None, now: datetime
-) -> list[Obj]:
+def _conditions(replica_set: Obj, old: list[Obj], active: int, failure: Exception | None, now: datetime) -> list[Obj]:
     if failure is None:
         return without(old, _FAILURE)
     if condition(replica_set, _FAILURE) is not None:

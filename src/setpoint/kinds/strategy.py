@@ -81,6 +81,7 @@ class Strategy:
     """metadata.generation starts at 1 and grows whenever `spec_fields` change."""
     spec_fields: tuple[str, ...] = ("spec",)
     """Top-level fields whose change counts as a new generation."""
+
     @property
     def resets(self) -> tuple[str, ...]:
         """Dotted paths that a write through this door cannot change: who sends them does not come to own them."""

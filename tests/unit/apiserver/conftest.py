@@ -38,9 +38,7 @@ def quiet_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFix
 
 
 @pytest.fixture
-async def door(
-    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
-) -> AsyncIterator[FrontDoor]:
+async def door(mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture) -> AsyncIterator[FrontDoor]:
     front_door = await FrontDoor.open()
     yield front_door
     await front_door.close()

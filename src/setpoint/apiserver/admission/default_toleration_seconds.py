@@ -18,9 +18,7 @@ class DefaultTolerationSeconds(Plugin):
         self._seconds = ((_NOT_READY, not_ready), (_UNREACHABLE, unreachable))
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return (
-            operation in ("CREATE", "UPDATE") and (resource.group, resource.plural, subresource) == ("", "pods", "")
-        )
+        return operation in ("CREATE", "UPDATE") and (resource.group, resource.plural, subresource) == ("", "pods", "")
 
     async def mutate(self, attrs: Attributes) -> None:
         assert attrs.obj is not None
@@ -30,17 +28,11 @@ class DefaultTolerationSeconds(Plugin):
             spec["tolerations"] = [_toleration(key, seconds) for key, seconds in self._seconds]
             return
         tolerated = {
-            toleration.get("key", "")
-            for toleration in tolerations
-            if toleration.get("effect", "") in ("", "NoExecute")
+            toleration.get("key", "") for toleration in tolerations if toleration.get("effect", "") in ("", "NoExecute")
         }
         if "" in tolerated:
             return
-        added = [
-            _toleration(key, seconds)
-            for key, seconds in self._seconds
-            if key not in tolerated
-        ]
+        added = [_toleration(key, seconds) for key, seconds in self._seconds if key not in tolerated]
         if added:
             spec["tolerations"] = [*tolerations, *added]
 

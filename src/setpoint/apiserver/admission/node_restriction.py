@@ -69,7 +69,7 @@ class NodeRestriction(Plugin):
                 raise attrs.forbidden(f"node {node} can only evict pods with spec.nodeName set to itself")
         elif attrs.subresource:
             raise attrs.forbidden(
-                f'unexpected pod subresource "{attrs.subresource}", only \'status\' and \'eviction\' are allowed'
+                f"unexpected pod subresource \"{attrs.subresource}\", only 'status' and 'eviction' are allowed"
             )
         elif attrs.operation == "CREATE":
             self._mirror_pod(node, attrs)
@@ -96,9 +96,7 @@ class NodeRestriction(Plugin):
         assert attrs.obj is not None
         meta, spec = attrs.obj["metadata"], attrs.obj["spec"]
         if MIRROR not in (meta.get("annotations") or {}):
-            raise attrs.forbidden(
-                f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
-            )
+            raise attrs.forbidden(f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods')
         only = f'node "{node}" can only create pods with'
         if spec.get("nodeName", "") != node:
             raise attrs.forbidden(f"{only} spec.nodeName set to itself")
@@ -205,8 +203,7 @@ def _claim(node: str, attrs: Attributes) -> None:
     if now != before:
         changed = ", ".join(sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key)))
         raise attrs.forbidden(
-            f'node "{node}" is not allowed to update fields other than status.quantity and status.conditions: '
-            f"{changed}"
+            f'node "{node}" is not allowed to update fields other than status.quantity and status.conditions: {changed}'
         )
 
 

@@ -46,9 +46,7 @@ class NodeTokens:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             raise attrs.forbidden(f'error validating audience "{audience}": {text}')
         if not self._may(attrs, "request-serviceaccounts-token-audience", audience, attrs.name):
-            raise attrs.forbidden(
-                f'{attrs.user.name} is not authorized to request tokens for audience "{audience}"'
-            )
+            raise attrs.forbidden(f'{attrs.user.name} is not authorized to request tokens for audience "{audience}"')
 
     def _uses_audience(self, pod: Obj, audience: str, problems: list[str]) -> bool:
         """Whether a volume of the Pod needs tokens for it, itself or by the driver that serves it."""

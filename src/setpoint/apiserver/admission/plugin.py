@@ -54,9 +54,7 @@ class Attributes:
         return self.resource.kind
 
     def is_(self, group: str, plural: str, subresource: str = "") -> bool:
-        return (
-            self.resource.plural == plural and self.resource.group == group and self.subresource == subresource
-        )
+        return self.resource.plural == plural and self.resource.group == group and self.subresource == subresource
 
     def forbidden(self, why: str) -> Forbidden:
         """The refusal of this write in upstream's words; a name still to be generated is shown by its base."""

@@ -44,9 +44,7 @@ class RuntimeClass(Plugin):
             if not _equal(given or {}, found["overhead"].get("podFixed") or {}):
                 raise attrs.forbidden(_MISMATCH)
         elif given is not None:
-            raise attrs.forbidden(
-                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-            )
+            raise attrs.forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
     def _class(self, attrs: Attributes) -> Obj | None:
         assert attrs.obj is not None

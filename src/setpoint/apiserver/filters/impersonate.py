@@ -202,9 +202,7 @@ class _Mode:
             if "" in groups:
                 raise forbidden(wish, "impersonating the empty string group is not allowed")
             if MASTERS in groups:
-                raise forbidden(
-                    wish._replace(name=MASTERS), "impersonating the system:masters group is not allowed"
-                )
+                raise forbidden(wish._replace(name=MASTERS), "impersonating the system:masters group is not allowed")
             if len(groups) >= _MANY and _passes(demand, wish._replace(name="*")):
                 return
         for group in groups:

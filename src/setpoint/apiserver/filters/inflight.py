@@ -19,9 +19,7 @@ class InFlight:
         reading = verb in _READS
         limit = self.limits[reading]
         if limit and self.now[reading] >= limit:
-            raise TooManyRequests.of(
-                "Too many requests, please try again later.", 1
-            )
+            raise TooManyRequests.of("Too many requests, please try again later.", 1)
         self.now[reading] += 1
         return reading
 

@@ -47,7 +47,7 @@ class Grant(NamedTuple):
         shown, name = by["name"], binding["metadata"]["name"]
         if by["kind"] == "ServiceAccount":
             shown += "/" + (by.get("namespace") or scope)
-        what = f'RoleBinding {quote(f"{name}/{scope}")}' if scope else f"ClusterRoleBinding {quote(name)}"
+        what = f"RoleBinding {quote(f'{name}/{scope}')}" if scope else f"ClusterRoleBinding {quote(name)}"
         return f"{what} of {role.get('kind', '')} {quote(role.get('name', ''))} to {by['kind']} {quote(shown)}"
 
 

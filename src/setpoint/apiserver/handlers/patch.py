@@ -169,9 +169,7 @@ def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list
     return _bare(obj)
 
 
-def _finish_strategic(
-    call: Call, resource: Resource, patched: Obj, full: Obj, patch_map: Obj, found: list[str]
-) -> Obj:
+def _finish_strategic(call: Call, resource: Resource, patched: Obj, full: Obj, patch_map: Obj, found: list[str]) -> Obj:
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
     try:

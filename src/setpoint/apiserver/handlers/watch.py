@@ -48,9 +48,7 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
 
 
 class _Stream:
-    def __init__(
-        self, call: Call, registry: Registry, form: Form, options: ListOptions, writer: StreamWriter
-    ) -> None:
+    def __init__(self, call: Call, registry: Registry, form: Form, options: ListOptions, writer: StreamWriter) -> None:
         self.call = call
         self.registry = registry
         self.options = options
@@ -175,6 +173,7 @@ def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str,
     if not form.transform:
         return lambda kind, entry: wrap(kind, encoding.single(entry)), encoding.form
     if form.transform.startswith("PartialObjectMetadata"):
+
         def metadata_only(kind: str, entry: Entry) -> bytes:
             return wrap(kind, orjson.dumps(partial(registry, entry, form)))
 

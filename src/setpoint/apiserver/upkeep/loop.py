@@ -40,6 +40,7 @@ class KeyedLoop:
 
     def follow(self, cache: ResourceCache, keys_of: Callable[[Entry], Iterable[str]]) -> None:
         """Every change of an object in the cache makes keys due; what is there already makes them due now."""
+
         def deliver(_: str, entry: Entry, change: Change) -> None:
             self.due(*keys_of(entry))
 

@@ -259,9 +259,7 @@ class Deployments:
             with suppress(NotFound):
                 await self._client.delete(REPLICA_SETS, found["metadata"]["name"], found["metadata"]["namespace"])
 
-    async def _write_status(
-        self, deployment: Obj, new: Obj | None, old: list[Obj], created: bool
-    ) -> Result | None:
+    async def _write_status(self, deployment: Obj, new: Obj | None, old: list[Obj], created: bool) -> Result | None:
         now = self._clock.now()
         status = status_of(deployment, new, old, now, created=created)
         noted = annotations_of(deployment)

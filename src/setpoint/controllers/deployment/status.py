@@ -117,9 +117,7 @@ def _progressing(
         return _set(conditions, "Progressing", "True", _COMPLETE, f"{what} has successfully progressed.", now)
     if _has_progressed(deployment.get("status") or {}, status):
         # The time of the last progress matters, so this one is written anew even when it says the same.
-        return _replace(
-            conditions, current, "Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing.", now
-        )
+        return _replace(conditions, current, "Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing.", now)
     found = condition({"status": {"conditions": conditions}}, "Progressing")
     if found is not None and found["reason"] != _COMPLETE:
         if (now - parse_time(found["lastUpdateTime"])).total_seconds() > deadline:

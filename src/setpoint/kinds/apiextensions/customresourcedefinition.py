@@ -196,9 +196,7 @@ def _validate_rest(obj: Obj, old: Obj | None, errs: Errors) -> None:
     if error := _approval_error(obj, old):
         errs.append(error)
     if spec.get("preserveUnknownFields") and not (old is not None and old["spec"].get("preserveUnknownFields")):
-        text = (
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        )
+        text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         errs.append(invalid("spec.preserveUnknownFields", True, text))
 
 

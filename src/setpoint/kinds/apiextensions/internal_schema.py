@@ -54,8 +54,7 @@ _SCHEMA_FORM = {
     "x-kubernetes-map-type=XMapType": None, "x-kubernetes-validations=XValidations": items(RULE_FORM),
 }  # fmt: skip
 SCHEMA_FIELDS = {
-    name: go_name or name[0].upper() + name[1:]
-    for name, _, go_name in (field.partition("=") for field in _SCHEMA_FORM)
+    name: go_name or name[0].upper() + name[1:] for name, _, go_name in (field.partition("=") for field in _SCHEMA_FORM)
 }
 """Go's names of a schema's fields, in Go's order."""
 

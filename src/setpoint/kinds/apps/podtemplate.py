@@ -56,9 +56,7 @@ def validate_long_running(template: Mapping[str, Any], path: str, errs: Errors, 
         errs.append(forbidden(f"{path}.spec.activeDeadlineSeconds", text))
 
 
-def validate_replicated(
-    spec: Mapping[str, Any], errs: Errors, *, options: PodOptions
-) -> None:
+def validate_replicated(spec: Mapping[str, Any], errs: Errors, *, options: PodOptions) -> None:
     """Selector against template, as ReplicaSet and Deployment both want it."""
     declared = spec.get("selector")
     validate_selector(declared, "spec.selector", errs, empty="empty selector is invalid for deployment")

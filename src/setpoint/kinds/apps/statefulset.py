@@ -149,9 +149,7 @@ def _ready(obj: Obj) -> str:
 def _history_warning(spec: dict[str, Any]) -> list[str]:
     if (spec.get("revisionHistoryLimit") or 0) >= 0:
         return []
-    return [
-        "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
-    ]
+    return ["spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"]
 
 
 def _validate_spec(

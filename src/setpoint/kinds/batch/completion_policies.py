@@ -122,8 +122,7 @@ def _validate_success_rule(rule: dict[str, Any], completions: int, path: str, er
             errs.append(invalid(at, count, text))
         if indexes is not None and count > total:
             text = (
-                f"must be less than or equal to {total} "
-                "(the number of indexes in the specified succeededIndexes field)"
+                f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
             )
             errs.append(invalid(at, count, text))
 

@@ -134,9 +134,7 @@ def cluster_role_bindings() -> list[Obj]:
 
 
 def roles() -> list[Obj]:
-    return [
-        {**_object("Role", name, namespace), "rules": deepcopy(list(rules))} for namespace, name, rules in _ROLES
-    ]
+    return [{**_object("Role", name, namespace), "rules": deepcopy(list(rules))} for namespace, name, rules in _ROLES]
 
 
 def role_bindings() -> list[Obj]:

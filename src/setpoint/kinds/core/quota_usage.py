@@ -80,9 +80,7 @@ class PodMeter(Meter):
     def measures(self, name: str) -> bool:
         if name in self._own or name.startswith(("hugepages-", "requests.hugepages-")):
             return True
-        return name.startswith("requests.") and (
-            not is_native(name) or name.startswith("requests." + _DEVICE_CLASS)
-        )
+        return name.startswith("requests.") and (not is_native(name) or name.startswith("requests." + _DEVICE_CLASS))
 
     def usage(self, obj: Item, now: datetime) -> Amounts:
         if not _is_charged(obj, now):
@@ -154,9 +152,7 @@ class VolumeClaimMeter(Meter):
     _own = ("persistentvolumeclaims", "requests.storage")
 
     def measures(self, name: str) -> bool:
-        return name in (self.count, *self._own) or name.endswith(
-            tuple(_PER_STORAGE_CLASS + own for own in self._own)
-        )
+        return name in (self.count, *self._own) or name.endswith(tuple(_PER_STORAGE_CLASS + own for own in self._own))
 
     def usage(self, obj: Item, now: datetime) -> Amounts:
         result = {"persistentvolumeclaims": "1", self.count: "1"}

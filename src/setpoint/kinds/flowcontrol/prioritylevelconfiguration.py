@@ -177,10 +177,7 @@ def _validate_queuing(queuing: dict[str, Any], path: str, errs: Errors) -> None:
     elif hand > queues:
         errs.append(invalid(f"{path}.handSize", hand, f"should not be greater than queues ({queues})"))
     elif ceil(log2(queues) * hand) > _HASH_BITS:
-        text = (
-            f"required entropy bits of deckSize {queues} and handSize {hand} "
-            f"should not be greater than {_HASH_BITS}"
-        )
+        text = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_HASH_BITS}"
         errs.append(invalid(f"{path}.handSize", hand, text))
 
 

@@ -49,7 +49,7 @@ class IngressStrategy(Strategy):
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         annotations = obj["metadata"].get("annotations") or {}
         if _CLASS_ANNOTATION in annotations and (obj.get("spec") or {}).get("ingressClassName") is None:
-            return [f'annotation "{_CLASS_ANNOTATION}" is deprecated, please use \'spec.ingressClassName\' instead']
+            return [f"annotation \"{_CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
         return []
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:

@@ -98,9 +98,7 @@ def _validate_spec(spec: dict[str, Any], errs: Errors, *, allow_invalid_values: 
         if name in spec:
             int_or_percent(spec[name], f"spec.{name}", errs)
             at_most_100_percent(spec[name], f"spec.{name}", errs)
-    validate_label_selector(
-        spec.get("selector"), "spec.selector", errs, allow_invalid_values=allow_invalid_values
-    )
+    validate_label_selector(spec.get("selector"), "spec.selector", errs, allow_invalid_values=allow_invalid_values)
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in _POLICIES:
         errs.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES))

@@ -80,9 +80,7 @@ def validate_claim_status(obj: Obj, old: Obj, errs: Errors) -> None:
     errs += declared_allocation + declared_users + declared_devices
 
 
-def _validate_allocation(
-    allocation: dict[str, Any], requests: Requests, path: str, errs: Errors, late: Errors
-) -> None:
+def _validate_allocation(allocation: dict[str, Any], requests: Requests, path: str, errs: Errors, late: Errors) -> None:
     devices = allocation.get("devices") or {}
     results, at = devices.get("results") or (), f"{path}.devices.results"
     if not oversized(results, 32, at, late):
@@ -116,9 +114,7 @@ def _validate_result(result: dict[str, Any], requests: Requests, path: str, errs
     declared_uuid(result.get("shareID"), f"{path}.shareID", late)
 
 
-def _validate_device(
-    device: dict[str, Any], allocated: set[DeviceKey], path: str, errs: Errors, late: Errors
-) -> None:
+def _validate_device(device: dict[str, Any], allocated: set[DeviceKey], path: str, errs: Errors, late: Errors) -> None:
     validate_driver_name(device.get("driver", ""), f"{path}.driver", errs)
     validate_pool_name(device.get("pool", ""), f"{path}.pool", errs)
     label_rule(device.get("device", ""), f"{path}.device", errs)

@@ -141,9 +141,7 @@ def _validate_wanted(request: dict[str, Any], path: str, errs: Errors, late: Err
         validate_toleration(toleration, f"{path}.tolerations[{i}]", errs, late)
 
 
-def _validate_constraint(
-    constraint: dict[str, Any], names: Requests, path: str, errs: Errors, late: Errors
-) -> None:
+def _validate_constraint(constraint: dict[str, Any], names: Requests, path: str, errs: Errors, late: Errors) -> None:
     validate_references(constraint.get("requests"), names, f"{path}.requests", errs, late)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     declared_full_name(match, f"{path}.matchAttribute", late)

@@ -36,9 +36,7 @@ def validate_selectors(
             )
 
 
-def validate_configuration(
-    config: dict[str, Any], path: str, errs: Errors, late: Errors, stored: bool = False
-) -> None:
+def validate_configuration(config: dict[str, Any], path: str, errs: Errors, late: Errors, stored: bool = False) -> None:
     opaque = config.get("opaque")
     if opaque is None:
         errs.append(required(f"{path}.opaque"))

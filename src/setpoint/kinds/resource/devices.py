@@ -63,9 +63,7 @@ def validate_device(
     validate_binding_conditions(device, path, errs, late)
 
 
-def _validate_taints(
-    device: dict[str, Any], old: dict[str, Any] | None, path: str, errs: Errors, late: Errors
-) -> None:
+def _validate_taints(device: dict[str, Any], old: dict[str, Any] | None, path: str, errs: Errors, late: Errors) -> None:
     taints = device.get("taints") or ()
     unchanged = old is not None and (old.get("taints") or ()) == taints
     if not unchanged and len(taints) > _MOST_TAINTS:

@@ -143,9 +143,7 @@ def validate_reference(name: str, requests: Requests, path: str, errs: Errors) -
         errs.append(invalid(path, name, _NOT_A_REQUEST))
 
 
-def validate_references(
-    names: Sequence[str] | None, requests: Requests, path: str, errs: Errors, late: Errors
-) -> None:
+def validate_references(names: Sequence[str] | None, requests: Requests, path: str, errs: Errors, late: Errors) -> None:
     names = names or ()
     if oversized(names, 32, path, late):
         return

@@ -113,9 +113,7 @@ class ResourceSliceStrategy(Strategy):
         driver = obj["spec"].get("driver", "")
         if driver == driver.lower():
             return []
-        return [
-            f"spec.driver: driver names should be lowercase; {quote(driver)} contains uppercase characters"
-        ]
+        return [f"spec.driver: driver names should be lowercase; {quote(driver)} contains uppercase characters"]
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         spec = obj["spec"]
@@ -163,9 +161,7 @@ def _validate_place(spec: dict[str, Any], errs: Errors) -> None:
         errs.append(invalid("spec", "{" + ", ".join(given) + "}", text))
 
 
-def _validate_devices(
-    devices: Devices, old: Devices | None, select_nodes: bool, errs: Errors, late: Errors
-) -> None:
+def _validate_devices(devices: Devices, old: Devices | None, select_nodes: bool, errs: Errors, late: Errors) -> None:
     detailed = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     most = _MOST_DETAILED_DEVICES if detailed else _MOST_DEVICES
     crowded = len(devices) > most

@@ -21,6 +21,7 @@ _FIXED = ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
 
 class StorageClassStrategy(Strategy):
     returns_deleted = True
+
     def default(self, obj: Obj) -> None:
         if obj.get("reclaimPolicy") is None:
             obj["reclaimPolicy"] = "Delete"

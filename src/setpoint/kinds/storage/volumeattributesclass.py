@@ -10,6 +10,7 @@ from setpoint.meta.field import Errors, forbidden, required
 
 class VolumeAttributesClassStrategy(Strategy):
     returns_deleted = True
+
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         if not obj.get("driverName"):
             errs.append(required("driverName"))

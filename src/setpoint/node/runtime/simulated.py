@@ -55,9 +55,7 @@ class SimulatedRuntime:
         self._pods.pop(uid, None)
 
     def running(self) -> Sequence[str]:
-        return [
-            uid for uid, report in self._pods.items() if any(container.running for container in report.containers)
-        ]
+        return [uid for uid, report in self._pods.items() if any(container.running for container in report.containers)]
 
     def _started(self, container: Mapping[str, Any], earlier: Mapping[str, Any]) -> ContainerReport:
         image = container["image"]

@@ -94,9 +94,7 @@ async def test_what_is_limited_must_be_named(world: World, plugin: ResourceQuota
     obj = pod({"initContainers": [side]})
     with pytest.raises(Forbidden) as caught:
         await plugin.validate(write("pods", obj))
-    assert caught.value.message.endswith(
-        "failed quota: q: must specify limits.memory for: c,side; requests.cpu for: c"
-    )
+    assert caught.value.message.endswith("failed quota: q: must specify limits.memory for: c,side; requests.cpu for: c")
 
 
 async def test_a_quota_that_nobody_has_counted_yet(world: World, plugin: ResourceQuota) -> None:
@@ -180,9 +178,7 @@ async def test_many_at_once_share_writes_and_none_slips_through(
     world: World, plugin: ResourceQuota, ledger: Ledger
 ) -> None:
     quota(world, {"pods": "30"})
-    results = await asyncio.gather(
-        *(plugin.validate(write("pods", pod())) for _ in range(50)), return_exceptions=True
-    )
+    results = await asyncio.gather(*(plugin.validate(write("pods", pod())) for _ in range(50)), return_exceptions=True)
     assert sum(result is None for result in results) == 30
     assert all(isinstance(result, Forbidden) for result in results if result is not None)
     assert used(world) == {"pods": "30"}

@@ -227,7 +227,7 @@ def test_statefulset_claims_are_volumes(life: Any) -> None:
             {"updateStrategy": {"type": "B", "rollingUpdate": {"partition": 2}}},
             [
                 'spec.updateStrategy: Invalid value: {"Type":"B","RollingUpdate":'
-                '{"Partition":2,"MaxUnavailable":null}}: must be \'RollingUpdate\' or \'OnDelete\''
+                "{\"Partition\":2,\"MaxUnavailable\":null}}: must be 'RollingUpdate' or 'OnDelete'"
             ],
         ),
         (

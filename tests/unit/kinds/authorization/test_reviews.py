@@ -21,7 +21,7 @@ def test_one_question_at_a_time(life: Any) -> None:
     both = {"user": "u", "resourceAttributes": POD, "nonResourceAttributes": {"path": "/"}}
     assert errors(life, "SubjectAccessReview", both) == [
         'spec: Invalid value: {"Path":"/","Verb":""}: exactly one of nonResourceAttributes or resourceAttributes '
-        'must be specified'
+        "must be specified"
     ]
     assert errors(life, "SelfSubjectAccessReview", {"resourceAttributes": POD}) == []
     assert errors(life, "SubjectAccessReview", {"resourceAttributes": POD}) == [

@@ -16,9 +16,7 @@ def test_every_controller_role_is_bound_to_its_own_account() -> None:
     assert len(controllers) > 30
     for name in controllers:
         account = name.removeprefix("system:controller:")
-        assert bindings[name]["subjects"] == [
-            {"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}
-        ]
+        assert bindings[name]["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}]
 
 
 def test_every_binding_points_to_a_role_that_exists() -> None:

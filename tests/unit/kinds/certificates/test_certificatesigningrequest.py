@@ -13,10 +13,7 @@ from setpoint.kinds.strategy import UserInfo
 KEY = ec.generate_private_key(ec.SECP256R1())
 NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "someone")])
 REQUEST = b64encode(
-    x509.CertificateSigningRequestBuilder()
-    .subject_name(NAME)
-    .sign(KEY, hashes.SHA256())
-    .public_bytes(Encoding.PEM)
+    x509.CertificateSigningRequestBuilder().subject_name(NAME).sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM)
 ).decode()
 
 

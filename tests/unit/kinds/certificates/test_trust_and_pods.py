@@ -32,8 +32,9 @@ def test_trust_bundle(life: Any) -> None:
     bundles = life("certificates.k8s.io/v1", "ClusterTrustBundle")
     anchor = certificate()
     assert bundles.errors({"spec": {"trustBundle": anchor}}) == []
-    assert bundles.errors({"spec": {"trustBundle": anchor + anchor}})[0].endswith("duplicate trust anchor "
-                                                                                  "(indices [0 1])")
+    assert bundles.errors({"spec": {"trustBundle": anchor + anchor}})[0].endswith(
+        "duplicate trust anchor (indices [0 1])"
+    )
     assert bundles.errors({"spec": {"trustBundle": certificate(ca=False)}})[0].endswith("does not have the CA bit set")
     assert bundles.errors({"spec": {"trustBundle": ""}})[0].endswith("at least one trust anchor must be provided")
     (error,) = bundles.errors({"spec": {"signerName": "a.b/c", "trustBundle": anchor}})

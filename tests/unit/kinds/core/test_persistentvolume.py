@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 AFFINITY = {
-    "required": {
-        "nodeSelectorTerms": [{"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}]
-    }
+    "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]}]}
 }
 NOW = "2030-01-01T00:00:00Z"
 

@@ -69,9 +69,7 @@ def test_a_class_may_be_filled_in_and_move_to_its_field(claims: Any) -> None:
     assert claims.put(claims.created(body(storageClassName="c")), body(storageClassName="d"))[1] != []
     noted = claims.created({**body(), "metadata": {"annotations": {ANNOTATION: "c"}}})
     assert claims.put(noted, body(storageClassName="c"))[1] == []
-    assert claims.put(noted, body())[1] == [
-        f'metadata.annotations.{ANNOTATION}: Invalid value: "": field is immutable'
-    ]
+    assert claims.put(noted, body())[1] == [f'metadata.annotations.{ANNOTATION}: Invalid value: "": field is immutable']
 
 
 def test_status(claims: Any) -> None:

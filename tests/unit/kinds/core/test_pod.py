@@ -106,7 +106,9 @@ def test_the_old_app_armor_annotation_becomes_a_field_with_a_warning() -> None:
     profile = obj["spec"]["containers"][0]["securityContext"]["appArmorProfile"]
     assert profile == {"type": "Localhost", "localhostProfile": "x"}
     assert STRATEGY.warnings_on_create(obj, CTX) == [warning]
-    both = created({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, {"annotations": {key: "unconfined"}})
+    both = created(
+        {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, {"annotations": {key: "unconfined"}}
+    )
     assert STRATEGY.warnings_on_create(both, CTX) == []
 
 

@@ -8,7 +8,12 @@ from setpoint.kinds.core.pod_binding import binding_refusal, bound, evicted, ign
 from setpoint.meta.field import FieldError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SCHEDULED = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+SCHEDULED = {
+    "type": "PodScheduled",
+    "status": "True",
+    "lastProbeTime": None,
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
 
 
 def pod(meta: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -20,7 +25,10 @@ def pod(meta: dict[str, Any] | None = None, status: dict[str, Any] | None = None
     [
         ({"name": "n1"}, []),
         ({"kind": "Node", "name": "n1"}, []),
-        ({"kind": "Pod", "name": "N_1"}, ['target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"']),
+        (
+            {"kind": "Pod", "name": "N_1"},
+            ['target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"'],
+        ),
         ({}, ["target.name: Required value"]),
     ],
 )

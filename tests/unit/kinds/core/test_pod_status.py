@@ -43,7 +43,9 @@ def test_a_status_write_changes_neither_spec_nor_owners() -> None:
 
 
 def test_what_an_old_client_leaves_out_stays() -> None:
-    old = stored({"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 3}]})
+    old = stored(
+        {"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 3}]}
+    )
     new = deepcopy(old)
     new["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
     STATUS.prepare_for_update(new, old, CTX)

@@ -11,7 +11,10 @@ CTX = Context(now=datetime(2026, 1, 1, tzinfo=UTC))
 
 def template(**spec: Any) -> dict[str, Any]:
     containers = [{"name": "a", "image": "i:1"}, {"name": "b", "image": "j:2"}]
-    obj = {"metadata": {"name": "t"}, "template": {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": containers, **spec}}}
+    obj = {
+        "metadata": {"name": "t"},
+        "template": {"metadata": {"labels": {"x": "y"}}, "spec": {"containers": containers, **spec}},
+    }
     STRATEGY.default(obj)
     return obj
 

@@ -166,9 +166,7 @@ def test_the_address_stays(services: Any) -> None:
     old = stored(services)
     changed = deepcopy(old)
     changed["spec"].update(clusterIP="10.0.0.9", clusterIPs=["10.0.0.9"])
-    assert services.put(old, changed)[1] == [
-        'spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set'
-    ]
+    assert services.put(old, changed)[1] == ['spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set']
 
 
 def test_addresses_come_and_go_with_the_type(services: Any) -> None:

@@ -72,8 +72,10 @@ def test_old_rules(core_events: Any, body: dict[str, Any], expected: list[str]) 
     [
         ({}, []),
         ({"type": "Odd"}, ['type: Invalid value: "": has invalid value: Odd']),
-        ({"series": {"count": 1}},
-         ['series.count: Invalid value: "": should be at least 2', "series.lastObservedTime: Required value"]),
+        (
+            {"series": {"count": 1}},
+            ['series.count: Invalid value: "": should be at least 2', "series.lastObservedTime: Required value"],
+        ),
         ({"deprecatedCount": 3}, ['count: Invalid value: "": needs to be unset']),
         ({"note": "x" * 1025}, ['message: Invalid value: "": can have at most 1024 characters']),
     ],

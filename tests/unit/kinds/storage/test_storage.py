@@ -42,8 +42,7 @@ def test_storageclass_update_and_warnings(life: Any) -> None:
     topologies = [{"matchLabelExpressions": [{"key": "beta.kubernetes.io/os", "values": ["x"]}]}]
     _, _, warnings = classes.create({"provisioner": "p", "allowedTopologies": topologies})
     assert warnings == [
-        "allowedTopologies[0].matchLabelExpressions[0].key: "
-        'deprecated since v1.14; use "kubernetes.io/os" instead'
+        'allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.14; use "kubernetes.io/os" instead'
     ]
 
 

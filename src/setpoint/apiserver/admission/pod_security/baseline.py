@@ -216,6 +216,4 @@ def windows_host_process(meta: Item, spec: Item) -> Finding | None:
     bad = [container.get("name", "") for container in containers(spec) if is_bad(container)]
     if not pod and not bad:
         return None
-    return Finding(
-        "hostProcess", f"{setters(pod, bad)} must not set securityContext.windowsOptions.hostProcess=true"
-    )
+    return Finding("hostProcess", f"{setters(pod, bad)} must not set securityContext.windowsOptions.hostProcess=true")

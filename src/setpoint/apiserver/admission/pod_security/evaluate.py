@@ -48,9 +48,7 @@ _RULES: dict[str, _Rule] = {
             (31, baseline.selinux_options(baseline.SELINUX_TYPES_1_31)),
         ),
     ),
-    "seccompProfile_baseline": _Rule(
-        BASELINE, ((0, baseline.seccomp_annotations), (19, baseline.seccomp_profile))
-    ),
+    "seccompProfile_baseline": _Rule(BASELINE, ((0, baseline.seccomp_annotations), (19, baseline.seccomp_profile))),
     "sysctls": _Rule(
         BASELINE,
         (

@@ -73,9 +73,7 @@ def _only(rule: Mapping[str, Any], keys: tuple[str, ...]) -> Obj:
 
 
 def _subject(spec: Obj) -> UserInfo:
-    return UserInfo(
-        spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), spec.get("extra") or {}
-    )
+    return UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), spec.get("extra") or {})
 
 
 def _access(user: UserInfo, spec: Obj) -> Access:

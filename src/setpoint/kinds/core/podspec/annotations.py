@@ -106,9 +106,7 @@ def _validate_app_armor(key: str, profile: str, spec: Item, path: str, errs: Err
         errs.append(invalid(path, profile, f"invalid AppArmor profile name: {quote(profile)}"))
 
 
-def validate_annotation_updates(
-    new: Mapping[str, str], old: Mapping[str, str], path: str, errs: Errors
-) -> None:
+def validate_annotation_updates(new: Mapping[str, str], old: Mapping[str, str], path: str, errs: Errors) -> None:
     """What was said at creation stays said."""
     for key, value in old.items():
         if new.get(key) == value and key in new:

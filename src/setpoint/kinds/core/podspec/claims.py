@@ -42,9 +42,7 @@ def validate_claim_spec(
     modes = spec.get("accessModes")
     if not modes:
         errs.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
-    validate_label_selector(
-        spec.get("selector"), f"{path}.selector", errs, allow_invalid_values=allow_invalid_selector
-    )
+    validate_label_selector(spec.get("selector"), f"{path}.selector", errs, allow_invalid_values=allow_invalid_selector)
     alone = shared = False
     for mode in modes or ():
         if mode == "ReadWriteOncePod":

@@ -41,9 +41,7 @@ def validate_volume_mounts(
             _validate_mount_details(mount, i, container, volumes.get(name), path, errs)
 
 
-def _validate_mount_details(
-    mount: Item, i: int, container: Item, volume: Item | None, path: str, errs: Errors
-) -> None:
+def _validate_mount_details(mount: Item, i: int, container: Item, volume: Item | None, path: str, errs: Errors) -> None:
     # Several of these stand at the list, not at the element.
     sub_path, expression = mount.get("subPath", ""), mount.get("subPathExpr", "")
     if sub_path:

@@ -25,9 +25,7 @@ _IPC_SYSCTLS = frozenset({
 _LONGEST_PROFILE = 4095
 
 
-def validate_security_context(
-    context: Item, path: str, errs: Errors, *, host_users: bool, options: PodOptions
-) -> None:
+def validate_security_context(context: Item, path: str, errs: Errors, *, host_users: bool, options: PodOptions) -> None:
     """A container's."""
     _validate_ids(context, ("runAsUser", "runAsGroup"), path, errs)
     proc_mount = context.get("procMount")
@@ -54,9 +52,7 @@ def validate_security_context(
         _validate_app_armor(context["appArmorProfile"], f"{path}.appArmorProfile", errs)
 
 
-def validate_pod_security_context(
-    context: Item, spec: Item, path: str, errs: Errors, *, options: PodOptions
-) -> None:
+def validate_pod_security_context(context: Item, spec: Item, path: str, errs: Errors, *, options: PodOptions) -> None:
     _validate_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), path, errs)
     for i, group in enumerate(context.get("supplementalGroups", ())):
         for text in group_id(group):

@@ -141,9 +141,7 @@ def validate_pod_spec(
         _validate_file_key_volumes(spec, path, errs)
 
 
-def _validate_choice(
-    value: str, choices: Sequence[str], path: str, errs: Errors, *, by_pointer: bool = False
-) -> None:
+def _validate_choice(value: str, choices: Sequence[str], path: str, errs: Errors, *, by_pointer: bool = False) -> None:
     if value not in choices:
         shown_value = as_json(value) if by_pointer else value
         errs.append(not_supported(path, shown_value, choices) if value else required(path, ""))

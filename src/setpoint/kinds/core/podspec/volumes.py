@@ -73,9 +73,7 @@ def validate_volumes(
     return valid
 
 
-def _validate_source(
-    volume: Item, name: str, pod_name: str, path: str, errs: Errors, options: PodOptions
-) -> None:
+def _validate_source(volume: Item, name: str, pod_name: str, path: str, errs: Errors, options: PodOptions) -> None:
     kinds = volume.keys() & VOLUME_SOURCES.keys()
     if len(kinds) > 1:
         # The first in upstream's order is taken, the others are one too many.

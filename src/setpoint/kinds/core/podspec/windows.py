@@ -76,7 +76,7 @@ def _user_name_errors(text: str) -> list[str]:
     if _DOTS.fullmatch(user):
         errors.append("runAsUserName's User cannot contain only periods or spaces")
     if _BAD_IN_USER.search(user):
-        errors.append('runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]')
+        errors.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
     return errors
 
 

@@ -56,7 +56,10 @@ def test_probes_ports_and_variables() -> None:
         "livenessProbe": {"httpGet": {"port": 1}, "periodSeconds": 7},
         "readinessProbe": {"grpc": {"port": 1, "service": None}},
         "lifecycle": {"preStop": {"httpGet": {"port": 1}}, "stopSignal": "SIGTERM"},
-        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, {"name": "B", "valueFrom": {"fileKeyRef": {}}}],
+        "env": [
+            {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}},
+            {"name": "B", "valueFrom": {"fileKeyRef": {}}},
+        ],
         "resources": {"limits": {"cpu": "100u", "memory": "1Gi"}},
     }
     default_pod_spec({"containers": [container]})

@@ -44,7 +44,10 @@ def test_sources(source: dict[str, Any], expected: list[str] | None) -> None:
 
 def test_a_claim_that_an_ephemeral_volume_makes_cannot_be_named() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
-    ephemeral, claim = {"ephemeral": {"volumeClaimTemplate": {"spec": spec}}}, {"persistentVolumeClaim": {"claimName": "p-v0"}}
+    ephemeral, claim = (
+        {"ephemeral": {"volumeClaimTemplate": {"spec": spec}}},
+        {"persistentVolumeClaim": {"claimName": "p-v0"}},
+    )
     assert messages(ephemeral, claim) == []
     assert messages(ephemeral, claim, pod="p") == [
         'vs[1].persistentVolumeClaim.claimName: Invalid value: "p-v0": '
