@@ -1,4 +1,4 @@
-# ruff: noqa: E501 (messages stand on one line, as they are sent)
+
 from datetime import UTC, datetime
 from typing import Any
 
