@@ -38,7 +38,7 @@ from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import ApiError, InternalError, MethodNotAllowed, NotAcceptable, NotFound
+from setpoint.meta.errors import ApiError, InternalError, MethodNotAllowed, NotAcceptable, NotFound, RequestTooLarge
 from setpoint.meta.remember import remembered
 from setpoint.store.interface import Store, StoreError
 
@@ -60,6 +60,7 @@ _VERBS: dict[str, Handler] = {
 _WRITES_SELF = {"get": get, "update": update, "patch": patch}
 _COLLECTIONS = frozenset({"list", "watch"})
 _ON_COLLECTIONS = frozenset({"list", "watch", "create", "deletecollection"})
+_READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
@@ -181,6 +182,8 @@ class ApiServer:
 
     def unexpected(self, request: Request | None, status: int, text: str) -> Response:
         """What the wire answers when it must answer by itself."""
+        if status == 413:
+            return respond_status(Form(), RequestTooLarge(text))
         error = ApiError(text, code=status, reason="InternalError" if status >= 500 else "BadRequest")
         return respond_status(Form(), error)
 
@@ -253,7 +256,11 @@ class ApiServer:
         )
 
     def _form(self, call: Call) -> Form:
-        pretty = "pretty" in call.query and truthy(call.option("pretty"))
+        if "pretty" in call.query:
+            pretty = truthy(call.option("pretty"))
+        else:
+            # People who look at the answer themselves get it indented.
+            pretty = call.request.headers.get("user-agent", "").startswith(_READ_BY_PEOPLE)
         return negotiate(
             call.request.headers.get("accept", ""),
             collection=call.verb in _COLLECTIONS,
