@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -67,14 +68,28 @@ class Writer:
         self._file = file
         self._loop = loop
         self._landed, self._did, self._failed, self._ended = landed, did, failed, ended
-        self._queue: SimpleQueue[Flight | Chore | None] = SimpleQueue()
-        self.put = self._queue.put  # None: close the file and end, after everything before
+        self._queue: SimpleQueue[list[Flight | Chore | None]] = SimpleQueue()
+        self._outbox: list[Flight | Chore | None] = []  # the loop's: what came in this turn of it
+        self._backlog: deque[Flight | Chore | None] = deque()  # the thread's: taken over, not yet begun
         # By default a busy event loop keeps the interpreter lock for 5 ms, and much longer if it pauses briefly within
         # that time, as it does to look at its sockets. The writer needs the lock a few times for each batch.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
         # A daemon: a program that ends without closing the store is a crash, which the file survives.
         self._thread = threading.Thread(target=self._run, name="setpoint-store", daemon=True)
         self._thread.start()
+
+    def put(self, item: Flight | Chore | None) -> None:
+        """Work for the thread, in order; None: close the file and end, after everything before.
+
+        What comes in one turn of the loop is handed over together: waking the thread costs more than the work of many
+        transactions, and woken for the first it would sync the disk for that one alone."""
+        if not self._outbox:
+            self._loop.call_soon(self._hand_over)
+        self._outbox.append(item)
+
+    def _hand_over(self) -> None:
+        items, self._outbox = self._outbox, []
+        self._queue.put(items)
 
     def join(self) -> None:
         self._thread.join()
@@ -100,14 +115,19 @@ class Writer:
 
     def _take(self) -> list[Flight | Chore | None]:
         """Waits for work, then takes all there is, within reason."""
-        work = [self._queue.get()]
-        size = 0
+        backlog = self._backlog
+        if not backlog:
+            backlog.extend(self._queue.get())
         with suppress(Empty):
-            while len(work) < _MOST_AT_ONCE and size < _MOST_BYTES:
-                item = self._queue.get_nowait()
-                work.append(item)
-                if isinstance(item, Flight):
-                    size += sum(len(event.now.value) for event in item.events if event.now is not None)
+            while True:
+                backlog.extend(self._queue.get_nowait())
+        work: list[Flight | Chore | None] = []
+        size = 0
+        while backlog and len(work) < _MOST_AT_ONCE and size < _MOST_BYTES:
+            item = backlog.popleft()
+            work.append(item)
+            if isinstance(item, Flight):
+                size += sum(len(event.now.value) for event in item.events if event.now is not None)
         return work
 
     def _tell(self, callback: Callable[..., None], *args: Any) -> None:
