@@ -23,6 +23,8 @@ class Discovery:
         self._resources: tuple[Resource, ...] | None = None
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
+        self.missing: dict[str, str] = {}
+        """The group versions (`metrics.k8s.io/v1`) whose resources could not be had when last asked, and why."""
 
     async def resources(self, *, fresh: bool = False) -> tuple[Resource, ...]:
         """In the server's order: groups by priority, their versions preferred first."""
@@ -60,6 +62,7 @@ class Discovery:
 
     async def _read(self) -> list[Resource]:
         found: list[Resource] = []
+        missing: dict[str, str] = {}
         for path in ("/api", "/apis"):
             try:
                 document = await self._fetch(path, _AGGREGATED)
@@ -67,11 +70,13 @@ class Discovery:
                 document = await self._fetch(path, "application/json")
             if document.get("kind") == "APIGroupDiscoveryList":
                 found += _from_aggregated(document)
+                missing |= _stale(document)
             else:
-                found += await self._from_legacy(document)
+                found += await self._from_legacy(document, missing)
+        self.missing = missing
         return found
 
-    async def _from_legacy(self, document: dict[str, Any]) -> list[Resource]:
+    async def _from_legacy(self, document: dict[str, Any], missing: dict[str, str]) -> list[Resource]:
         if document.get("kind") == "APIVersions":
             versions = [("", version, f"/api/{version}") for version in document.get("versions") or ()]
         else:
@@ -85,10 +90,23 @@ class Discovery:
         for group_name, version, path in versions:
             try:
                 listed = await self._fetch(path, "application/json")
-            except (ServiceUnavailable, NotFound):
-                continue  # an aggregated server that is away takes only its own resources along
+            except (ServiceUnavailable, NotFound) as error:
+                # An aggregated server that is away takes only its own resources along.
+                missing[f"{group_name}/{version}" if group_name else version] = str(error)
+                continue
             found += _from_resource_list(group_name, version, listed)
         return found
+
+
+def _stale(document: dict[str, Any]) -> dict[str, str]:
+    """The group versions of which the server says that what it knows about them may be out of date."""
+    stale = [
+        f"{group['metadata']['name']}/{version['version']}"
+        for group in document.get("items") or ()
+        for version in group.get("versions") or ()
+        if version.get("freshness") == "Stale"
+    ]
+    return {name: f"stale GroupVersion discovery: {name}" for name in stale}
 
 
 def _from_aggregated(document: dict[str, Any]) -> list[Resource]:

@@ -22,6 +22,8 @@ class Result:
 
     requeue_after: float | None = None
     """Look again after so many seconds, even if nothing happens until then."""
+    retry: bool = False
+    """Nothing failed, but it is not done either: try again, later each time, as after a failure."""
 
 
 Reconcile = Callable[[str], Awaitable[Result | None]]
@@ -34,7 +36,7 @@ class Controller:
         self, name: str, reconcile: Reconcile, clock: Clock, *, workers: int = 1, queue: RateLimitingQueue | None = None
     ) -> None:
         self.name = name
-        self.queue = queue or RateLimitingQueue(clock)
+        self.queue = queue if queue is not None else RateLimitingQueue(clock)
         self._reconcile = reconcile
         self._workers = workers
 
@@ -70,6 +72,9 @@ class Controller:
             log.exception("%s: %s failed and will be tried again", self.name, key)
             self.queue.add_rate_limited(key)
         else:
+            if result is not None and result.retry:
+                self.queue.add_rate_limited(key)
+                return
             self.queue.forget(key)
             if result is not None and result.requeue_after is not None:
                 self.queue.add_after(key, result.requeue_after)
