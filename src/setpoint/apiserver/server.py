@@ -184,8 +184,6 @@ class ApiServer:
         """What the wire answers when it must answer by itself."""
         if status == 413:
             return respond_status(Form(), RequestTooLarge(text))
-        if status == 405:
-            return respond_status(Form(), MethodNotAllowed(_NOT_ALLOWED, details={}))
         error = ApiError(text, code=status, reason="InternalError" if status >= 500 else "BadRequest")
         return respond_status(Form(), error)
 

@@ -6,15 +6,12 @@ is read from the connection; after one with `upgrade` the bytes that follow are 
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import httptools
 
 from setpoint.apiserver.http.limits import Limits
 from setpoint.apiserver.http.message import Peer, Request
-
-_REQUEST_LINE = re.compile(rb"[A-Z]{1,32} [\x21-\x7e]{1,8192} HTTP/1\.[01]\r?\n")
 
 
 class Exchange:
@@ -117,9 +114,6 @@ class RequestParser:
                 self._refuse(cause.status, cause.text)
             elif cause is not None:
                 raise
-            elif isinstance(error, httptools.HttpParserInvalidMethodError) and _REQUEST_LINE.match(data):
-                # A request all right, only with a method that nobody has heard of.
-                self._refuse(405, "")
             else:
                 self._refuse(400, "")
             return

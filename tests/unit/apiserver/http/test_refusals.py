@@ -56,8 +56,6 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
         (501, POST + b"Transfer-Encoding: identity\r\n\r\n"),
         (417, POST + b"Expect: miracles\r\nContent-Length: 3\r\n\r\n"),
         (405, b"CONNECT host:1 HTTP/1.1\r\nHost: host:1\r\n\r\n"),
-        (405, b"BOGUS / HTTP/1.1\r\nHost: host\r\n\r\n"),
-        (400, b"bogus / HTTP/1.1\r\nHost: host\r\n\r\n"),
         (505, b"GET / HTTP/2.0\r\nHost: x\r\n\r\n"),
         (505, b"GET /\r\n\r\n"),
         (413, POST + b"Content-Length: 1001\r\n\r\n"),
