@@ -168,6 +168,4 @@ async def run(target: Target, make: Callable[[int], Iterator[bytes]], *, connect
         if connection.transport is not None:
             connection.transport.abort()
     latencies.sort()
-    return Result(
-        len(latencies), took, used, latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)]
-    )
+    return Result(len(latencies), took, used, latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)])
