@@ -131,7 +131,6 @@ def test_commands_of_typed_clients(versions: Versions) -> None:
     versions.each(_typed_clients, most=31)
 
 
-@pytest.mark.xfail(reason="from 1.32 on these send protobuf, which the server does not read yet", strict=True)
 def test_commands_of_typed_clients_in_protobuf(versions: Versions) -> None:
     versions.each(_typed_clients, least=32)
 
