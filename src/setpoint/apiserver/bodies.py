@@ -106,6 +106,7 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
             strict=unknown if validation != "Ignore" else None,
             raw=_json_text(call),
             duplicates=tuple(strict),
+            emptied=call.emptied,
         )
     except DecodeError as error:
         raise BadRequest(f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}') from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from setpoint.apiserver.http.message import Request
 from setpoint.apiserver.request import Target
@@ -27,6 +28,8 @@ class Call:
     field_manager: str = ""
     forget_ownership: bool = False
     """The client sent an empty managedFields list: a wish that decoding would lose."""
+    emptied: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
     audit_id: str = ""
 
     def option(self, name: str, default: str = "") -> str:

@@ -170,6 +170,9 @@ def selectors(
 def _unsupported_field(call: Call, key: str) -> str:
     resource = call.resource
     assert resource is not None
+    special = resource.strategy.unsupported_field(key)
+    if special is not None:
+        return special
     if len(resource.strategy.field_labels) > 2 or resource.strategy.field_labels - {
         "metadata.name",
         "metadata.namespace",

@@ -17,6 +17,9 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
     """Record in `new` what this create or update changes, under the name of the caller."""
     if call.forget_ownership:
         new["metadata"]["managedFields"] = []
+    for part, name in call.emptied:
+        if part.get(name) is None:
+            part[name] = []  # an empty list is a value to own; stored and shown it is null
     entries = apply.update(
         registry.resource.type,
         live,
@@ -27,6 +30,8 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
         now=format_time(call.now),
         reset=reset_fields(registry, call.target.subresource),
     )
+    for part, name in call.emptied:
+        part[name] = part[name] or None
     if entries:
         new["metadata"]["managedFields"] = entries
     else:

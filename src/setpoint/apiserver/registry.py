@@ -26,7 +26,11 @@ from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, N
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import path_segment, path_segment_prefix
-from setpoint.meta.objectmeta import validate_object_meta, validate_object_meta_update
+from setpoint.meta.objectmeta import (
+    validate_object_meta,
+    validate_object_meta_update,
+    validate_qualified_finalizers,
+)
 from setpoint.meta.times import format_time
 from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
 
@@ -160,7 +164,8 @@ class Registry:
         for attempt in range(_GENERATE_ATTEMPTS):
             candidate = orjson.loads(orjson.dumps(obj)) if attempt < _GENERATE_ATTEMPTS - 1 else obj
             # The base is cut so that the whole name stays a valid label.
-            candidate["metadata"]["name"] = meta["generateName"][:58] + self.env.ids.suffix()
+            suffix = self.env.ids.suffix() if self.strategy.generates_names else ""
+            candidate["metadata"]["name"] = meta["generateName"][: 58 if suffix else None] + suffix
             attrs.obj = candidate
             try:
                 return await self._create(call, candidate, attrs)
@@ -225,6 +230,8 @@ class Registry:
             strategy.prepare_for_create(obj, ctx)
             errs: Errors = []
             validate_object_meta(meta, resource.namespaced, strategy.validate_name, "metadata", errs)
+            if strategy.qualified_finalizers and "finalizers" in meta:
+                validate_qualified_finalizers(meta, "metadata", errs)
             strategy.validate(obj, errs, ctx)
             if not errs:
                 # The loosest rule of all, in case the kind's own is looser still.
@@ -298,14 +305,14 @@ class Registry:
             attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
             if admit:
                 await self.env.admission.mutate(attrs)
-            self._check_versions(name, obj, entry, strategy, check_uid)
+            self._check_versions(name, obj, entry, check_uid)
             operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs, admit)
             if _should_remove(obj, entry.obj) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
             if call.dry_run:
                 return self._imagined(key, obj, entry.revision), False
             obj = keep_times(entry.obj, obj)
-            if obj == entry.obj:
+            if obj == entry.obj and not (main.settles_late(obj) and await self._fresh(entry)):
                 self.hooks.release(call, obj)
                 return entry, False
             value, stamp = stamp_offset(self.encode(obj))
@@ -322,7 +329,12 @@ class Registry:
             assert stored is not None
             return self.cache.get(key) or Entry(key, stored.value, revision), False
 
-    def _check_versions(self, name: str, obj: Obj, entry: Entry, strategy: Strategy, check_uid: bool) -> None:
+    async def _fresh(self, entry: Entry) -> bool:
+        """Nobody has written the object since its creation."""
+        stored = await self.env.store.get(entry.key)
+        return stored is not None and stored.mod_revision == stored.create_revision == entry.revision
+
+    def _check_versions(self, name: str, obj: Obj, entry: Entry, check_uid: bool) -> None:
         meta = obj["metadata"]
         given = meta.get("resourceVersion", "")
         current = str(entry.revision)
@@ -333,7 +345,7 @@ class Registry:
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.obj['metadata']['uid']}",
             )  # fmt: skip
         if given in ("", "0"):
-            if not strategy.allow_unconditional_update:
+            if not self.strategy.allow_unconditional_update:
                 error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
                 raise Invalid.of(self.resource.group, self.resource.plural, name, [error])
             meta["resourceVersion"] = current
@@ -366,6 +378,8 @@ class Registry:
             errs: Errors = []
             validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
             validate_object_meta_update(meta, old_meta, "metadata", errs)
+            if strategy.qualified_finalizers and "finalizers" in meta:
+                validate_qualified_finalizers(meta, "metadata", errs)
             strategy.validate_update(obj, old, errs, ctx)
             if errs:
                 raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)

@@ -56,9 +56,8 @@ def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, sta
     if not form.transform:
         return respond(form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
-        return respond(
-            form, orjson.dumps(table(call, form, registry, [entry], {"resourceVersion": str(entry.revision)})), status
-        )
+        meta = {"resourceVersion": str(entry.revision)}
+        return respond(form, orjson.dumps(table(call, form, registry, [entry], meta, single=True)), status)
     if form.transform == "PartialObjectMetadata":
         return respond(form, orjson.dumps(partial(registry, entry, form)) + b"\n", status)
     raise NotAcceptable(
@@ -114,8 +113,22 @@ def partial(registry: Registry, entry: Entry, form: Form) -> Obj:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": form.meta_version,
-        "metadata": registry.encoding.obj(entry)["metadata"],
+        "metadata": _internal_metadata(registry, entry),
     }
+
+
+def _internal_metadata(registry: Registry, entry: Entry) -> Obj:
+    """As stored: upstream takes it from its internal type, without what conversion to a version adds."""
+    meta: Obj = entry.obj["metadata"]
+    hidden = registry.strategy.hidden_annotations
+    if hidden and not hidden.isdisjoint(meta.get("annotations") or ()):
+        shown = {name: value for name, value in meta["annotations"].items() if name not in hidden}
+        meta = {
+            name: value if name != "annotations" else shown
+            for name, value in meta.items()
+            if name != "annotations" or shown
+        }
+    return meta
 
 
 def columns_of(registry: Registry, entries: Sequence[Entry] = ()) -> Sequence[Column]:
@@ -163,8 +176,10 @@ def table_row(call: Call, form: Form, registry: Registry, entry: Entry, include:
     return row
 
 
-def table(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Obj:
-    include, columns = include_object(call), columns_of(registry, entries)
+def table(
+    call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj, *, single: bool = False
+) -> Obj:
+    include, columns = include_object(call), columns_of(registry, () if single else entries)
     if len(entries) > 1:
         by_identity = {id(registry.encoding.obj(entry)): entry for entry in entries}
         ordered = registry.strategy.in_table_order([registry.encoding.obj(entry) for entry in entries])

@@ -91,6 +91,12 @@ class Strategy:
     """Subresources that read and write this same object under other rules."""
     columns: Sequence[Column] = ()
     """All table columns, Name first. Empty: Name and Created At."""
+    hidden_annotations: frozenset[str] = frozenset()
+    """Annotations that stand for fields of upstream's internal type: not in tables and metadata-only answers."""
+    qualified_finalizers = True
+    """Finalizers must have a domain, but for the standard ones."""
+    generates_names = True
+    """A generateName gets a suffix; False: it is taken as the name."""
     returns_deleted = False
     """DELETE answers with the removed object instead of a Status."""
     field_labels: frozenset[str] = frozenset({"metadata.name", "metadata.namespace"})
@@ -154,6 +160,15 @@ class Strategy:
     def in_table_order(self, objs: Sequence[Obj]) -> Sequence[Obj]:
         """The order in which a table of several objects lists them; by default as they come."""
         return objs
+
+    def settles_late(self, obj: Obj) -> bool:
+        """Whether the first write after its creation takes a revision even if it changes nothing: upstream stores
+        such an object without something that every read fills in."""
+        return False
+
+    def unsupported_field(self, label: str) -> str | None:
+        """The words that refuse a field selector, if they are not the usual ones."""
+        return None
 
     def row_conditions(self, obj: Obj) -> list[dict[str, str]]:
         """What a table row says about itself beside its cells (a Pod that is done)."""

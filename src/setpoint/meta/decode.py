@@ -30,6 +30,7 @@ def decode(
     strict: list[str] | None = None,
     raw: bytes | None = None,
     duplicates: Sequence[str] = (),
+    emptied: list[tuple[dict[str, Any], str]] | None = None,
 ) -> Any:
     """`value` as an object of this type; null is an empty one. It shares no container with the input but inside ANY.
 
@@ -37,10 +38,12 @@ def decode(
     a custom type: sorted).
     `raw` is the JSON text that `value` was read from, if it was: numbers are then judged by how they were written.
     `duplicates` are those that reading the body found. Raises DecodeError with upstream's text.
+    `emptied`, if given, gets the places in the result where an empty list or map was given for a field that is always
+    written: as null there, but in upstream's eyes the client's all the same.
     """
     if value is None:
         value = {}
-    unknown: list[bool] = []
+    unknown: list[Any] = []
     try:
         decoder = type.compiled.get("decode") or compile_decoder(type)
         try:
@@ -48,6 +51,8 @@ def decode(
         except Inexact:
             unknown.clear()
             result = decoder(number_texts(value) if raw is None else read_exactly(raw), unknown)
+        if emptied is not None and unknown:
+            emptied += [place for place in unknown if place is not True]
         if strict is not None and (unknown or duplicates):
             strict += report(type, value, raw if duplicates else None)
     except Wrong:
@@ -263,7 +268,7 @@ def _field_source(field: Field, suffix: str, scope: dict[str, Any]) -> list[str]
         lines.append(f"  v = decode_{suffix}(v, unknown)")
     if field.presence is Presence.ALWAYS:
         if shape in (Shape.LIST, Shape.MAP):  # the reference stores no difference between empty and absent
-            lines.append(f"  out[{key}] = v or None")
+            lines += [f"  if not v: v = None; unknown.append((out, {key}))", f"  out[{key}] = v"]
         else:
             lines.append(f"  out[{key}] = v")
         scope[f"type_{suffix}"] = field.type

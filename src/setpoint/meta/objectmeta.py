@@ -19,6 +19,7 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.names import _label_value, _qualified_name, dns1123_label, regex_error
 
 IMMUTABLE = "field is immutable"
+STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _ANNOTATIONS_LIMIT = 256 * 1024
 _CONDITION_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 
@@ -84,6 +85,14 @@ def _validate_finalizers(finalizers: Sequence[str], path: str, errs: Errors) -> 
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
         errs.append(invalid(path, list(finalizers), text))
+
+
+def validate_qualified_finalizers(meta: Mapping[str, Any], path: str, errs: Errors) -> None:
+    """What most kinds ask for beyond the common rules: only finalizers of old may do without a domain."""
+    for i, finalizer in enumerate(meta.get("finalizers", ())):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            errs.append(invalid(f"{path}.finalizers[{i}]", finalizer, text))
 
 
 def validate_field_manager(manager: str, path: str, errs: Errors) -> None:

@@ -88,6 +88,7 @@ def _validate_actions(actions: list[str], path: str, errs: Errors, late: Errors)
 
 
 class BindingStrategy(Strategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
     has_generation = True
     mutating = False

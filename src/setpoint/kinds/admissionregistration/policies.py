@@ -56,6 +56,7 @@ def _validate_param_kind(kind: dict[str, Any], path: str, errs: Errors) -> None:
 
 
 class PolicyStrategy(Strategy):
+    qualified_finalizers = False
     """A policy's spec up to its variables; what it then does is the subclass's."""
 
     allow_unconditional_update = False

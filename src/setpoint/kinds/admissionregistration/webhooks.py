@@ -137,6 +137,7 @@ def _count(obj: Obj, now: datetime) -> int:
 
 
 class WebhookConfigurationStrategy(Strategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
     has_generation = True
     spec_fields = ("webhooks",)

@@ -93,6 +93,7 @@ def _warnings(spec: dict[str, Any]) -> list[str]:
 
 
 class CustomResourceDefinitionStrategy(Strategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
     has_status = True
     has_generation = True
@@ -246,6 +247,7 @@ def _approval_error(obj: Obj, old: Obj | None) -> FieldError | None:
 
 
 class CustomResourceDefinitionStatusStrategy(StatusStrategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:

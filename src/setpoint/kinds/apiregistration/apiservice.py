@@ -28,6 +28,7 @@ def _available(obj: Obj, now: datetime) -> str:
 
 
 class APIServiceStrategy(Strategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
     has_status = True
     columns = (
@@ -95,6 +96,7 @@ class APIServiceStrategy(Strategy):
 
 
 class APIServiceStatusStrategy(StatusStrategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 from setpoint.kinds.apps.deployment import shown_strategy
 from setpoint.kinds.apps.legacy_annotations import (
+    TEMPLATE_GENERATION,
     check_template_generation,
     set_template_generation,
     template_generation,
@@ -41,6 +42,7 @@ _STATUS_COUNTS = (
 
 
 class DaemonSetStrategy(Strategy):
+    hidden_annotations = frozenset({TEMPLATE_GENERATION})
     has_status = True
     has_generation = True
 
@@ -118,6 +120,10 @@ class DaemonSetStrategy(Strategy):
 
 
 class DaemonSetStatusStrategy(StatusStrategy):
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        set_template_generation(obj, template_generation(old))  # a field of the spec upstream
+
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         status = obj.get("status") or {}
         non_negative_fields(status, _STATUS_COUNTS, "status", errs)

@@ -67,12 +67,11 @@ def to_v1(obj: Obj) -> Obj:
         carried[BEHAVIOR] = _go_json(_behavior_to_annotation(spec["behavior"]))
     if status.get("conditions"):
         carried[CONDITIONS] = _go_json([
-            _present({
+            {
                 "type": condition.get("type", ""), "status": condition.get("status", ""),
-                "lastTransitionTime": condition.get("lastTransitionTime"), "reason": condition.get("reason") or None,
-                "message": condition.get("message") or None,
-                "observedGeneration": condition.get("observedGeneration"),
-            })
+                "lastTransitionTime": condition.get("lastTransitionTime"),
+                **{key: condition[key] for key in ("reason", "message", "observedGeneration") if condition.get(key)},
+            }
             for condition in status["conditions"]
         ])  # fmt: skip
     if carried:

@@ -184,5 +184,9 @@ def _validate_zone(zone: str, errs: Errors) -> None:
         errs.append(invalid(path, zone, str(error)))
 
 
+class CronJobStatusStrategy(StatusStrategy):
+    qualified_finalizers = False
+
+
 STRATEGY = CronJobStrategy()
-STRATEGY.subresources = {"status": StatusStrategy(STRATEGY)}
+STRATEGY.subresources = {"status": CronJobStatusStrategy(STRATEGY)}

@@ -24,6 +24,7 @@ from setpoint.kinds.core.podspec import (
 )  # fmt: skip
 from setpoint.kinds.strategy import Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, required
+from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_label
 from setpoint.meta.objectmeta import IMMUTABLE, validate_immutable, validate_label_selector
 
@@ -31,6 +32,7 @@ UID_LABEL = "batch.kubernetes.io/controller-uid"
 NAME_LABEL = "batch.kubernetes.io/job-name"
 _OLD_UID_LABEL = "controller-uid"
 _OLD_NAME_LABEL = "job-name"
+_GENERATED_LABELS = {UID_LABEL, NAME_LABEL, _OLD_UID_LABEL, _OLD_NAME_LABEL}
 
 
 class JobStrategy(Strategy):
@@ -113,6 +115,15 @@ class JobStrategy(Strategy):
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
             "them or set propagationPolicy=Orphan to suppress this warning"
         ]
+
+    def settles_late(self, obj: Obj) -> bool:
+        """A Job made without any labels shows those of its template, which upstream works out on every read."""
+        labels = obj["metadata"].get("labels")
+        template = (obj["spec"].get("template") or {}).get("metadata") or {}
+        return bool(labels) and labels == template.get("labels") and labels.keys() <= _GENERATED_LABELS
+
+    def unsupported_field(self, label: str) -> str | None:
+        return f"field label {quote(label)} not supported for Job"
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}

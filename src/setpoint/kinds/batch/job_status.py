@@ -22,6 +22,12 @@ def condition_is(status: Mapping[str, Any], kind: str, value: str) -> bool:
 class JobStatusStrategy(StatusStrategy):
     """Rules hold for what a write changes: a status that was stored before a rule was made stays writable."""
 
+    def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
+        super().prepare_for_update(obj, old, ctx)
+        labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+        if labels and not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         change = _Change(obj, old)
         change.validate_counts(errs)

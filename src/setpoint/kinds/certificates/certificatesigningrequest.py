@@ -104,7 +104,7 @@ class CertificateSigningRequestStrategy(Strategy):
         old_spec: dict[str, Any] = (old or {}).get("spec") or {}
         request = spec.get("request") or ""
         if text := request_error(b64decode(request)):
-            errs.append(invalid("spec.request", request, text))
+            errs.append(invalid("spec.request", spec.get("request"), text))
         usages, old_usages = spec.get("usages") or [], old_spec.get("usages") or []
         if not usages:
             errs.append(required("spec.usages"))

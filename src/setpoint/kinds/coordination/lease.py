@@ -12,6 +12,7 @@ _COORDINATED = ("strategy", "preferredHolder")
 
 
 class LeaseStrategy(Strategy):
+    qualified_finalizers = False
     columns = (
         NAME,
         Column("Holder", lambda obj, now: (obj.get("spec") or {}).get("holderIdentity", ""), description="Who has it."),

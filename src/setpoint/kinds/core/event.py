@@ -68,6 +68,7 @@ COLUMNS = (
 
 
 class EventStrategy(Strategy):
+    qualified_finalizers = False
     columns = COLUMNS
     field_labels = Strategy.field_labels | {
         *(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type",

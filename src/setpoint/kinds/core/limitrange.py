@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
 from setpoint.kinds.core.resources import (
@@ -36,6 +37,11 @@ class LimitRangeStrategy(Strategy):
             for name in _LISTS:
                 if name in item:
                     round_up_to_milli(item[name])
+
+    def prepare_for_create(self, obj: Obj, ctx: Context) -> None:
+        meta = obj["metadata"]
+        if not meta.get("name"):  # upstream takes any UUID; this one follows from the object's own
+            meta["name"] = str(uuid5(NAMESPACE_OID, meta.get("uid", "")))
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         seen = set()

@@ -9,10 +9,10 @@ from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.names import dns1123_label, qualified_name
+from setpoint.meta.objectmeta import STANDARD_FINALIZERS
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _FINALIZER = "kubernetes"
-_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 
 def _phase(obj: Obj, now: datetime) -> str:
@@ -38,7 +38,7 @@ def _validate_finalizers(finalizers: Iterable[str], paths: Iterable[str], errs: 
     for finalizer, path in zip(finalizers, paths):
         for text in qualified_name(finalizer):
             errs.append(invalid(path, finalizer, text))
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
             errs.append(invalid(path, finalizer, text))
 

@@ -65,6 +65,9 @@ def _field(name: str, missing: str) -> Any:
 
 
 class PersistentVolumeClaimStrategy(Strategy):
+    def settles_late(self, obj: Obj) -> bool:
+        return True
+
     columns = (
         NAME,
         Column("Status", phase_text, description="Where it is in its life."),

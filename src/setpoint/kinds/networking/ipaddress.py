@@ -13,6 +13,8 @@ from setpoint.meta.objectmeta import IMMUTABLE
 
 
 class IPAddressStrategy(Strategy):
+    generates_names = False
+
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return ip(name)
 

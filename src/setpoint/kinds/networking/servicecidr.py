@@ -46,6 +46,8 @@ class ServiceCIDRStrategy(Strategy):
 
 
 class ServiceCIDRStatusStrategy(StatusStrategy):
+    qualified_finalizers = False
+
     @property
     def resets(self) -> tuple[str, ...]:
         return ("metadata", "spec")

@@ -15,6 +15,7 @@ from setpoint.meta.objectmeta import IMMUTABLE, validate_labels
 
 
 class RuntimeClassStrategy(Strategy):
+    qualified_finalizers = False
     columns = (
         NAME,
         Column("Handler", lambda obj, now: obj.get("handler", ""), description="Handler that the runtime knows."),

@@ -28,6 +28,7 @@ def _bound(name: str) -> Callable[[Obj, datetime], str]:
 
 
 class PodDisruptionBudgetStrategy(Strategy):
+    qualified_finalizers = False
     columns = (
         NAME,
         Column("Min Available", _bound("minAvailable"), description="Pods that must stay up."),
@@ -65,6 +66,7 @@ class PodDisruptionBudgetStrategy(Strategy):
 
 
 class PodDisruptionBudgetStatusStrategy(StatusStrategy):
+    qualified_finalizers = False
     allow_unconditional_update = False
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:

@@ -56,6 +56,9 @@ def _drop_disabled(obj: Obj) -> None:
 
 
 class ResourceSliceStrategy(Strategy):
+    def unsupported_field(self, label: str) -> str | None:
+        return f"field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}"
+
     returns_deleted = True
     has_generation = True
     columns = (

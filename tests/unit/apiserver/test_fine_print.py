@@ -1,0 +1,110 @@
+"""Small facts about writes and answers that only some kinds show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from front_door import FrontDoor
+
+NS = "/api/v1/namespaces/default"
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+POD = {"containers": [{"name": "c", "image": "i"}]}
+
+
+def workload(kind: str) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [(f"{NS}/configmaps", 422), ("/apis/coordination.k8s.io/v1/namespaces/default/leases", 201)]
+)
+async def test_most_kinds_want_finalizers_with_a_domain(door: FrontDoor, path: str, code: int) -> None:
+    reply = await door.post(path, {"metadata": {"name": "x", "finalizers": ["bare"]}})
+    assert reply.status == code
+    if code == 422:
+        why = "name is neither a standard finalizer name nor is it fully qualified"
+        assert reply.message.endswith(f'metadata.finalizers[0]: Invalid value: "bare": {why}')
+    await door.make(path, {"metadata": {"name": "y", "finalizers": ["orphan", "a.b/c"]}})
+    assert (await door.patch(f"{path}/y", {"metadata": {"finalizers": ["bare"]}})).status == (
+        code if code > 400 else 200
+    )
+
+
+async def test_an_empty_list_has_an_owner_but_shows_as_null(door: FrontDoor) -> None:
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    made = await door.make(path, {"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": []})
+    assert made["endpoints"] is None
+    owned = made["metadata"]["managedFields"][0]["fieldsV1"]
+    assert "f:endpoints" in owned
+    assert "f:ports" not in owned
+
+
+async def test_a_fresh_claim_takes_a_revision_for_any_write_once(door: FrontDoor) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    made = await door.make(f"{NS}/persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": spec})
+    first = (await door.patch(f"{NS}/persistentvolumeclaims/x", {})).json
+    assert first["metadata"].pop("resourceVersion") != made["metadata"].pop("resourceVersion")
+    assert first == made
+    revision = door.store.revision
+    await door.patch(f"{NS}/persistentvolumeclaims/x", {})
+    assert door.store.revision == revision
+
+
+async def test_a_job_keeps_its_labels_through_status(door: FrontDoor) -> None:
+    path = "/apis/batch/v1/namespaces/default/jobs"
+    body = {"metadata": {"name": "x"}, "spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
+    made = await door.make(path, body)
+    assert (await door.put(f"{path}/x/status", body)).json["metadata"]["labels"] == made["metadata"]["labels"]
+
+
+async def test_a_daemon_set_keeps_its_template_generation_and_does_not_show_it_in_rows(door: FrontDoor) -> None:
+    path, name = "/apis/apps/v1/namespaces/default/daemonsets", "deprecated.daemonset.template.generation"
+    await door.make(path, workload("DaemonSet"))
+    assert (await door.put(f"{path}/x/status", workload("DaemonSet"))).json["metadata"]["annotations"] == {name: "1"}
+    assert "annotations" not in (await door.get(path, headers=TABLE)).json["rows"][0]["object"]["metadata"]
+    await door.patch(f"{path}/x", {"metadata": {"annotations": {"mine": "1"}}})
+    row = (await door.get(f"{path}/x", headers=TABLE)).json["rows"][0]
+    assert row["object"]["metadata"]["annotations"] == {"mine": "1"}
+
+
+async def test_only_lists_mark_the_default_storage_class(door: FrontDoor) -> None:
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    await door.make(path, {"metadata": {"name": "x", "annotations": annotations}, "provisioner": "a.b/c"})
+    assert (await door.get(path, headers=TABLE)).json["rows"][0]["cells"][0] == "x (default)"
+    assert (await door.get(f"{path}/x", headers=TABLE)).json["rows"][0]["cells"][0] == "x"
+
+
+async def test_status_of_some_kinds_wants_a_resource_version(door: FrontDoor) -> None:
+    path = "/apis/storage.k8s.io/v1/volumeattachments"
+    spec = {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
+    body = {"metadata": {"name": "x"}, "spec": spec}
+    await door.make(path, body)
+    reply = await door.put(f"{path}/x/status", body)
+    assert reply.status == 422
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in reply.message
+
+
+async def test_names_that_are_made_otherwise(door: FrontDoor) -> None:
+    limits = await door.make(f"{NS}/limitranges", {"metadata": {}, "spec": {"limits": []}})
+    assert len(limits["metadata"]["name"]) == 36
+    assert limits["metadata"]["name"] != limits["metadata"]["uid"]
+    reply = await door.post("/apis/networking.k8s.io/v1/ipaddresses", {"metadata": {"generateName": "x-"}})
+    assert reply.json["details"]["name"] == "x-"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/apis/batch/v1/jobs", 'field label "spec.x" not supported for Job'),
+        (
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: spec.x",
+        ),
+    ],
+)
+async def test_field_selectors_are_refused_in_the_words_of_the_kind(door: FrontDoor, path: str, words: str) -> None:
+    assert (await door.get(f"{path}?fieldSelector=spec.x%3D1")).message == words
