@@ -20,6 +20,7 @@ from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.cluster.inprocess import InProcess
 from setpoint.controllers.builtin import add_all
+from setpoint.controllers.garbagecollector.collector import GarbageCollector
 from setpoint.meta.clock import Clock, Ids
 from setpoint.node.fleet import add_fleet, node_names
 from setpoint.node.runtime.simulated import SimulatedRuntime
@@ -35,6 +36,7 @@ class Components:
     controllers: Manager
     scheduler: Manager
     fleet: Manager
+    collector: GarbageCollector
 
 
 class Identities:
@@ -66,7 +68,8 @@ class Identities:
 @asynccontextmanager
 async def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> AsyncIterator[Components]:
     """Runs while the block does; inside it, everything has synced and the nodes are ready. At the end the nodes stop
-    first, then the scheduler, then the controllers: nobody acts on what the others left half done."""
+    first, then the scheduler, then the controllers: nobody acts on what the others left half done. The collector
+    comes last and goes first."""
     api.authenticator.add(InProcessAuthenticator())
     async with InProcess(api.handle) as entrance:
         who = Identities(entrance, clock)
@@ -75,6 +78,7 @@ async def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Asyn
             client_for=who.controller,
         )  # fmt: skip
         add_all(controllers)
+        collector = GarbageCollector(controllers)
         scheduler = Manager(who.client("system:kube-scheduler", agent="kube-scheduler"), clock, ids)
         add_scheduler(scheduler)
         fleet = Manager(who.client("system:node-fleet", (_MASTERS,), agent="kubelet"), clock, ids)
@@ -89,7 +93,9 @@ async def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Asyn
         ):
             await heartbeat.registered.wait()
             await _found_ready(scheduler.informer(NODES), node_names(nodes))
-            yield Components(controllers, scheduler, fleet)
+            # Now only: its many watches are nothing that a cluster needs to be ready.
+            async with running(collector.run, collector.started):
+                yield Components(controllers, scheduler, fleet, collector)
 
 
 async def _found_ready(nodes: Informer, names: list[str]) -> None:

@@ -42,13 +42,19 @@ class Informer:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        metadata_only: bool = False,
+        keep: Callable[[Obj], Obj] | None = None,
     ) -> None:
+        """`metadata_only`: objects have nothing else. `keep(obj)` is what is kept of each and handed out; it has at
+        least the object's name, namespace, uid and resourceVersion."""
         self._reader = reader
         self._resource = resource
         self._clock = clock
         self._where: dict[str, Any] = {
             "namespace": namespace, "label_selector": label_selector, "field_selector": field_selector,
+            "metadata_only": metadata_only,
         }  # fmt: skip
+        self._keep = keep
         self.items: dict[str, Obj] = {}
         """By key."""
         self.synced = asyncio.Event()
@@ -58,7 +64,6 @@ class Informer:
         self._expired = False
         self._handlers: list[Handler] = []
         self._indexes: dict[str, tuple[Index, dict[str, dict[str, Obj]]]] = {}
-        self.add_index("controller", _by_controller)
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -79,10 +84,12 @@ class Informer:
 
     def controlled_by(self, uid: str) -> list[Obj]:
         """Those whose controller has this uid."""
+        self.add_index("controller", _by_controller)
         return self.by_index("controller", uid)
 
     def orphans(self, namespace: str) -> list[Obj]:
         """Those that no controller manages."""
+        self.add_index("controller", _by_controller)
         return self.by_index("controller", _ORPHANS + namespace)
 
     def add_handler(self, handler: Handler) -> None:
@@ -142,6 +149,8 @@ class Informer:
             self._put(key, obj)
 
     def _put(self, key: str, obj: Obj) -> None:
+        if self._keep is not None:
+            obj = self._keep(obj)
         old = self.items.get(key)
         if old is not None:
             before, after = old["metadata"], obj["metadata"]
@@ -162,7 +171,7 @@ class Informer:
         old = self.items.pop(key, None)
         if old is not None:
             self._unfile(key, old)
-            self._tell(last, None)
+            self._tell(last if self._keep is None else self._keep(last), None)
 
     def _file(self, name: str, key: str, obj: Obj) -> None:
         values_of, index = self._indexes[name]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from setpoint.client import Client
+from setpoint.client import Client, Resource
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.clock import Clock, Ids
 from setpoint.reconcile.events import EventRecorder
@@ -59,6 +59,14 @@ class Manager:
                 field_selector=field_selector,
             )
         return found
+
+    def shared_informer(self, resource: Resource) -> Informer | None:
+        """The informer for all objects of a resource, if somebody has asked for it."""
+        wanted = (resource.group, resource.version, resource.plural)
+        for (asked, *where), informer in self._informers.items():
+            if isinstance(asked, Resource) and (asked.group, asked.version, asked.plural) == wanted and not any(where):
+                return informer
+        return None
 
     def recorder(self, component: str) -> EventRecorder:
         recorder = EventRecorder(self.client_for(component), self.clock, component, self._host)

@@ -1,0 +1,69 @@
+"""The garbage collector, put together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from setpoint.client import Client
+from setpoint.controllers.garbagecollector.absent_owners import AbsentOwners
+from setpoint.controllers.garbagecollector.deleting import Deleting
+from setpoint.controllers.garbagecollector.graph import Graph
+from setpoint.controllers.garbagecollector.identity import Identity
+from setpoint.controllers.garbagecollector.live import Live
+from setpoint.controllers.garbagecollector.monitors import Monitors
+from setpoint.controllers.garbagecollector.orphaning import Orphaning
+from setpoint.reconcile import Controller, EventRecorder, Manager
+
+_ACCOUNT = "generic-garbage-collector"
+_COMPONENT = "garbage-collector-controller"
+_WORKERS = 20
+
+
+class GarbageCollector:
+    """Listens to the manager's informers where there are any, and has its own for all other kinds. It is no part of
+    the manager's start: nobody has to wait until it has seen everything, itself excepted."""
+
+    def __init__(self, manager: Manager) -> None:
+        client: Client = manager.client_for(_ACCOUNT)
+        clock = manager.clock
+        absent_owners, live = AbsentOwners(), Live(client, clock)
+        self.graph = graph = Graph(self, absent_owners)
+        self.monitors = Monitors(client, clock, graph, manager.shared_informer)
+        self.started = asyncio.Event()
+        """It is at work, though it need not know everything yet."""
+        self._recorder = EventRecorder(client, clock, _COMPONENT)
+        deleting = Deleting(graph, live, absent_owners, self.look_at)
+        self._deleting = Controller(_COMPONENT, deleting.reconcile, clock, workers=_WORKERS)
+        orphaning = Orphaning(graph, live)
+        self._orphaning = Controller(f"{_COMPONENT}-orphans", orphaning.reconcile, clock, workers=_WORKERS)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.monitors.run())
+            tasks.create_task(self._recorder.run())
+            self.started.set()
+            # Before that, owners that are there may look as if they were not, and dependents are unknown.
+            await self.monitors.synced.wait()
+            tasks.create_task(self._deleting.run())
+            tasks.create_task(self._orphaning.run())
+
+    # -- what the graph wishes --------------------------------------------------------------------------------------
+
+    def look_at(self, uid: str) -> None:
+        self._deleting.queue.add(uid)
+
+    def look_at_later(self, uid: str) -> None:
+        self._deleting.queue.add_rate_limited(uid)
+
+    def orphan(self, uid: str) -> None:
+        self._orphaning.queue.add(uid)
+
+    def wrong_namespace(self, dependent: Identity, owner: Identity) -> None:
+        about = {
+            "apiVersion": dependent.api_version,
+            "kind": dependent.kind,
+            "metadata": {"name": dependent.name, "namespace": dependent.namespace, "uid": dependent.uid},
+        }
+        message = f'ownerRef {owner} does not exist in namespace "{dependent.namespace}"'
+        self._recorder.warning(about, "OwnerRefInvalidNamespace", message)

@@ -1,0 +1,216 @@
+"""Who refers to whom, as far as is known, and whom to look at when that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from setpoint.controllers.garbagecollector.absent_owners import AbsentOwners
+from setpoint.controllers.garbagecollector.identity import Identity, Node, alternative, owner_in, partition
+
+Obj = dict[str, Any]
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+
+class Wishes(Protocol):
+    """What the graph asks for; objects are named by their uids."""
+
+    def look_at(self, uid: str) -> None:
+        """Perhaps it is to be deleted, or its finalizer to be taken off."""
+        ...
+
+    def look_at_later(self, uid: str) -> None: ...
+
+    def orphan(self, uid: str) -> None:
+        """It is being deleted, and its dependents are to forget it."""
+        ...
+
+    def wrong_namespace(self, dependent: Identity, owner: Identity) -> None:
+        """The owner that is referred to is in another namespace; `owner` is what the reference says."""
+        ...
+
+
+class Graph:
+    def __init__(self, wishes: Wishes, absent_owners: AbsentOwners) -> None:
+        self._wishes = wishes
+        self._absent_owners = absent_owners
+        self._nodes: dict[str, Node] = {}
+        """By uid. Every owner that an object in here refers to is in here too, virtual if need be, unless it is known
+        to be gone."""
+        self._dependents: dict[str, dict[str, Node]] = {}
+        """By the owner's uid, then by their own; only owners that have any."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, uid: str) -> Node | None:
+        return self._nodes.get(uid)
+
+    def dependents(self, uid: str) -> list[Node]:
+        return list(self._dependents.get(uid, {}).values())
+
+    def blocking(self, uid: str) -> list[Node]:
+        """The dependents that the owner must wait for."""
+        return [node for node in self.dependents(uid) if node.blocks(uid)]
+
+    # -- what happens to objects ------------------------------------------------------------------------------------
+
+    def observe(self, identity: Identity, old: Obj | None, meta: Obj) -> None:
+        """The object is there, or has changed; `old` and `meta` are its metadata before and now."""
+        node = self._nodes.get(identity.uid)
+        owners = tuple(meta.get("ownerReferences") or ())
+        if node is None:
+            node = self._nodes[identity.uid] = Node(identity, owners)
+            node.deleting_dependents = _waits(meta, FOREGROUND)
+            self._refer(node, owners)
+        else:
+            if node.virtual:
+                self._seen(node, identity)
+            if owners != node.owners:
+                self._change_owners(node, owners)
+        node.being_deleted = node.being_deleted or "deletionTimestamp" in meta
+        self._follow_deletion(node, old, meta)
+
+    def forget(self, identity: Identity) -> None:
+        """The object is gone: somebody saw it go."""
+        node = self._nodes.get(identity.uid)
+        if node is None:
+            return
+        if node.virtual:
+            self._seen(node, identity)
+        self._remove(node, identity)
+
+    def lose_sight(self, identity: Identity) -> None:
+        """Nobody watches objects of this kind any more: whether it is there is to be asked for, if it matters."""
+        node = self._nodes.get(identity.uid)
+        if node is None:
+            return
+        if self._dependents.get(identity.uid):
+            node.virtual = True
+            self._wishes.look_at_later(identity.uid)
+        else:
+            self._remove(node, identity)
+
+    def absent(self, identity: Identity) -> None:
+        """The server was asked for exactly this and does not have it. If others call the owner by another name,
+        namespace or kind, that may still exist."""
+        node = self._nodes.get(identity.uid)
+        if node is None:
+            return
+        if not node.virtual and node.identity == identity:
+            self._remove(node, identity)
+            return
+        matching, other = partition(self.dependents(identity.uid), identity)
+        if node.virtual and not other:
+            self._remove(node, identity)
+            return
+        if matching:
+            self._absent_owners.add(identity)
+            for dependent in matching:
+                self._wishes.look_at(dependent.identity.uid)
+        if node.virtual and node.identity == identity:
+            called = alternative(other, identity)
+            if called is not None:
+                node.identity = called
+                self._wishes.look_at_later(called.uid)
+
+    # -- references -------------------------------------------------------------------------------------------------
+
+    def _refer(self, node: Node, references: Iterable[Obj]) -> None:
+        doubtful = False
+        own = node.identity
+        for reference in references:
+            uid = reference["uid"]
+            owner = self._nodes.get(uid)
+            self._dependents.setdefault(uid, {})[own.uid] = node
+            if owner is None:
+                self._nodes[uid] = Node(owner_in(own.namespace, reference), virtual=True)
+                self._wishes.look_at(uid)
+            elif not doubtful:
+                doubtful = self._is_doubtful(node, owner, reference)
+        if doubtful:
+            self._wishes.look_at(own.uid)
+
+    def _is_doubtful(self, node: Node, owner: Node, reference: Obj) -> bool:
+        namespace = node.identity.namespace
+        if owner.identity.namespace and owner.identity.namespace != namespace:
+            if not owner.virtual:
+                self._wishes.wrong_namespace(node.identity, owner_in(namespace, reference))
+            return True
+        if not owner.identity.is_meant_by(reference):
+            return True
+        # The owner seems to be in no namespace, but only because an object in no namespace said so.
+        return owner.virtual and owner.identity.namespace != namespace
+
+    def _forget_owners(self, node: Node, references: Iterable[Obj]) -> None:
+        for reference in references:
+            uid = reference["uid"]
+            held = self._dependents.get(uid)
+            if held is None:
+                continue
+            held.pop(node.identity.uid, None)
+            if not held:
+                del self._dependents[uid]
+                owner = self._nodes.get(uid)
+                if owner is not None and owner.virtual:
+                    # Nobody speaks of it any more, and nobody ever saw it.
+                    del self._nodes[uid]
+
+    def _change_owners(self, node: Node, owners: tuple[Obj, ...]) -> None:
+        before = {reference["uid"]: reference for reference in node.owners}
+        after = {reference["uid"]: reference for reference in owners}
+        for uid, reference in before.items():
+            blocked = reference.get("blockOwnerDeletion")
+            if blocked and not after.get(uid, {}).get("blockOwnerDeletion") and uid in self._nodes:
+                # Perhaps it was the last that this owner waited for.
+                self._wishes.look_at(uid)
+        node.owners = owners
+        self._refer(node, [reference for reference in owners if reference["uid"] not in before])
+        self._forget_owners(node, [reference for uid, reference in before.items() if uid not in after])
+
+    # -- nodes ------------------------------------------------------------------------------------------------------
+
+    def _seen(self, node: Node, identity: Identity) -> None:
+        """What was known from references has shown itself; not all of them need have been right about it."""
+        node.virtual = False
+        if node.identity == identity:
+            return
+        _, wrong = partition(self.dependents(identity.uid), identity)
+        for dependent in wrong:
+            namespace = dependent.identity.namespace
+            if identity.namespace and namespace != identity.namespace:
+                for reference in dependent.owners:
+                    if reference["uid"] == identity.uid:
+                        self._wishes.wrong_namespace(dependent.identity, owner_in(namespace, reference))
+                        break
+            self._wishes.look_at(dependent.identity.uid)
+        node.identity = identity
+
+    def _remove(self, node: Node, identity: Identity) -> None:
+        uid = identity.uid
+        del self._nodes[uid]
+        self._forget_owners(node, node.owners)
+        dependents = self._dependents.pop(uid, None)
+        if dependents:
+            self._absent_owners.add(identity)
+            for dependent in dependents:
+                self._wishes.look_at(dependent)
+        for reference in node.owners:
+            owner = self._nodes.get(reference["uid"])
+            if owner is not None and owner.deleting_dependents:
+                self._wishes.look_at(reference["uid"])
+
+    def _follow_deletion(self, node: Node, old: Obj | None, meta: Obj) -> None:
+        uid = node.identity.uid
+        if _waits(meta, ORPHAN) and not (old is not None and _waits(old, ORPHAN)):
+            self._wishes.orphan(uid)
+        elif _waits(meta, FOREGROUND) and not (old is not None and _waits(old, FOREGROUND)):
+            node.deleting_dependents = True
+            for dependent in self._dependents.get(uid, ()):
+                self._wishes.look_at(dependent)
+            self._wishes.look_at(uid)
+
+
+def _waits(meta: Obj, finalizer: str) -> bool:
+    return "deletionTimestamp" in meta and finalizer in (meta.get("finalizers") or ())

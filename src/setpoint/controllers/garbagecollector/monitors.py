@@ -1,0 +1,153 @@
+"""What the collector knows of the objects there are: a watch for every kind, of no more than their metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from setpoint.client import Client, Resource, Unreachable
+from setpoint.controllers.garbagecollector.graph import Graph
+from setpoint.controllers.garbagecollector.identity import Identity
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
+from setpoint.reconcile import Informer
+from setpoint.reconcile.informer import Handler
+
+log = logging.getLogger("setpoint.controllers")
+
+Obj = dict[str, Any]
+Key = tuple[str, str, str]
+
+_IGNORED = {("", "events"), ("events.k8s.io", "events")}
+"""They come by the thousands, own nothing, and end by themselves."""
+_NEEDED = {"delete", "list", "watch"}
+_PERIOD = 30.0
+"""Seconds between two looks at which kinds there are."""
+_PATIENCE = 30.0
+"""Seconds to wait for all kinds to be known at the start: one that cannot be listed must not stop the others."""
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "finalizers", "ownerReferences")
+
+
+@dataclass(slots=True)
+class _Monitor:
+    resource: Resource
+    informer: Informer
+    task: asyncio.Task[None] | None
+    """None: somebody else runs the informer, and we listen."""
+
+
+class Monitors:
+    def __init__(
+        self, client: Client, clock: Clock, graph: Graph, shared: Callable[[Resource], Informer | None]
+    ) -> None:
+        """`shared` gives the informers that are there anyway."""
+        self._client = client
+        self._clock = clock
+        self._graph = graph
+        self._shared = shared
+        self._monitors: dict[Key, _Monitor] = {}
+        self.synced = asyncio.Event()
+        """Everything that was there at the start is in the graph, or enough time has passed."""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            patience = tasks.create_task(self._clock.sleep(_PATIENCE))
+            while True:
+                try:
+                    await self._follow(tasks, patience)
+                except (ApiError, Unreachable) as error:
+                    log.warning("garbage collector: cannot find out which kinds there are: %s", error)
+                else:
+                    self.synced.set()
+                await self._clock.sleep(_PERIOD)
+
+    async def _follow(self, tasks: asyncio.TaskGroup, patience: asyncio.Task[None]) -> None:
+        discovery = self._client.discovery
+        wanted = collectable(await discovery.resources(fresh=True))
+        if not wanted:
+            return
+        for key in [key for key in self._monitors if key not in wanted]:
+            # A group that does not answer just now has not lost its objects.
+            if f"{key[0]}/{key[1]}" not in discovery.missing:
+                self._drop(self._monitors.pop(key))
+        for key, resource in wanted.items():
+            if key not in self._monitors:
+                # One after the other: whoever works with the cluster just now should not notice.
+                await self._add(tasks, key, resource, patience)
+
+    async def _add(self, tasks: asyncio.TaskGroup, key: Key, resource: Resource, patience: asyncio.Task[None]) -> None:
+        informer, task = self._shared(resource), None
+        if informer is None:
+            informer = Informer(self._client, resource, self._clock, metadata_only=True, keep=essentials)
+            task = tasks.create_task(_run(informer))
+        self._monitors[key] = _Monitor(resource, informer, task)
+        informer.add_handler(self._handler(resource))
+        if not informer.synced.is_set() and not patience.done():
+            known = tasks.create_task(_wait(informer.synced))
+            await asyncio.wait((known, patience), return_when=asyncio.FIRST_COMPLETED)
+            known.cancel()
+
+    def _drop(self, monitor: _Monitor) -> None:
+        if monitor.task is None:
+            return
+        monitor.task.cancel()
+        for obj in monitor.informer.items.values():
+            self._graph.lose_sight(_identity(monitor.resource, obj["metadata"]))
+
+    def _handler(self, resource: Resource) -> Handler:
+        graph = self._graph
+
+        def changed(old: Obj | None, new: Obj | None) -> None:
+            if new is None:
+                if old is not None:
+                    graph.forget(_identity(resource, old["metadata"]))
+                return
+            before, now = None if old is None else old["metadata"], new["metadata"]
+            if before is None or is_news(before, now):
+                graph.observe(_identity(resource, now), before, now)
+
+        return changed
+
+
+def collectable(known: Iterable[Resource]) -> dict[Key, Resource]:
+    """The kinds whose objects can be followed and deleted, each in the version that the server prefers."""
+    chosen: dict[tuple[str, str], Resource] = {}
+    for resource in known:
+        chosen.setdefault((resource.group, resource.plural), resource)
+    return {
+        (resource.group, resource.version, resource.plural): resource
+        for name, resource in chosen.items()
+        if name not in _IGNORED and _NEEDED.issubset(resource.verbs)
+    }
+
+
+def essentials(obj: Obj) -> Obj:
+    """What the collector has to know of an object: a fraction of its metadata."""
+    meta = obj["metadata"]
+    return {"metadata": {name: meta[name] for name in _KEPT if name in meta}}
+
+
+def is_news(before: Obj, now: Obj) -> bool:
+    """Most changes of objects are none for the collector."""
+    return (
+        before.get("deletionTimestamp") != now.get("deletionTimestamp")
+        or before.get("finalizers") != now.get("finalizers")
+        or before.get("ownerReferences") != now.get("ownerReferences")
+    )
+
+
+def _identity(resource: Resource, meta: Obj) -> Identity:
+    namespace = intern(meta.get("namespace") or "")
+    return Identity(resource.kind, intern(resource.api_version), namespace, meta["name"], meta["uid"])
+
+
+async def _run(informer: Informer) -> None:
+    await informer.run()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
