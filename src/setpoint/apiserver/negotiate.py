@@ -82,6 +82,25 @@ def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty
 _remembered = lru_cache(maxsize=256)(_negotiate)
 
 
+def discovery_form(accept: str, *, routed: bool) -> Form:
+    """The form of a discovery document. Clients that ask for protobuf only get JSON.
+
+    `routed`: unknown media types are refused on the way to the document, in other words than by the document."""
+    try:
+        return negotiate(accept, collection=False, transforms=frozenset())
+    except NotAcceptable as refused:
+        if any(media_type == PROTOBUF and "as" not in params for media_type, params in _clauses(accept)):
+            return Form()
+        if routed:
+            raise
+        raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}") from refused
+
+
+def require_json(accept: str) -> None:
+    if accept and not any(clause.media_type in (JSON, "*/*", "*") for clause in _clauses(accept)):
+        raise NotAcceptable("406: Not Acceptable\n\nAvailable representations: application/json", details={})
+
+
 def body_type(content_type: str, *, protobuf: bool = True) -> str:
     """The media type of a request body; none at all counts as JSON. Custom resources have no protobuf form."""
     media_type, _, params = content_type.partition(";")

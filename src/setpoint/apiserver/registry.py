@@ -371,6 +371,7 @@ class Registry:
             if not meta.get("uid"):
                 meta["uid"] = old_meta["uid"]
             _keep(meta, old_meta, "creationTimestamp")
+            meta.pop("selfLink", None)
             if old_meta.get("deletionTimestamp"):
                 meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
             if "deletionGracePeriodSeconds" in old_meta:

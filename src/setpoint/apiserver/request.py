@@ -71,6 +71,8 @@ def _resource(path: str, prefix: str, group: str, version: str, parts: list[str]
             return Target(path)
         if "" in parts[:-1] or any(part in (".", "..") for part in parts[:5]):
             return Target(path)
+        if parts[0] == "namespaces" and parts[-1] == "" and len(parts) < 4:
+            parts = parts[:-1]
     watch = parts[0] == "watch" and len(parts) > 1
     if watch:
         parts = parts[1:]

@@ -29,9 +29,9 @@ from setpoint.apiserver.handlers.watch import watch
 from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.message import Answer, Request, Response, UpgradeResponse
 from setpoint.apiserver.metrics import Metrics
-from setpoint.apiserver.negotiate import JSON, Form, negotiate
+from setpoint.apiserver.negotiate import JSON, Form, discovery_form, negotiate, require_json
 from setpoint.apiserver.registry import Environment, Hooks, Registry
-from setpoint.apiserver.rendering import TRANSFORMS, respond_status
+from setpoint.apiserver.rendering import TRANSFORMS, respond, respond_status
 from setpoint.apiserver.request import Target, parse_path, parse_query, truthy, verb_of
 from setpoint.apiserver.version import VERSION
 from setpoint.apiserver.watch_cache import ResourceCache
@@ -290,7 +290,8 @@ class ApiServer:
         if healthy is not None:
             return healthy
         if trimmed == "/version":
-            return self._document(call, orjson.dumps(VERSION))
+            require_json(call.request.headers.get("accept", ""))
+            return self._document(call, Form(), orjson.dumps(VERSION))
         if path == "/":
             paths = sorted({*self.discovery.paths(), *self.health.paths(), "/version", "/metrics", *self.paths})
             return Response(200, orjson.dumps({"paths": paths}, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
@@ -304,10 +305,10 @@ class ApiServer:
             return await handler(call)
         return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
 
-    def _document(self, call: Call, body: bytes) -> Response:
+    def _document(self, call: Call, form: Form, body: bytes) -> Response:
         if call.request.method not in ("GET", "HEAD"):
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
-        return Response(200, body, [("Content-Type", JSON)])
+        return respond(form, body)
 
     def _discovery(self, call: Call, path: str) -> Response:
         accept = call.request.headers.get("accept", "")
@@ -330,9 +331,11 @@ class ApiServer:
             if len(parts) > 1 and (parts[0] == "api" or parts[1] in self.discovery.groups):
                 raise NotFound.path()
             return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
+        routed = path == "/api" or path.startswith("/api/") or path.count("/") > 2  # the others have their own handlers
+        form = discovery_form(accept, routed=routed)
         if path.count("/") > 1 or path == "/api":
-            return self._document(call, document)
-        return Response(200, document, [("Content-Type", JSON)])
+            return self._document(call, form, document)
+        return respond(form, document)
 
 
 _NOBODY = UserInfo()
@@ -350,7 +353,8 @@ def _none() -> Any:
 
 def _refusal(call: Call, error: ApiError) -> Response:
     try:
-        form = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=TRANSFORMS)
+        # A client that wants its objects in another shape did not say in which form it wants to hear of failures.
+        form = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())
     except NotAcceptable:
         form = Form()
     return respond_status(Form(form.media_type), error)
@@ -372,13 +376,8 @@ def _discovery_form(accept: str) -> str:
             if pieces[0] == JSON and params.get("g") == "apidiscovery.k8s.io" and params.get("v") == "v2":
                 return "aggregated"
             continue
-        if pieces[0] in ("", "*/*", JSON, "application/yaml", "application/vnd.kubernetes.protobuf", "text/html"):
-            return "legacy"
-    if accept:
-        raise NotAcceptable(
-            "only the following media types are accepted: application/json, application/yaml, "
-            "application/vnd.kubernetes.protobuf"
-        )
+        if pieces[0] in ("", "*/*", JSON, "application/yaml", "application/vnd.kubernetes.protobuf"):
+            break
     return "legacy"
 
 

@@ -108,3 +108,35 @@ async def test_names_that_are_made_otherwise(door: FrontDoor) -> None:
 )
 async def test_field_selectors_are_refused_in_the_words_of_the_kind(door: FrontDoor, path: str, words: str) -> None:
     assert (await door.get(f"{path}?fieldSelector=spec.x%3D1")).message == words
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "code", "form"),
+    [
+        ("/api/v1", "application/yaml", 200, "application/yaml"),
+        ("/apis", "application/yaml", 200, "application/yaml"),
+        ("/apis/apps", "application/vnd.kubernetes.protobuf", 200, "application/json"),
+        ("/apis/apps/v1", "text/plain", 406, "application/json"),
+        ("/version", "application/yaml", 406, "application/yaml"),
+        ("/version", "application/yaml,*/*;q=0.1", 200, "application/json"),
+        (f"{NS}/pods/none", "application/yaml;as=Table;v=v1;g=meta.k8s.io", 404, "application/json"),
+        ("/api/v1/namespaces/default/", "application/json", 200, "application/json"),
+        ("/api/v1/namespaces/", "application/json", 200, "application/json"),
+    ],
+)
+async def test_what_is_accepted_where(door: FrontDoor, path: str, accept: str, code: int, form: str) -> None:
+    reply = await door.get(path, headers={"accept": accept})
+    assert (reply.status, reply.header("Content-Type")) == (code, form)
+
+
+async def test_unknown_media_types_are_refused_in_two_ways(door: FrontDoor) -> None:
+    plain = {"accept": "text/plain"}
+    assert (await door.get("/apis", headers=plain)).message.startswith("only the following media types")
+    assert (await door.get("/api", headers=plain)).message.startswith("406: Not Acceptable\n\nAvailable")
+    assert (await door.get("/version", headers=plain)).message.endswith("representations: application/json")
+
+
+async def test_nobody_sets_a_self_link(door: FrontDoor) -> None:
+    await door.make(f"{NS}/configmaps", {"metadata": {"name": "x"}})
+    reply = await door.patch(f"{NS}/configmaps/x", {"metadata": {"selfLink": "/here"}})
+    assert "selfLink" not in reply.json["metadata"]

@@ -26,7 +26,7 @@ class ComponentStatuses:
         name = call.target.name
         if name:
             if name not in self._checks:
-                raise NotFound.of("", "componentstatuses", name)
+                raise NotFound.of("", "componentstatus", name)
             return respond_object(call, form, registry, self._entry(name))
         return respond_listed(call, form, registry, [self._entry(each) for each in sorted(self._checks)], {})
 
