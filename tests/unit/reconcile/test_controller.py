@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from stopped_clock import StoppedClock, settle
 
 from setpoint.meta.errors import Conflict
-from setpoint.reconcile import Controller, Result
+from setpoint.reconcile import Controller, RateLimitingQueue, Result
 
 
 @asynccontextmanager
@@ -63,6 +63,31 @@ async def test_a_reconcile_may_ask_to_look_again() -> None:
         assert count == 1
         await clock.advance(61)
         assert count == 3
+
+
+async def test_a_reconcile_may_ask_to_be_tried_again_later_and_later() -> None:
+    clock = StoppedClock()
+    times: list[float] = []
+
+    async def reconcile(key: str) -> Result:
+        times.append(clock.monotonic())
+        return Result(retry=len(times) < 4)
+
+    controller = Controller("test", reconcile, clock)
+    controller.enqueue("a")
+    async with running(controller):
+        await clock.advance(10)
+    assert [round(at, 3) for at in times] == [0.0, 0.005, 0.015, 0.035]
+
+
+async def test_a_queue_of_its_own_is_used_though_it_is_empty() -> None:
+    clock = StoppedClock()
+    queue = RateLimitingQueue(clock)
+
+    async def reconcile(key: str) -> None:
+        pass
+
+    assert Controller("test", reconcile, clock, queue=queue).queue is queue
 
 
 async def test_a_key_is_never_reconciled_twice_at_the_same_time() -> None:
