@@ -28,7 +28,8 @@ _NEEDED = {"delete", "list", "watch"}
 _PERIOD = 30.0
 """Seconds between two looks at which kinds there are."""
 _PATIENCE = 30.0
-"""Seconds to wait for all kinds to be known at the start: one that cannot be listed must not stop the others."""
+"""Seconds to wait for the objects of new kinds to be known, all together: one that cannot be listed
+must not stop the others."""
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "finalizers", "ownerReferences")
 
 
@@ -55,17 +56,16 @@ class Monitors:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            patience = tasks.create_task(self._clock.sleep(_PATIENCE))
             while True:
                 try:
-                    await self._follow(tasks, patience)
+                    await self._follow(tasks)
                 except (ApiError, Unreachable) as error:
                     log.warning("garbage collector: cannot find out which kinds there are: %s", error)
-                else:
+                if self._monitors:
                     self.synced.set()
                 await self._clock.sleep(_PERIOD)
 
-    async def _follow(self, tasks: asyncio.TaskGroup, patience: asyncio.Task[None]) -> None:
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         discovery = self._client.discovery
         wanted = collectable(await discovery.resources(fresh=True))
         if not wanted:
@@ -74,10 +74,14 @@ class Monitors:
             # A group that does not answer just now has not lost its objects.
             if f"{key[0]}/{key[1]}" not in discovery.missing:
                 self._drop(self._monitors.pop(key))
-        for key, resource in wanted.items():
-            if key not in self._monitors:
-                # One after the other: whoever works with the cluster just now should not notice.
-                await self._add(tasks, key, resource, patience)
+        fresh = {key: resource for key, resource in wanted.items() if key not in self._monitors}
+        if not fresh:
+            return
+        patience = tasks.create_task(_sleep(self._clock, _PATIENCE))
+        for key, resource in fresh.items():
+            # One after the other: whoever works with the cluster just now should not notice.
+            await self._add(tasks, key, resource, patience)
+        patience.cancel()
 
     async def _add(self, tasks: asyncio.TaskGroup, key: Key, resource: Resource, patience: asyncio.Task[None]) -> None:
         informer, task = self._shared(resource), None
@@ -147,6 +151,10 @@ def _identity(resource: Resource, meta: Obj) -> Identity:
 
 async def _run(informer: Informer) -> None:
     await informer.run()
+
+
+async def _sleep(clock: Clock, seconds: float) -> None:
+    await clock.sleep(seconds)
 
 
 async def _wait(event: asyncio.Event) -> None:
