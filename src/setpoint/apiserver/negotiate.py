@@ -13,7 +13,7 @@ _LONGEST_KEPT = 512
 """Longer headers are not remembered: strangers could fill the memory with them."""
 _PARAMETER = re.compile(r"""[!#$%&'*+.^_`|~\w-]+=([!#$%&'*+.^_`|~\w-]+|"[^"]*")""", re.ASCII)
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-_STREAMS = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 
 
 class Form(NamedTuple):
@@ -75,7 +75,8 @@ def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty
     if known:
         raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}")
     raise NotAcceptable(
-        f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{_STREAMS if collection else ''}", details={}
+        f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{', ' + STREAMS if collection else ''}",
+        details={},
     )
 
 

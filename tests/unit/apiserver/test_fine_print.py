@@ -140,3 +140,19 @@ async def test_nobody_sets_a_self_link(door: FrontDoor) -> None:
     await door.make(f"{NS}/configmaps", {"metadata": {"name": "x"}})
     reply = await door.patch(f"{NS}/configmaps/x", {"metadata": {"selfLink": "/here"}})
     assert "selfLink" not in reply.json["metadata"]
+
+
+async def test_watches_are_not_in_yaml(door: FrontDoor) -> None:
+    reply = await door.get(f"{NS}/configmaps?watch=1", headers={"accept": "application/yaml"})
+    assert reply.status == 406
+    assert b"stream=watch" in reply.body
+
+
+async def test_a_full_page_goes_on_if_anything_follows_it(door: FrontDoor) -> None:
+    for name, labels in (("a", {"l": "1"}), ("b", {"l": "1"}), ("c", {})):
+        await door.make(f"{NS}/configmaps", {"metadata": {"name": name, "labels": labels}})
+    first = (await door.get(f"{NS}/configmaps?limit=2&labelSelector=l")).json
+    token = first["metadata"]["continue"]
+    rest = (await door.get(f"{NS}/configmaps?limit=2&labelSelector=l&continue={token}")).json
+    assert (rest["items"], "continue" in rest["metadata"]) == ([], False)
+    assert "continue" not in (await door.get(f"{NS}/configmaps?limit=1&labelSelector=!l")).json["metadata"]

@@ -37,11 +37,13 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
         encoding = registry.encoding
         if encoding.stored:
             return respond(form, encoding.list(cache.values(namespace), {"resourceVersion": str(cache.fresh)}))
-    entries = select(registry, options, cache.scan(namespace))
+    scanned = iter(cache.scan(namespace))
+    entries = select(registry, options, scanned)
     if not limit:
         return respond_list(call, form, registry, list(entries), cache.fresh)
     page = list(islice(entries, limit))
-    if len(page) < limit or next(entries, None) is None:
+    # What follows the last match may match too: only the next page tells.
+    if len(page) < limit or next(scanned, None) is None:
         return respond_list(call, form, registry, page, cache.fresh)
     remaining = sum(1 for _ in cache.scan(namespace)) - limit if whole else None
     return respond_list(

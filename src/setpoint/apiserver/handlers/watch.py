@@ -14,13 +14,13 @@ import orjson
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer, StreamResponse, StreamWriter, frame
-from setpoint.apiserver.negotiate import JSON, Form
+from setpoint.apiserver.negotiate import JSON, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import column_definitions, columns_of, include_object, partial, table_row
 from setpoint.apiserver.watch_cache import Change, Entry, Watch
 from setpoint.meta.decode import zero
-from setpoint.meta.errors import ApiError, Expired
+from setpoint.meta.errors import ApiError, Expired, NotAcceptable
 from setpoint.store.interface import Compacted
 
 _MAX_BUFFERED = 16 * 1024 * 1024
@@ -33,6 +33,8 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 async def watch(call: Call, registry: Registry, form: Form) -> Answer:
     options = list_options(call, True, registry.strategy.field_labels)
+    if form.media_type != JSON:
+        raise NotAcceptable(f"only the following media types are accepted: {STREAMS}")
     if form.transform == "Table":
         include_object(call)
     timeout = options.timeout
