@@ -73,7 +73,7 @@ class Heartbeat:
         """Every node once in each period, evenly, so that a thousand of them make no waves."""
         names: Sequence[str] = tuple(self._addresses)
         due = self._clock.monotonic()
-        while True:
+        while names:
             for name in names:
                 due += period / len(names)
                 await self._clock.sleep(max(0.0, due - self._clock.monotonic()))

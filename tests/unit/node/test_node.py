@@ -148,6 +148,12 @@ async def test_nodes_register_and_renew_their_leases(local_server: Any) -> None:
         assert await client.get(NODES, "node-2"), "a node that lives comes back"
 
 
+async def test_a_fleet_of_no_nodes_rests(local_server: Any) -> None:
+    async with fleet(local_server, 0) as client:
+        await local_server.clock.advance(60)
+        assert (await client.list(NODES)).items == []
+
+
 async def test_a_fleet_that_starts_again_finds_its_nodes(local_server: Any) -> None:
     async with fleet(local_server, 1) as client:
         before = await client.get(NODES, "node-1")
