@@ -21,13 +21,14 @@ from setpoint.cli.serving import STARTED, say, serve
 @server_options
 def command(**flags: object) -> None:
     """Run the API server alone, without controllers, scheduler and nodes."""
-    from setpoint.cluster.apiserver import apiserver, wait_for_signal
+    from setpoint.cluster.apiserver import apiserver, catch_signals, until
     from setpoint.cluster.config import ApiServerConfig
 
     async def main() -> None:
+        stop = catch_signals()
         async with apiserver(ApiServerConfig(**flags)) as running:  # type: ignore[arg-type]
             took = time.monotonic() - STARTED
             say(f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
-            await wait_for_signal(running.api)
+            await until(stop, running.api)
 
     serve(main)

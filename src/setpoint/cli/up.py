@@ -23,11 +23,12 @@ from setpoint.cli.serving import STARTED, say, serve
 def command(nodes: int, **flags: object) -> None:
     """Run a cluster: API server, controllers, scheduler and simulated nodes."""
     from setpoint.cluster.allinone import cluster
-    from setpoint.cluster.apiserver import wait_for_signal
+    from setpoint.cluster.apiserver import catch_signals, until
     from setpoint.cluster.config import ApiServerConfig
 
     async def main() -> None:
         config = ApiServerConfig(**flags)  # type: ignore[arg-type]
+        stop = catch_signals()
         async with cluster(config, nodes=nodes) as running:
             server = running.apiserver
             say(
@@ -40,7 +41,7 @@ def command(nodes: int, **flags: object) -> None:
                 f"  kubectl get pods --watch\n\n"
                 f"Ctrl-C stops it; the same command goes on where it left off."
             )
-            await wait_for_signal()
+            await until(stop, server.api)
             say("Stopping.")
 
     serve(main)
