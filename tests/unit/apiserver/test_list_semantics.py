@@ -195,3 +195,12 @@ async def test_paging_under_fire(busy_door: FrontDoor) -> None:
             tasks.create_task(write(worker))
         for limit in (1, 3, 7):
             tasks.create_task(read(limit))
+
+
+async def test_a_list_of_one_name_is_never_continued(door: FrontDoor) -> None:
+    for name in ("a", "b", "c"):
+        await door.make(CONFIGMAPS, {"metadata": {"name": name}})
+    reply = await door.get(f"{CONFIGMAPS}?limit=1&fieldSelector=metadata.name%3Db")
+    assert [item["metadata"]["name"] for item in reply.json["items"]] == ["b"]
+    assert "continue" not in reply.json["metadata"]
+    assert (await door.get(f"{CONFIGMAPS}?fieldSelector=metadata.name%3Dnone")).json["items"] == []

@@ -37,7 +37,7 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
         encoding = registry.encoding
         if encoding.stored:
             return respond(form, encoding.list(cache.values(namespace), {"resourceVersion": str(cache.fresh)}))
-    scanned = iter(cache.scan(namespace))
+    scanned = _candidates(call, registry, options)
     entries = select(registry, options, scanned)
     if not limit:
         return respond_list(call, form, registry, list(entries), cache.fresh)
@@ -49,6 +49,15 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     return respond_list(
         call, form, registry, page, cache.fresh, continue_token(call, registry, page, cache.fresh), remaining
     )
+
+
+def _candidates(call: Call, registry: Registry, options: ListOptions) -> Iterator[Entry]:
+    """Everything in the namespace; or, where the selector names one object, that one at most."""
+    namespace, name = call.target.namespace, options.fields.exact("metadata.name")
+    if name is None or (registry.resource.namespaced and not namespace):
+        return iter(registry.cache.scan(namespace))
+    entry = registry.cache.get(registry.key(namespace, name))
+    return iter(() if entry is None else (entry,))
 
 
 def registry_prefix(call: Call, registry: Registry) -> str:
