@@ -153,9 +153,7 @@ class ListOptions:
     initial_events: bool | None = None
 
 
-def selectors(
-    call: Call, supported: frozenset[str], converted: dict[str, str] | None = None
-) -> tuple[Selector, Selector]:
+def selectors(call: Call, supported: frozenset[str]) -> tuple[Selector, Selector]:
     try:
         labels = parse_labels(call.option("labelSelector"))
         fields = parse_fields(call.option("fieldSelector"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import orjson
 
@@ -83,16 +82,9 @@ class Environment:
     hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
 
 
-class Own(Protocol):
-    """Field ownership of a plain write: returns `metadata.managedFields` for `new`."""
-
-    def __call__(self, live: Obj | None, new: Obj) -> list[Any] | None: ...
-
-
 Change = Callable[[Obj | None], Awaitable[Obj]]
 """From the stored object (None: there is none) to the wanted one, a fresh dict in the stored version."""
 
-Admit = Callable[[Attributes], Awaitable[None]]
 _NO_HOOKS = Hooks()
 
 
