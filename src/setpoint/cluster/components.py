@@ -7,95 +7,117 @@ admission and validation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
-from setpoint import __version__
-from setpoint.apiserver.filters.in_process import InProcessAuthenticator, peer_of
+from setpoint.apiserver.filters.in_process import InProcessAuthenticator
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.version import VERSION
-from setpoint.client import Client
-from setpoint.client.inprocess import InProcessTransport
+from setpoint.cluster.component import Component, running
+from setpoint.cluster.identities import MASTERS, Identities
 from setpoint.cluster.inprocess import InProcess
-from setpoint.controllers.builtin import add_all
+from setpoint.controllers.builtin import GARBAGE_COLLECTOR, add_controllers
 from setpoint.controllers.garbagecollector.collector import GarbageCollector
+from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
 from setpoint.node.fleet import add_fleet, node_names
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.reconcile import Informer, Manager
 from setpoint.scheduler.scheduler import NODES, add_scheduler
 
-_MASTERS = "system:masters"
 _NOT_READY = "node.kubernetes.io/not-ready"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class ComponentOptions:
+    nodes: int = 3
+    controllers: Collection[str] | None = None
+    """Which; all when it is None."""
+    scheduler: bool = True
+    controller_options: ControllerOptions = field(default_factory=ControllerOptions)
+
+
 class Components:
-    controllers: Manager
-    scheduler: Manager
-    fleet: Manager
-    collector: GarbageCollector
+    """While the block runs, so do they; inside it, everything has synced and the nodes are ready. At the end the nodes
+    stop first, then the scheduler, then the controllers: nobody acts on what the others left half done."""
 
-
-class Identities:
-    """Clients in the names of the components of one process."""
-
-    def __init__(self, entrance: InProcess, clock: Clock) -> None:
-        self._entrance = entrance
+    def __init__(self, api: ApiServer, clock: Clock, ids: Ids, options: ComponentOptions) -> None:
         self._clock = clock
-        self._clients: dict[str, Client] = {}
+        self._ids = ids
+        self._options = options
+        api.authenticator.add(InProcessAuthenticator())
+        self._entrance = InProcess(api.handle)
+        self.who = Identities(self._entrance, clock)
+        self._tasks = asyncio.TaskGroup()
+        self.controllers = Component("controllers", self._controllers)
+        self.scheduler = Component("scheduler", self._scheduler)
+        self.fleet = Component("fleet", self._fleet)
 
-    def client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
-        found = self._clients.get(user)
-        if found is None:
-            transport = InProcessTransport(self._entrance.for_peer(peer_of(user, groups)))
-            found = self._clients[user] = Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
-        return found
+    async def start(self, component: Component[Any]) -> None:
+        await component.start(self._tasks)
 
-    def controller(self, name: str) -> Client:
-        """Each controller writes with the rights of its own service account."""
-        namespace = "kube-system"
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        return self.client(f"system:serviceaccount:{namespace}:{name}", groups, agent="kube-controller-manager")
+    async def __aenter__(self) -> Components:
+        await self._entrance.__aenter__()
+        await self._tasks.__aenter__()
+        await self.start(self.controllers)
+        if self._options.scheduler:
+            await self.start(self.scheduler)
+        await self.start(self.fleet)
+        return self
 
-    def node(self, name: str) -> Client:
-        # Masters, because the rights of nodes come from an authorizer that knows which Pods are on which node.
-        return self.client(f"system:node:{name}", ("system:nodes", _MASTERS), agent="kubelet")
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                for component in (self.fleet, self.scheduler, self.controllers):
+                    await component.stop()
+        finally:
+            try:
+                await self._tasks.__aexit__(kind, error, trace)
+            finally:
+                await self._entrance.__aexit__(None, None, None)
 
-
-@asynccontextmanager
-async def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> AsyncIterator[Components]:
-    """Runs while the block does; inside it, everything has synced and the nodes are ready. At the end the nodes stop
-    first, then the scheduler, then the controllers: nobody acts on what the others left half done. The collector
-    comes last and goes first."""
-    api.authenticator.add(InProcessAuthenticator())
-    async with InProcess(api.handle) as entrance:
-        who = Identities(entrance, clock)
-        controllers = Manager(
-            who.client("system:kube-controller-manager", agent="kube-controller-manager"), clock, ids,
-            client_for=who.controller,
+    @asynccontextmanager
+    async def _controllers(self) -> AsyncIterator[Manager]:
+        names = self._options.controllers
+        manager = Manager(
+            self.who.client("system:kube-controller-manager", agent="kube-controller-manager"), self._clock, self._ids,
+            client_for=self.who.controller,
         )  # fmt: skip
-        add_all(controllers)
-        collector = GarbageCollector(controllers)
-        scheduler = Manager(who.client("system:kube-scheduler", agent="kube-scheduler"), clock, ids)
-        add_scheduler(scheduler)
-        fleet = Manager(who.client("system:node-fleet", (_MASTERS,), agent="kubelet"), clock, ids)
+        add_controllers(manager, self._options.controller_options, names)
+        async with running(manager.run, manager.ready):
+            if names is not None and GARBAGE_COLLECTOR not in names:
+                yield manager
+                return
+            # Now only: its many watches are nothing that the others need to be ready.
+            collector = GarbageCollector(manager)
+            async with running(collector.run, collector.started):
+                yield manager
+
+    @asynccontextmanager
+    async def _scheduler(self) -> AsyncIterator[Manager]:
+        manager = Manager(self.who.client("system:kube-scheduler", agent="kube-scheduler"), self._clock, self._ids)
+        add_scheduler(manager)
+        async with running(manager.run, manager.ready):
+            yield manager
+
+    @asynccontextmanager
+    async def _fleet(self) -> AsyncIterator[Manager]:
+        nodes = self._options.nodes
+        manager = Manager(self.who.client("system:node-fleet", (MASTERS,), agent="kubelet"), self._clock, self._ids)
         heartbeat = add_fleet(
-            fleet, nodes, SimulatedRuntime(clock, ids), client_for=who.node,
+            manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=self.who.node,
             version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version,
         )  # fmt: skip
-        async with (
-            running(controllers.run, controllers.ready),
-            running(scheduler.run, scheduler.ready),
-            running(fleet.run, fleet.ready),
-        ):
+        async with running(manager.run, manager.ready):
             await heartbeat.registered.wait()
-            await _found_ready(scheduler.informer(NODES), node_names(nodes))
-            # Now only: its many watches are nothing that a cluster needs to be ready.
-            async with running(collector.run, collector.started):
-                yield Components(controllers, scheduler, fleet, collector)
+            if self._options.scheduler and self._options.controllers is None:
+                await _found_ready(self.scheduler.running.informer(NODES), node_names(nodes))
+            yield manager
 
 
 async def _found_ready(nodes: Informer, names: list[str]) -> None:
@@ -113,17 +135,5 @@ async def _found_ready(nodes: Informer, names: list[str]) -> None:
         await done.wait()
 
 
-@asynccontextmanager
-async def running(run: Callable[[], Awaitable[None]], ready: asyncio.Event) -> AsyncIterator[None]:
-    """The block runs when it is ready; a failure of either ends both."""
-
-    async def supervised() -> None:
-        await run()
-
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(supervised())
-        await ready.wait()
-        try:
-            yield
-        finally:
-            task.cancel()
+def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Components:
+    return Components(api, clock, ids, ComponentOptions(nodes=nodes))

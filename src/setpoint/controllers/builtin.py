@@ -1,25 +1,35 @@
-"""Every controller there is."""
+"""Every controller there is, under upstream's names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from setpoint.controllers.deployment.controller import deployment_controller
 from setpoint.controllers.namespace.controller import namespace_controller
 from setpoint.controllers.node_taints import node_taint_controller
+from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.service_accounts import service_account_controller
-from setpoint.reconcile import Controller, Manager
+from setpoint.reconcile import Manager
+from setpoint.reconcile.manager import Runnable
 
-CONTROLLERS: tuple[Callable[[Manager], Controller], ...] = (
-    deployment_controller,
-    namespace_controller,
-    node_taint_controller,
-    replicaset_controller,
-    service_account_controller,
-)
+Build = Callable[[Manager, ControllerOptions], Runnable]
+"""Asks the manager for the informers that it needs and returns what is to run."""
+
+CONTROLLERS: dict[str, Build] = {
+    "deployment-controller": deployment_controller,
+    "namespace-controller": namespace_controller,
+    "node-lifecycle-controller": node_taint_controller,
+    "replicaset-controller": replicaset_controller,
+    "serviceaccount-controller": service_account_controller,
+}
+
+GARBAGE_COLLECTOR = "garbage-collector-controller"
+"""Stands apart: it follows everything, and therefore begins when the others run."""
 
 
-def add_all(manager: Manager) -> None:
-    for build in CONTROLLERS:
-        manager.add(build(manager))
+def add_controllers(manager: Manager, options: ControllerOptions, names: Collection[str] | None = None) -> None:
+    """Those with these names, or all of them."""
+    for name, build in CONTROLLERS.items():
+        if names is None or name in names:
+            manager.add(build(manager, options))

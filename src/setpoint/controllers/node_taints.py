@@ -6,6 +6,7 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
 from setpoint.reconcile import Controller, Informer, Manager, key_of
 
 Obj = dict[str, Any]
@@ -26,7 +27,7 @@ _OURS = {*_BY_CONDITION.values(), _UNSCHEDULABLE}
 _WORKERS = 8
 
 
-def node_taint_controller(manager: Manager) -> Controller:
+def node_taint_controller(manager: Manager, _: ControllerOptions) -> Controller:
     nodes = manager.informer(NODES)
     taints = NodeTaints(manager.client_for("node-controller"), nodes)
     controller = Controller("node-taints", taints.reconcile, manager.clock, workers=_WORKERS)

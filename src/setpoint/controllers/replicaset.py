@@ -10,6 +10,7 @@ from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.conditions import condition, without
 from setpoint.controllers.expectations import Expectations
+from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
 from setpoint.controllers.pods import available_in, first_to_go, is_active, is_ready, is_terminating
@@ -30,7 +31,7 @@ _WORKERS = 5
 _FAILURE = "ReplicaFailure"
 
 
-def replicaset_controller(manager: Manager) -> Controller:
+def replicaset_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "replicaset-controller"
     reconciler = ReplicaSets(
         manager.client_for(name), manager.clock, manager.informer(REPLICA_SETS), manager.informer(PODS),

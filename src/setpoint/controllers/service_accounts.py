@@ -7,6 +7,7 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import is_namespace_terminating
 from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
 from setpoint.reconcile import Controller, Informer, Manager
@@ -17,7 +18,7 @@ NAMESPACES, ACCOUNTS = builtin("namespaces"), builtin("serviceaccounts")
 _DEFAULT = "default"
 
 
-def service_account_controller(manager: Manager) -> Controller:
+def service_account_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "service-account-controller"
     namespaces, accounts = manager.informer(NAMESPACES), manager.informer(ACCOUNTS)
     ensure = EnsureDefault(manager.client_for(name), namespaces, accounts)

@@ -10,6 +10,7 @@ from stopped_clock import StoppedClock, settle
 from setpoint.client.resources import builtin
 from setpoint.cluster.system import RandomIds
 from setpoint.controllers.expectations import Expectations
+from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.reconcile import Controller, Manager
 
@@ -46,7 +47,7 @@ class Loop:
     def __init__(self, server: Any) -> None:
         self.client = server.client
         self.manager = Manager(server.client, server.clock, RandomIds(1))
-        self.controller: Controller = replicaset_controller(self.manager)
+        self.controller: Controller = replicaset_controller(self.manager, ControllerOptions())
         self.informers = [self.manager.informer(SETS), self.manager.informer(PODS)]
         self.tasks: list[asyncio.Future[None]] = []
 

@@ -18,6 +18,7 @@ from setpoint.controllers.deployment.revisions import (
 from setpoint.controllers.deployment.sizes import Scaling, is_rolling, scale_down_old, size, size_of_new
 from setpoint.controllers.deployment.status import is_complete, seconds_to_deadline, status_of
 from setpoint.controllers.deployment.template import HASH_LABEL, hash_of, same_template, set_name, split
+from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.ownership import Claim, controller_reference
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods import phase
@@ -34,7 +35,7 @@ REPLICA_SETS = builtin("replicasets", "apps")
 _WORKERS = 5
 
 
-def deployment_controller(manager: Manager) -> Controller:
+def deployment_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "deployment-controller"
     reconciler = Deployments(
         manager.client_for(name), manager.clock, manager.recorder(name),

@@ -10,6 +10,7 @@ from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.namespace.conditions import conditions_of
 from setpoint.controllers.namespace.content import Content, Remainder
+from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.reconcile import Controller, Informer, Manager, RateLimitingQueue, Result
@@ -28,7 +29,7 @@ _LONGEST_RETRY = 60.0
 _FINALIZER = "kubernetes"
 
 
-def namespace_controller(manager: Manager) -> Controller:
+def namespace_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "namespace-controller"
     clock, namespaces = manager.clock, manager.informer(NAMESPACES)
     emptying = Emptying(manager.client_for(name), clock, namespaces)

@@ -1,0 +1,38 @@
+"""Who the components of one process are towards its API server."""
+
+from __future__ import annotations
+
+from setpoint import __version__
+from setpoint.apiserver.filters.in_process import peer_of
+from setpoint.client import Client
+from setpoint.client.inprocess import InProcessTransport
+from setpoint.cluster.inprocess import InProcess
+from setpoint.meta.clock import Clock
+
+MASTERS = "system:masters"
+
+
+class Identities:
+    """Clients in the names of the components of one process."""
+
+    def __init__(self, entrance: InProcess, clock: Clock) -> None:
+        self._entrance = entrance
+        self._clock = clock
+        self._clients: dict[str, Client] = {}
+
+    def client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
+        found = self._clients.get(user)
+        if found is None:
+            transport = InProcessTransport(self._entrance.for_peer(peer_of(user, groups)))
+            found = self._clients[user] = Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
+        return found
+
+    def controller(self, name: str) -> Client:
+        """Each controller writes with the rights of its own service account."""
+        namespace = "kube-system"
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        return self.client(f"system:serviceaccount:{namespace}:{name}", groups, agent="kube-controller-manager")
+
+    def node(self, name: str) -> Client:
+        # Masters, because the rights of nodes come from an authorizer that knows which Pods are on which node.
+        return self.client(f"system:node:{name}", ("system:nodes", MASTERS), agent="kubelet")
