@@ -1,0 +1,97 @@
+"""A whole cluster inside another program: no socket, no file, and time and chance as they are handed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from setpoint.apiserver.bootstrap import bootstrap
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain
+from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.server import ApiServer, Options
+from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
+from setpoint.apiserver.upkeep.running import upkeep
+from setpoint.client import Client
+from setpoint.cluster.components import ComponentOptions, Components
+from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.identities import MASTERS
+from setpoint.cluster.wiring import wire
+from setpoint.meta.clock import Clock, Ids
+from setpoint.store.compactor import compact_forever
+from setpoint.store.interface import Event, Store
+from setpoint.store.memory import MemoryStore
+
+_ADDRESS = OwnAddress("192.0.2.1", 6443, ["10.96.0.0/12"])
+"""From the range for examples: nobody listens there."""
+
+
+def _config() -> ApiServerConfig:
+    return ApiServerConfig(Path("unused"), store="memory", authorization_mode=["RBAC"])
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedOptions:
+    components: ComponentOptions = field(default_factory=ComponentOptions)
+    config: ApiServerConfig = field(default_factory=_config)
+
+
+class Journal:
+    """A digest of every revision since it began: two runs that did the same have the same."""
+
+    def __init__(self, store: Store) -> None:
+        self._digest = sha256()
+        store.watch("", store.revision, self._see)
+
+    def _see(self, events: Sequence[Event], revision: int) -> None:
+        for event in events:
+            value = b"" if event.now is None else event.now.value
+            self._digest.update(b"%d %s %d\n%s" % (event.revision, event.key.encode(), len(value), value))
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+@dataclass(slots=True)
+class EmbeddedCluster:
+    api: ApiServer
+    store: Store
+    components: Components
+    client: Client
+    """As an administrator."""
+    journal: Journal
+
+
+@asynccontextmanager
+async def embedded_cluster(
+    clock: Clock, ids: Ids, options: EmbeddedOptions | None = None, store: Store | None = None
+) -> AsyncIterator[EmbeddedCluster]:
+    """From nothing (or from what `store` holds) to nodes that are ready, and back. A store that is handed in is left
+    open."""
+    options = options or EmbeddedOptions()
+    config, kept = options.config, store
+    store = store if store is not None else MemoryStore()
+    journal = Journal(store)
+    server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
+                     max_writes=config.max_mutating_requests_inflight)  # fmt: skip
+    api = ApiServer(store, clock, ids, server)
+    services = wire(api, config, None)
+    await api.start()
+    await bootstrap(api, _ADDRESS)
+    async with asyncio.TaskGroup() as tasks:
+        compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
+        try:
+            async with (
+                upkeep(api, services, _ADDRESS, "embedded", config.event_ttl),
+                Components(api, clock, ids, options.components) as parts,
+            ):
+                client = parts.who.client("kubernetes-admin", (MASTERS,), agent="setpoint")
+                yield EmbeddedCluster(api, store, parts, client, journal)
+        finally:
+            compactor.cancel()
+            await api.stop()
+            if kept is None:
+                await store.close()

@@ -1,0 +1,151 @@
+"""A cluster in virtual time, for tests.
+
+    @virtual(nodes=3)
+    async def test_a_deployment_comes_up(cluster: VirtualCluster) -> None:
+        await cluster.client.create(deployment)
+        await cluster.until(lambda: ..., within=30)
+
+All components run, through the real API pipeline; only time and chance are the test's. The same seed gives the same
+revisions, byte for byte.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.interface import ResourceRef
+from setpoint.cluster.component import Component
+from setpoint.cluster.components import ComponentOptions
+from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
+from setpoint.cluster.system import RandomIds
+from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.errors import NotFound
+from setpoint.testing.virtual_time import VirtualClock, run_virtual
+
+Obj = dict[str, Any]
+
+_LOOK_EVERY = 0.05
+_INSTANT = 1e-6
+
+
+class VirtualCluster:
+    def __init__(self, embedded: EmbeddedCluster, clock: VirtualClock) -> None:
+        self.embedded = embedded
+        self.clock = clock
+        self.client: Client = embedded.client
+        """As an administrator."""
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    async def sleep(self, seconds: float) -> None:
+        """So much virtual time passes, with all that happens in it."""
+        await self.clock.sleep(seconds)
+
+    async def settle(self) -> None:
+        """Everything has happened that needs no time."""
+        await self.clock.sleep(_INSTANT)
+
+    async def until(self, check: Callable[[], Any], within: float = 60.0) -> None:
+        """Returns as soon as `check` (a function, also an async one) says something true; fails after so many virtual
+        seconds. An `AssertionError` of the check means no, and is what is shown at the end."""
+        deadline = self.clock.monotonic() + within
+        while True:
+            doubt: AssertionError | None = None
+            try:
+                found = check()
+                if inspect.isawaitable(found):
+                    found = await found
+                if found:
+                    return
+            except AssertionError as error:
+                doubt = error
+            if self.clock.monotonic() >= deadline:
+                raise AssertionError(f"not true within {within:g} s: {doubt or inspect.getsource(check).strip()}")
+            await self.clock.sleep(_LOOK_EVERY)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    async def find(self, resource: ResourceRef, name: str, namespace: str = "default") -> Obj | None:
+        try:
+            return await self.client.get(resource, name, namespace)
+        except NotFound:
+            return None
+
+    async def all(self, resource: ResourceRef, namespace: str = "default", selector: str = "") -> list[Obj]:
+        return (await self.client.list(resource, namespace, label_selector=selector)).items
+
+    async def events(self, name: str = "", namespace: str = "default") -> list[tuple[str, str, str]]:
+        """(type, reason, message) of all events about objects with this name, oldest first."""
+        found = (await self.client.list(("v1", "Event"), namespace)).items
+        found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
+        return [
+            (each["type"], each["reason"], each.get("message", ""))
+            for each in found
+            if not name or each["involvedObject"]["name"] == name
+        ]
+
+    def fingerprint(self) -> str:
+        """Of every revision so far."""
+        return self.embedded.journal.digest()
+
+    # -- meddling -----------------------------------------------------------------------------------------------------
+
+    def component(self, name: str) -> Component[Any]:
+        """`controllers`, `scheduler` or `fleet`."""
+        found: Component[Any] = getattr(self.embedded.components, name)
+        return found
+
+    async def stop(self, *names: str) -> None:
+        for name in names:
+            await self.component(name).stop()
+
+    async def kill(self, *names: str) -> None:
+        """As a process dies: nothing of it ends in order."""
+        for name in names:
+            await self.component(name).kill()
+
+    async def start(self, *names: str) -> None:
+        for name in names:
+            await self.embedded.components.start(self.component(name))
+
+
+@asynccontextmanager
+async def virtual_cluster(
+    *,
+    nodes: int = 3,
+    seed: int = 1,
+    controllers: Collection[str] | None = None,
+    scheduler: bool = True,
+    controller_options: ControllerOptions | None = None,
+) -> AsyncIterator[VirtualCluster]:
+    """On a virtual loop only (see `run_virtual`). `controllers` are the names of those that run; all by default."""
+    clock = VirtualClock()
+    parts = ComponentOptions(nodes, controllers, scheduler, controller_options or ControllerOptions())
+    async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
+        yield VirtualCluster(embedded, clock)
+
+
+def virtual(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Makes a test that takes a `cluster` run in virtual time with one of its own; see `virtual_cluster` for the
+    options. Other arguments (fixtures, parameters) are passed on."""
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        async def main(**named: Any) -> None:
+            async with virtual_cluster(**options) as cluster:
+                await test(cluster=cluster, **named)
+
+        @functools.wraps(test)
+        def runs(**named: Any) -> None:
+            run_virtual(main, **named)
+
+        signature = inspect.signature(test)
+        others = [each for name, each in signature.parameters.items() if name != "cluster"]
+        runs.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return runs
+
+    return decorate

@@ -1,0 +1,78 @@
+"""A loop on which time passes only when nobody has anything left to do, and then at once.
+
+What waits an hour is there in a moment, in exactly the order in which it would have happened. Everything on the loop
+runs in one thread and in a fixed order, so the same program with the same seed does the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_PATIENCE = 10.0
+"""Real seconds for a thread or a socket to answer when nothing else is left that could happen."""
+
+
+class NothingLeft(RuntimeError):
+    """Everybody waits for something that cannot come."""
+
+
+class _Selector(selectors.DefaultSelector):
+    """Instead of waiting, time goes on."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        if timeout is None:
+            ready = super().select(_PATIENCE)
+            if not ready:
+                raise NothingLeft("nothing is left that could ever happen: everybody waits for somebody else")
+            return ready
+        self.loop.pass_time(timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        selector = _Selector()
+        selector.loop = self
+        self._elapsed = 0.0
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self._elapsed
+
+    def pass_time(self, seconds: float) -> None:
+        self._elapsed += seconds
+
+
+class VirtualClock:
+    """The time of the loop that it is asked on."""
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def run_virtual(main: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
+    """Runs `main` to its end on a fresh virtual loop."""
+
+    async def run() -> T:
+        return await main(*args, **named)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run())

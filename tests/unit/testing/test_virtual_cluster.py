@@ -1,0 +1,126 @@
+"""A whole cluster in virtual time: hours pass in a moment, and the same seed does the same again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from setpoint.client.resources import builtin
+from setpoint.testing import VirtualCluster, run_virtual, virtual, virtual_cluster
+from setpoint.testing.virtual_time import NothingLeft, VirtualClock
+
+PODS, DEPLOYMENTS = builtin("pods"), builtin("deployments", "apps")
+
+
+def web(replicas: int) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    return {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }  # fmt: skip
+
+
+async def all_run(cluster: VirtualCluster, count: int) -> bool:
+    pods = await cluster.all(PODS)
+    running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+    return len(running) == len(pods) == count
+
+
+@virtual(nodes=3)
+async def test_pods_come_up_and_are_replaced(cluster: VirtualCluster) -> None:
+    await cluster.client.create(web(3))
+    await cluster.until(lambda: all_run(cluster, 3), within=30)
+    gone = (await cluster.all(PODS))[0]["metadata"]["name"]
+    await cluster.client.delete(PODS, gone, "default", grace_period=0)
+    await cluster.until(lambda: all_run(cluster, 3), within=30)
+    assert gone not in {pod["metadata"]["name"] for pod in await cluster.all(PODS)}
+
+
+@virtual(nodes=1)
+async def test_an_hour_passes_in_a_moment(cluster: VirtualCluster) -> None:
+    before = cluster.clock.now()
+    await cluster.sleep(3600)
+    assert (cluster.clock.now() - before).total_seconds() == pytest.approx(3600)
+    assert (await cluster.client.get(builtin("nodes"), "node-1"))["status"]["conditions"]
+
+
+@virtual(nodes=2)
+async def test_what_happens_while_a_component_is_away_is_made_up_for(cluster: VirtualCluster) -> None:
+    await cluster.client.create(web(4))
+    await cluster.until(lambda: all_run(cluster, 4))
+    await cluster.kill("controllers", "scheduler")
+    for pod in await cluster.all(PODS):
+        await cluster.client.delete(PODS, pod["metadata"]["name"], "default", grace_period=0)
+    await cluster.sleep(60)
+    assert not await cluster.all(PODS)
+    await cluster.start("scheduler", "controllers")
+    await cluster.until(lambda: all_run(cluster, 4))
+
+
+def test_a_wait_that_nobody_can_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("setpoint.testing.virtual_time._PATIENCE", 0.0)
+
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(NothingLeft):
+        run_virtual(main)
+
+
+def test_sleepers_wake_in_order() -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        clock = VirtualClock()
+
+        async def one(seconds: float) -> None:
+            await clock.sleep(seconds)
+            seen.append(clock.monotonic())
+
+        async with asyncio.TaskGroup() as tasks:
+            for seconds in (3600.0, 0.5, 60.0, 0.25):
+                tasks.create_task(one(seconds))
+
+    run_virtual(main)
+    assert seen == pytest.approx([0.25, 0.5, 60.0, 3600.0])
+
+
+async def history(seed: int) -> str:
+    """A fingerprint of every revision of a cluster in which a good deal happens."""
+    async with virtual_cluster(seed=seed) as cluster:
+        await cluster.client.create(web(5))
+        await cluster.sleep(20)
+        await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 2}}, "default")
+        await cluster.sleep(20)
+        await cluster.kill("controllers")
+        await cluster.client.delete(DEPLOYMENTS, "web", "default")
+        await cluster.start("controllers")
+        await cluster.sleep(300)
+        return cluster.fingerprint()
+
+
+def test_the_same_seed_gives_the_same_revisions() -> None:
+    first = run_virtual(history, 5)
+    assert first == run_virtual(history, 5)
+    assert first != run_virtual(history, 6)
+
+
+def test_also_in_another_process_where_strings_hash_otherwise() -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_virtual_cluster as t; "
+        "print(t.run_virtual(t.history, 5))"
+    )
+    here = os.path.dirname(__file__)
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program, here], env={**os.environ, "PYTHONHASHSEED": number},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for number in ("1", "2")
+    }  # fmt: skip
+    assert len(found) == 1
