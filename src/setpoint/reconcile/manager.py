@@ -68,8 +68,9 @@ class Manager:
                 return informer
         return None
 
-    def recorder(self, component: str) -> EventRecorder:
-        recorder = EventRecorder(self.client_for(component), self.clock, component, self._host)
+    def recorder(self, component: str, account: str = "") -> EventRecorder:
+        """Events from `component`, written under the name of `account` where that is another one."""
+        recorder = EventRecorder(self.client_for(account or component), self.clock, component, self._host)
         self._recorders.append(recorder)
         return recorder
 
