@@ -30,13 +30,21 @@ class Claim:
     """One owner's claim on the objects of one resource, made once per reconcile."""
 
     def __init__(
-        self, client: Client, owner_resource: ResourceRef, owner: Obj, resource: ResourceRef, selector: Selector
+        self,
+        client: Client,
+        owner_resource: ResourceRef,
+        owner: Obj,
+        resource: ResourceRef,
+        selector: Selector,
+        finalizer: str = "",
     ) -> None:
+        """`finalizer` is put on what is adopted and taken off what is released."""
         self._client = client
         self._owner_resource = owner_resource
         self._owner = owner
         self._resource = resource
         self._selector = selector
+        self._finalizer = finalizer
         self._may_adopt: bool | None = None
 
     async def claimed(self, candidates: Iterable[Obj]) -> list[Obj]:
@@ -67,7 +75,7 @@ class Claim:
         if not self._may_adopt:
             return False
         try:
-            await self._patch(obj, controller_reference(self._owner))
+            await self._patch(obj, controller_reference(self._owner), "finalizers")
         except NotFound:
             return False
         return True
@@ -75,9 +83,12 @@ class Claim:
     async def _release(self, obj: Obj) -> None:
         # Gone, or no longer ours: either way it is released.
         with suppress(NotFound, Invalid, Conflict):
-            await self._patch(obj, {"$patch": "delete", "uid": self._owner["metadata"]["uid"]})
+            gone = {"$patch": "delete", "uid": self._owner["metadata"]["uid"]}
+            await self._patch(obj, gone, "$deleteFromPrimitiveList/finalizers")
 
-    async def _patch(self, obj: Obj, reference: Obj) -> None:
+    async def _patch(self, obj: Obj, reference: Obj, finalizers: str) -> None:
         meta = obj["metadata"]
-        change = {"metadata": {"ownerReferences": [reference], "uid": meta["uid"]}}
+        change: Obj = {"metadata": {"ownerReferences": [reference], "uid": meta["uid"]}}
+        if self._finalizer:
+            change["metadata"][finalizers] = [self._finalizer]
         await self._client.patch(self._resource, meta["name"], change, meta.get("namespace") or "", kind="strategic")

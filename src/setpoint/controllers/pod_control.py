@@ -21,7 +21,7 @@ def is_namespace_terminating(error: ApiError) -> bool:
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
-def pod_from(template: Obj, owner: Obj) -> Obj:
+def pod_from(template: Obj, owner: Obj, generate_name: str = "") -> Obj:
     meta = template.get("metadata") or {}
     name = owner["metadata"]["name"]
     kept = {key: meta[key] for key in ("labels", "annotations", "finalizers") if meta.get(key)}
@@ -30,7 +30,7 @@ def pod_from(template: Obj, owner: Obj) -> Obj:
         "kind": "Pod",
         "metadata": {
             **kept,
-            "generateName": name if dns1123_subdomain(f"{name}-x") else f"{name}-",
+            "generateName": generate_name or (name if dns1123_subdomain(f"{name}-x") else f"{name}-"),
             "namespace": owner["metadata"]["namespace"],
             "ownerReferences": [controller_reference(owner)],
         },
@@ -43,9 +43,10 @@ class PodControl:
         self._client = client
         self._recorder = recorder
 
-    async def create(self, owner: Obj, template: Obj) -> None:
+    async def create(self, owner: Obj, template: Obj, generate_name: str = "") -> None:
+        """`generate_name`: what the Pod's name begins with, if not with the owner's."""
         try:
-            made = await self._client.create(pod_from(template, owner))
+            made = await self._client.create(pod_from(template, owner, generate_name))
         except ApiError as error:
             # In a namespace that goes away every creation fails; nobody needs to hear of each.
             if not is_namespace_terminating(error):
