@@ -16,6 +16,7 @@ from typing import Any
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.version import VERSION
+from setpoint.client.resources import builtin
 from setpoint.cluster.component import Component, running
 from setpoint.cluster.identities import MASTERS, Identities
 from setpoint.cluster.inprocess import InProcess
@@ -26,8 +27,8 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.node.fleet import add_fleet, node_names
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.reconcile import Informer, Manager
-from setpoint.scheduler.scheduler import NODES, add_scheduler
 
+_NODES = builtin("nodes")
 _NOT_READY = "node.kubernetes.io/not-ready"
 
 
@@ -100,6 +101,8 @@ class Components:
 
     @asynccontextmanager
     async def _scheduler(self) -> AsyncIterator[Manager]:
+        from setpoint.scheduler.scheduler import add_scheduler
+
         manager = Manager(self.who.client("system:kube-scheduler", agent="kube-scheduler"), self._clock, self._ids)
         add_scheduler(manager)
         async with running(manager.run, manager.ready):
@@ -116,7 +119,7 @@ class Components:
         async with running(manager.run, manager.ready):
             await heartbeat.registered.wait()
             if self._options.scheduler and self._options.controllers is None:
-                await _found_ready(self.scheduler.running.informer(NODES), node_names(nodes))
+                await _found_ready(self.scheduler.running.informer(_NODES), node_names(nodes))
             yield manager
 
 

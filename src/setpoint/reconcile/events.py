@@ -2,113 +2,137 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from typing import Any, Protocol
 
-from setpoint.client import Unreachable, Writer
+from setpoint.client import Writer
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.times import format_time
+from setpoint.reconcile.event_correlation import Correlator, Said, Written
+from setpoint.reconcile.event_writing import EventWriting
 
-log = logging.getLogger("setpoint.reconcile")
+Obj = dict[str, Any]
 
 NORMAL, WARNING = "Normal", "Warning"
 _EVENTS = ("v1", "Event")
-_MOST_WAITING = 1000
-_REMEMBERED = 4096
 _LONGEST_MESSAGE = 1024
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
-@dataclass(slots=True)
-class _Seen:
-    name: str
-    count: int
+class Recorder(Protocol):
+    def normal(self, about: Mapping[str, Any], reason: str, message: str) -> None: ...
+
+    def warning(self, about: Mapping[str, Any], reason: str, message: str) -> None: ...
+
+
+def reference(about: Mapping[str, Any], field_path: str = "") -> Obj:
+    """How an event names an object."""
+    meta = about["metadata"]
+    found = {
+        "kind": about.get("kind"),
+        "namespace": meta.get("namespace"),
+        "name": meta["name"],
+        "uid": meta.get("uid"),
+        "apiVersion": about.get("apiVersion"),
+        "resourceVersion": meta.get("resourceVersion"),
+        "fieldPath": field_path,
+    }
+    return {key: found[key] for key in _REFERENCE if found[key]}
+
+
+class EventNames:
+    """A name differs from that of every other event about the object, also of two in one instant."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self, about: str, nanoseconds: int) -> str:
+        self._last = max(self._last + 1, nanoseconds)
+        return f"{about}.{self._last:x}"
 
 
 class EventRecorder:
     """Recording never waits and never fails: an event that cannot be written is dropped. One that says the same as
-    an earlier one raises its count instead."""
+    an earlier one raises its count instead; many alike are combined; floods are cut off."""
 
     def __init__(self, writer: Writer, clock: Clock, component: str, host: str = "") -> None:
         self._writer = writer
         self._clock = clock
         self._component = component
-        self._source = {"component": component, **({"host": host} if host else {})}
-        self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
-        self._woken = asyncio.Event()
-        self._seen: OrderedDict[tuple[str, ...], _Seen] = OrderedDict()
-        self._last_stamp = 0
+        self._host = host
+        self._correlator = Correlator(clock)
+        self._writing = EventWriting(component)
+        self._names = EventNames()
 
-    def normal(self, about: Mapping[str, Any], reason: str, message: str) -> None:
-        self._record(about, NORMAL, reason, message)
+    def normal(
+        self, about: Mapping[str, Any], reason: str, message: str, *, field_path: str = "", host: str = ""
+    ) -> None:
+        """`field_path` names a part of the object, `host` the machine where it happened if that is not the recorder's
+        own."""
+        self._record(about, NORMAL, reason, message, field_path, host)
 
-    def warning(self, about: Mapping[str, Any], reason: str, message: str) -> None:
-        self._record(about, WARNING, reason, message)
+    def warning(
+        self, about: Mapping[str, Any], reason: str, message: str, *, field_path: str = "", host: str = ""
+    ) -> None:
+        self._record(about, WARNING, reason, message, field_path, host)
 
-    def _record(self, about: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
+    def _record(
+        self, about: Mapping[str, Any], kind: str, reason: str, message: str, field_path: str, host: str
+    ) -> None:
         meta = about["metadata"]
-        now = self._clock.now()
-        # The name must differ from that of every other event about the object, also of two in one instant.
-        self._last_stamp = max(self._last_stamp + 1, int(now.timestamp() * 1e6) * 1000)
-        namespace = meta.get("namespace") or "default"
-        involved = {
-            "kind": about.get("kind"),
-            "namespace": meta.get("namespace"),
-            "name": meta["name"],
-            "uid": meta.get("uid"),
-            "apiVersion": about.get("apiVersion"),
-            "resourceVersion": meta.get("resourceVersion"),
-        }
+        now, host = self._clock.now(), host or self._host
         stamp = format_time(now)
-        self._waiting.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"name": f"{meta['name']}.{self._last_stamp:x}", "namespace": namespace},
-                "involvedObject": {key: value for key, value in involved.items() if value},
-                "reason": reason,
-                "message": message[:_LONGEST_MESSAGE],
-                "source": self._source,
-                "firstTimestamp": stamp,
-                "lastTimestamp": stamp,
-                "count": 1,
-                "type": kind,
-                "reportingComponent": self._component,
-                "reportingInstance": self._source.get("host", ""),
-            }
-        )
-        self._woken.set()
+        message = message[:_LONGEST_MESSAGE]
+        identity = tuple(str(part or "") for part in (
+            about.get("kind"), meta.get("namespace"), meta["name"], meta.get("uid"), about.get("apiVersion"),
+        ))  # fmt: skip
+        said = Said((self._component, host), identity, field_path, kind, reason, message)
+        name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000)
+        taken = self._correlator.take(said, name, stamp)
+        if taken is None:
+            return
+        written, message = taken
+        count = written.count
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": written.name, "namespace": meta.get("namespace") or "default"},
+            "involvedObject": reference(about, field_path),
+            "reason": reason,
+            "message": message,
+            "source": {"component": self._component, **({"host": host} if host else {})},
+            "firstTimestamp": written.first,
+            "lastTimestamp": stamp,
+            "count": count,
+            "type": kind,
+            "reportingComponent": self._component,
+            "reportingInstance": host,
+        }
+
+        async def write() -> None:
+            try:
+                await self._write(event, written)
+            except BaseException:
+                self._correlator.forget(said)
+                raise
+
+        self._writing.put(written.name, write)
 
     async def run(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken.clear()
-            while self._waiting:
-                event = self._waiting.popleft()
-                try:
-                    await self._write(event)
-                except (ApiError, Unreachable) as error:
-                    log.info("%s: cannot record %s: %s", self._component, event["reason"], error)
+        """Until cancelled."""
+        await self._writing.run()
 
-    async def _write(self, event: dict[str, Any]) -> None:
-        involved = event["involvedObject"]
-        same = (involved.get("uid", ""), involved["name"], event["type"], event["reason"], event["message"])
-        seen = self._seen.get(same)
-        if seen is not None:
-            self._seen.move_to_end(same)
-            change = {"count": seen.count + 1, "lastTimestamp": event["lastTimestamp"]}
+    async def _write(self, event: Obj, written: Written) -> None:
+        meta = event["metadata"]
+        if written.stored:
+            change = {key: event[key] for key in ("count", "lastTimestamp", "message")}
             try:
-                await self._writer.patch(_EVENTS, seen.name, change, event["metadata"]["namespace"])
-            except NotFound:
-                pass  # it has expired: a new one begins
-            else:
-                seen.count += 1
+                await self._writer.patch(_EVENTS, meta["name"], change, meta["namespace"])
                 return
-        made = await self._writer.create(event)
-        self._seen[same] = _Seen(made["metadata"]["name"], 1)
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+            except NotFound:
+                pass  # it has expired: it begins anew
+        with suppress(AlreadyExists):  # from an attempt whose answer got lost
+            await self._writer.create(event)
+        written.stored = True
