@@ -1,4 +1,4 @@
-"""The machinery of every control loop: informer, cache, workqueue, controller, manager, event recorder.
+"""The machinery of every control loop: informer, cache, workqueue, controller, manager, leader election, event recorder.
 
 What a controller may rely on:
 - its informers have seen everything that was there before its first reconcile, and see every later change in order;
@@ -10,14 +10,16 @@ What a controller may rely on:
 """
 
 from setpoint.reconcile.controller import Controller, Reconcile, Result
+from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.reconcile.events import EventRecorder
 from setpoint.reconcile.informer import Informer
 from setpoint.reconcile.keys import key_of, split_key
+from setpoint.reconcile.leader_election import ElectionTimes, LeaderElection, LeadershipLost
 from setpoint.reconcile.manager import Manager
 from setpoint.reconcile.rate_limiting import RateLimitingQueue
 from setpoint.reconcile.workqueue import ShutDown, WorkQueue
 
 __all__ = [
-    "Controller", "EventRecorder", "Informer", "Manager", "RateLimitingQueue", "Reconcile", "Result", "ShutDown",
-    "WorkQueue", "key_of", "split_key",
+    "Controller", "ElectionTimes", "EventRecorder", "Informer", "LeaderElection", "LeadershipLost", "Manager",
+    "RateLimitingQueue", "Reconcile", "Result", "SeriesRecorder", "ShutDown", "WorkQueue", "key_of", "split_key",
 ]  # fmt: skip

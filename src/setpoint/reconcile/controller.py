@@ -31,6 +31,19 @@ Reconcile = Callable[[str], Awaitable[Result | None]]
 happened. Whatever it raises means: try again later."""
 
 
+@dataclass(slots=True)
+class Counts:
+    """Since the start."""
+
+    done: int = 0
+    """Reconciles that ended, well or not."""
+    failed: int = 0
+    retried: int = 0
+    """How often a key went back to be tried again."""
+    seconds: float = 0.0
+    """Spent reconciling, all workers together."""
+
+
 class Controller:
     def __init__(
         self, name: str, reconcile: Reconcile, clock: Clock, *, workers: int = 1, queue: RateLimitingQueue | None = None
@@ -39,6 +52,8 @@ class Controller:
         self.queue = queue if queue is not None else RateLimitingQueue(clock)
         self._reconcile = reconcile
         self._workers = workers
+        self._clock = clock
+        self.counts = Counts()
 
     def enqueue(self, key: str) -> None:
         self.queue.add(key)
@@ -56,9 +71,12 @@ class Controller:
                 key = await self.queue.get()
             except ShutDown:
                 return
+            started = self._clock.monotonic()
             try:
                 await self._attempt(key)
             finally:
+                self.counts.done += 1
+                self.counts.seconds += self._clock.monotonic() - started
                 self.queue.done(key)
 
     async def _attempt(self, key: str) -> None:
@@ -67,14 +85,20 @@ class Controller:
         except (ApiError, Unreachable) as error:
             # Conflicts and the like are how concurrent writers find out about each other: no traceback.
             log.info("%s: %s: %s", self.name, key, error)
-            self.queue.add_rate_limited(key)
+            self._failed(key)
         except Exception:
             log.exception("%s: %s failed and will be tried again", self.name, key)
-            self.queue.add_rate_limited(key)
+            self._failed(key)
         else:
             if result is not None and result.retry:
+                self.counts.retried += 1
                 self.queue.add_rate_limited(key)
                 return
             self.queue.forget(key)
             if result is not None and result.requeue_after is not None:
                 self.queue.add_after(key, result.requeue_after)
+
+    def _failed(self, key: str) -> None:
+        self.counts.failed += 1
+        self.counts.retried += 1
+        self.queue.add_rate_limited(key)

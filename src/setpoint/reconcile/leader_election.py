@@ -74,7 +74,7 @@ class LeaderElection:
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Waits for the Lease, then does the work for as long as it is held. Raises LeadershipLost, with the work
         cancelled and over. When the work ends, or all of this is cancelled, the Lease is given back."""
-        while not await self._attempt():
+        while not await self._attempt(self._times.renew_deadline):
             await self._pause()
         log.info("%s became leader of %s", self.identity, self._name)
         self._announce("became leader")
@@ -117,14 +117,11 @@ class LeaderElection:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, patience: float | None = None) -> bool:
+    async def _attempt(self, patience: float) -> bool:
         """Whether the Lease is ours now. A server that does not answer within the patience is a no."""
         started = self._clock.monotonic()
         try:
-            if patience is None:
-                await self._take(started)
-            else:
-                await self._within(patience, self._take(started))
+            await self._within(patience, self._take(started))
         except (ApiError, Unreachable, TimeoutError) as error:
             log.info("%s: %s", self._name, error or "no answer in time")
             return False

@@ -9,6 +9,8 @@ from typing import Protocol
 from setpoint.client import Client, Resource
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.clock import Clock, Ids
+from setpoint.reconcile.controller import Controller
+from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.reconcile.events import EventRecorder
 from setpoint.reconcile.informer import Informer
 
@@ -40,7 +42,7 @@ class Manager:
         """The informers have synced and the controllers run."""
         self._host = host
         self._informers: dict[tuple[object, ...], Informer] = {}
-        self._recorders: list[EventRecorder] = []
+        self._recorders: list[Runnable] = []
         self._runnables: list[Runnable] = []
 
     def informer(
@@ -74,8 +76,20 @@ class Manager:
         self._recorders.append(recorder)
         return recorder
 
+    def series_recorder(self, controller: str) -> SeriesRecorder:
+        """For what is told as `events.k8s.io` events."""
+        instance = f"{controller}-{self._host}" if self._host else controller
+        recorder = SeriesRecorder(self.client_for(controller), self.clock, controller, instance)
+        self._recorders.append(recorder)
+        return recorder
+
     def add(self, runnable: Runnable) -> None:
         self._runnables.append(runnable)
+
+    @property
+    def controllers(self) -> list[Controller]:
+        """Those that run here; for whoever wants to know how they fare."""
+        return [each for each in self._runnables if isinstance(each, Controller)]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -24,6 +24,8 @@ class WorkQueue:
         """Taken and not done."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self.added = 0
+        """How many keys came in, those apart that were there already."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -32,6 +34,7 @@ class WorkQueue:
         if self._closed or key in self._dirty:
             return
         self._dirty.add(key)
+        self.added += 1
         if key not in self._processing:
             self._queue.append(key)
             self._wake()

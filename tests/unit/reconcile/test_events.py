@@ -9,6 +9,7 @@ from stopped_clock import settle
 
 from setpoint.client.resources import builtin
 from setpoint.reconcile import EventRecorder
+from setpoint.reconcile.event_series import SeriesRecorder
 
 EVENTS = builtin("events")
 POD = {
@@ -53,3 +54,61 @@ async def test_an_event_that_cannot_be_written_does_not_stop_the_next(local_serv
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert [event["reason"] for event in (await local_server.client.list(EVENTS)).items] == ["Kept"]
+
+
+async def record(local_server: Any, *said: tuple[str, str]) -> list[dict[str, Any]]:
+    """The events that are there after these (reason, message) were said about one Pod."""
+    recorder = EventRecorder(local_server.client, local_server.clock, "tester")
+    task = asyncio.ensure_future(recorder.run())
+    for reason, message in said:
+        recorder.normal(POD, reason, message)
+        await settle()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return (await local_server.client.list(EVENTS, "default")).items
+
+
+async def test_many_alike_are_combined(local_server: Any) -> None:
+    found = await record(local_server, *(("Made", f"made {number}") for number in range(20)))
+    messages = {event["message"]: event["count"] for event in found}
+    assert messages == {**{f"made {number}": 1 for number in range(9)},
+                        "(combined from similar events): made 19": 11}  # fmt: skip
+
+
+async def test_a_flood_about_one_object_ends_in_a_trickle(local_server: Any) -> None:
+    recorder = EventRecorder(local_server.client, local_server.clock, "tester")
+    task = asyncio.ensure_future(recorder.run())
+    for number in range(100):
+        recorder.normal(POD, f"Reason{number}", "x")
+        await settle()
+    assert len((await local_server.client.list(EVENTS, "default")).items) == 25
+    await local_server.clock.advance(301)
+    for number in range(100, 110):
+        recorder.normal(POD, f"Reason{number}", "x")
+    recorder.normal({**POD, "metadata": {**POD["metadata"], "uid": "v"}}, "Other", "x")  # type: ignore[dict-item]
+    await settle()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    reasons = [event["reason"] for event in (await local_server.client.list(EVENTS, "default")).items]
+    assert len(reasons) == 27
+    assert {"Reason100", "Other"} <= set(reasons)
+
+
+async def test_a_series_is_one_object(local_server: Any) -> None:
+    recorder = SeriesRecorder(local_server.client, local_server.clock, "default-scheduler", "default-scheduler-here")
+    task = asyncio.ensure_future(recorder.run())
+    for _ in range(5):
+        recorder.warning(POD, "FailedScheduling", "0/0 nodes are available", action="Scheduling")
+        await settle()
+    first = (await local_server.client.list(EVENTS, "default")).items
+    assert [(event["reason"], event["series"]["count"]) for event in first] == [("FailedScheduling", 2)]
+    assert first[0]["reportingComponent"] == "default-scheduler"
+    assert first[0]["action"] == "Scheduling"
+    await local_server.clock.advance(800)
+    await settle()
+    assert [event["series"]["count"] for event in (await local_server.client.list(EVENTS, "default")).items] == [5]
+    recorder.warning(POD, "FailedScheduling", "0/0 nodes are available", action="Scheduling")
+    await settle()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len((await local_server.client.list(EVENTS, "default")).items) == 2, "what is over begins anew"

@@ -1,0 +1,183 @@
+"""Leader election: never two, and never none for longer than a Lease lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from setpoint.client import Unreachable
+from setpoint.reconcile.leader_election import LEASES, LeaderElection, LeadershipLost
+from setpoint.testing import VirtualCluster, virtual, virtual_cluster
+from setpoint.testing.virtual_time import run_virtual
+
+
+class Link:
+    """A client whose requests can be cut off, or hang."""
+
+    def __init__(self, cluster: VirtualCluster) -> None:
+        self._cluster = cluster
+        self.cut = False
+        self.hangs = False
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._cluster.client, name)
+
+        async def call(*args: Any, **named: Any) -> Any:
+            if self.hangs:
+                await self._cluster.clock.sleep(3600)
+            if self.cut:
+                raise Unreachable("cut off")
+            return await real(*args, **named)
+
+        return call
+
+
+class Ids:
+    def __init__(self, seed: int = 1) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+
+class Candidate:
+    def __init__(self, cluster: VirtualCluster, identity: str, at_work: dict[str, bool], seed: int = 1) -> None:
+        self.link = Link(cluster)
+        self.at_work = at_work
+        self.identity = identity
+        self.losses = 0
+        self.terms: list[float] = []
+        self.clock = cluster.clock
+        self.election = LeaderElection(
+            self.link, cluster.clock, Ids(seed), name="test", identity=identity,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    async def work(self) -> None:
+        assert not any(self.at_work.values()), f"{self.identity} begins while another works: {self.at_work}"
+        self.terms.append(self.clock.monotonic())
+        self.at_work[self.identity] = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.at_work[self.identity] = False
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.election.lead(self.work)
+            except LeadershipLost:
+                self.losses += 1
+
+
+async def lease(cluster: VirtualCluster) -> dict[str, Any]:
+    found = await cluster.client.get(LEASES, "test", "kube-system")
+    spec: dict[str, Any] = found["spec"]
+    return spec
+
+
+@virtual(nodes=0, scheduler=False, controllers=())
+async def test_the_first_one_leads_and_the_lease_says_so(cluster: VirtualCluster) -> None:
+    first = Candidate(cluster, "a", {})
+    task = asyncio.ensure_future(first.run())
+    await cluster.sleep(1)
+    assert first.election.leading.is_set()
+    before = await lease(cluster)
+    assert before["holderIdentity"] == "a"
+    assert before["leaseDurationSeconds"] == 15
+    assert before["leaseTransitions"] == 0
+    await cluster.sleep(60)
+    after = await lease(cluster)
+    assert after["renewTime"] > before["renewTime"]
+    assert after["acquireTime"] == before["acquireTime"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    released = await lease(cluster)
+    assert released["holderIdentity"] == ""
+    assert released["leaseDurationSeconds"] == 1
+
+
+@pytest.mark.parametrize("fault", ["cut", "hangs"])
+@virtual(nodes=0, scheduler=False, controllers=())
+async def test_another_takes_over_after_the_lease_time_and_not_before(cluster: VirtualCluster, fault: str) -> None:
+    at_work: dict[str, bool] = {}
+    first, second = Candidate(cluster, "a", at_work), Candidate(cluster, "b", at_work, seed=2)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(first.run())]
+        await cluster.sleep(1)
+        running.append(tasks.create_task(second.run()))
+        await cluster.sleep(30)
+        assert at_work == {"a": True}
+        setattr(first.link, fault, True)
+        since = cluster.clock.monotonic()
+        await cluster.until(lambda: at_work.get("b"), within=30)
+        assert first.losses == 1
+        assert 10 <= cluster.clock.monotonic() - since <= 15 + 2 + 2 * 2.2
+        assert (await lease(cluster))["leaseTransitions"] == 1
+        setattr(first.link, fault, False)
+        await cluster.sleep(60)
+        assert at_work == {"a": False, "b": True}
+        for task in running:
+            task.cancel()
+
+
+@virtual(nodes=0, scheduler=False, controllers=())
+async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: VirtualCluster) -> None:
+    at_work: dict[str, bool] = {}
+    first, second = Candidate(cluster, "a", at_work), Candidate(cluster, "b", at_work, seed=2)
+    one = asyncio.ensure_future(first.run())
+    await cluster.sleep(1)
+    two = asyncio.ensure_future(second.run())
+    await cluster.sleep(30)
+    one.cancel()
+    await cluster.until(lambda: at_work.get("b"), within=2 * 2.2 + 0.1)
+    two.cancel()
+    await asyncio.gather(one, two, return_exceptions=True)
+
+
+@virtual(nodes=0, scheduler=False, controllers=())
+async def test_the_same_identity_takes_up_where_it_was(cluster: VirtualCluster) -> None:
+    """A process that was killed and came back under its name need not wait for itself."""
+    first = Candidate(cluster, "a", {})
+    first.link.hangs = False
+    task = asyncio.ensure_future(first.run())
+    await cluster.sleep(1)
+    first.link.cut = True  # so that nothing is given back
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (await lease(cluster))["holderIdentity"] == "a"
+    again = Candidate(cluster, "a", {})
+    task = asyncio.ensure_future(again.run())
+    await cluster.sleep(0.1)
+    assert again.election.leading.is_set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_never_two_whatever_happens_to_the_links(seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def main() -> None:
+        async with virtual_cluster(nodes=0, scheduler=False, controllers=(), seed=seed) as cluster:
+            at_work: dict[str, bool] = {}
+            candidates = [Candidate(cluster, name, at_work, seed=number) for number, name in enumerate("abc")]
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(each.run()) for each in candidates]
+                for _ in range(40):
+                    candidate = chance.choice(candidates)
+                    fault = chance.choice(["cut", "hangs"])
+                    setattr(candidate.link, fault, True)
+                    await cluster.sleep(chance.uniform(0, 40))
+                    setattr(candidate.link, fault, False)
+                    await cluster.sleep(chance.choice([0.0, 1.0, 30.0]))
+                    assert sum(at_work.values()) <= 1
+                await cluster.sleep(60)
+                assert sum(at_work.values()) == 1
+                for task in running:
+                    task.cancel()
+            assert sum(each.losses for each in candidates) > 3
+
+    run_virtual(main)
