@@ -12,3 +12,28 @@ class ControllerOptions:
     root_ca: str = ""
     """The certificate, as PEM, by which Pods know the API server: goes into every namespace. Empty: none is published."""
     cluster_name: str = "kubernetes"
+
+    concurrent_service_endpoint_syncs: int = 5
+    max_endpoints_per_slice: int = 100
+    endpoint_updates_batch_period: float = 0.0
+    endpointslice_updates_batch_period: float = 0.0
+    mirroring_concurrent_service_endpoint_syncs: int = 5
+    mirroring_max_endpoints_per_subset: int = 1000
+    mirroring_endpointslice_updates_batch_period: float = 0.0
+
+    node_monitor_period: float = 5.0
+    node_monitor_grace_period: float = 50.0
+    node_startup_grace_period: float = 60.0
+    node_eviction_rate: float = 0.1
+    secondary_node_eviction_rate: float = 0.01
+    large_cluster_size_threshold: int = 50
+    unhealthy_zone_threshold: float = 0.55
+
+    terminated_pod_gc_threshold: int = 12500
+
+    allocate_node_cidrs: bool = False
+    cluster_cidr: str = ""
+    """One CIDR, or one of each family with a comma between them."""
+    service_cluster_ip_range: str = ""
+    node_cidr_mask_size_ipv4: int = 24
+    node_cidr_mask_size_ipv6: int = 64

@@ -1,0 +1,203 @@
+"""When to look at a Service's slices, and carrying out what is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.conditions import is_true
+from setpoint.controllers.endpointslice.endpoints import MANAGED_BY, SERVICE_NAME, families_of
+from setpoint.controllers.endpointslice.hints import hint_close, remove_hints, traffic_distribution
+from setpoint.controllers.endpointslice.planning import Plan, plan, reuse
+from setpoint.controllers.endpointslice.topology import Topology, topology_mode
+from setpoint.controllers.endpointslice.tracker import SliceTracker
+from setpoint.controllers.endpointslice.writing import write
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.pod_control import PODS
+from setpoint.controllers.service_pods import SERVICES, ServicePods, has_endpoints
+from setpoint.controllers.trigger_times import TriggerTimes
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, RateLimitingQueue, Result, key_of
+from setpoint.reconcile.rate_limiting import Bucket, ExponentialBackoff
+
+Obj = dict[str, Any]
+
+SLICES = builtin("endpointslices", "discovery.k8s.io")
+NODES = builtin("nodes")
+MANAGER = "endpointslice-controller.k8s.io"
+_ZONE = "topology.kubernetes.io/zone"
+_AFTER_FOREIGN_CHANGE = 1.0
+_FIRST_RETRY, _LONGEST_RETRY = 1.0, 1000.0
+_LONGEST_WAIT = 30.0
+"""What was written and has not been seen for so long was seen to go before it was known to be there."""
+_BY_SERVICE = "service"
+
+
+class Incomplete(Exception):
+    """Not all that should be in the slices is there yet."""
+
+
+def endpointslice_controller(manager: Manager, options: ControllerOptions) -> Controller:
+    name = "endpointslice-controller"
+    slices = EndpointSlices(
+        manager.client_for(name), manager.clock, manager.informer(SERVICES), manager.informer(PODS),
+        manager.informer(NODES), manager.informer(SLICES), manager.recorder("endpoint-slice-controller", name),
+        options.max_endpoints_per_slice,
+    )  # fmt: skip
+    clock = manager.clock
+    queue = RateLimitingQueue(clock, (ExponentialBackoff(_FIRST_RETRY, _LONGEST_RETRY), Bucket(clock)))
+    workers = options.concurrent_service_endpoint_syncs
+    controller = Controller(name, slices.reconcile, clock, workers=workers, queue=queue)
+    slices.watch(controller, options.endpointslice_updates_batch_period)
+    return controller
+
+
+def service_key(found: Obj) -> str:
+    """Of the Service that a slice is for; empty when it does not say."""
+    name = (found["metadata"].get("labels") or {}).get(SERVICE_NAME)
+    return f"{found['metadata']['namespace']}/{name}" if name else ""
+
+
+def is_managed_by(found: Obj, manager: str) -> bool:
+    return (found["metadata"].get("labels") or {}).get(MANAGED_BY) == manager
+
+
+class EndpointSlices:
+    def __init__(
+        self, client: Client, clock: Clock, services: Informer, pods: Informer, nodes: Informer, slices: Informer,
+        recorder: EventRecorder, most: int,
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._clock = clock
+        self._services = services
+        self._pods = pods
+        self._nodes = nodes
+        self._slices = slices
+        self._recorder = recorder
+        self._most = most
+        self._service_pods = ServicePods(services, pods)
+        self._tracker = SliceTracker()
+        self._times = TriggerTimes()
+        self._topology = Topology()
+        self._waiting: dict[str, float] = {}
+        """Services that must not be looked at before the cache has caught up with what was written; since when."""
+        slices.add_index(_BY_SERVICE, lambda found: (service_key(found),))
+
+    # -- when to look -----------------------------------------------------------------------------------------------
+
+    def watch(self, controller: Controller, batch_period: float) -> None:
+        def service_changed(old: Obj | None, new: Obj | None) -> None:
+            controller.enqueue(key_of(new or old or {}))
+
+        def pod_changed(old: Obj | None, new: Obj | None) -> None:
+            for key in self._service_pods.concerned(old, new):
+                controller.queue.add_after(key, batch_period)
+
+        def slice_changed(old: Obj | None, new: Obj | None) -> None:
+            for key in self._meddled_with(old, new):
+                controller.queue.add_after(key, max(_AFTER_FOREIGN_CHANGE, batch_period))
+            key = service_key(new or old or {})
+            if key in self._waiting and not self._tracker.is_stale(key, self._current(key)):
+                controller.enqueue(key)
+
+        def node_changed(old: Obj | None, new: Obj | None) -> None:
+            if old is None or new is None or _as_topology(old) != _as_topology(new):
+                for key in self._topology.see_nodes(self._nodes.items.values()):
+                    controller.enqueue(key)
+
+        self._services.add_handler(service_changed)
+        self._pods.add_handler(pod_changed)
+        self._slices.add_handler(slice_changed)
+        self._nodes.add_handler(node_changed)
+
+    def _meddled_with(self, old: Obj | None, new: Obj | None) -> list[str]:
+        """Services of whose slices somebody else has changed one."""
+        if new is None:
+            if old is None or not is_managed_by(old, MANAGER):
+                return []
+            key = service_key(old)
+            return [] if self._tracker.seen_to_go(key, old) else [key]
+        after = service_key(new)
+        if old is not None:
+            before = service_key(old)
+            if before != after:
+                return [key for key in (after, before) if key]
+            if is_managed_by(old, MANAGER) != is_managed_by(new, MANAGER):
+                return [after] if after else []
+        return [after] if after and is_managed_by(new, MANAGER) and self._tracker.is_news(after, new) else []
+
+    def _current(self, key: str) -> list[Obj]:
+        return [
+            found
+            for found in self._slices.by_index(_BY_SERVICE, key)
+            if is_managed_by(found, MANAGER) and "deletionTimestamp" not in found["metadata"]
+        ]
+
+    # -- what to do -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> Result | None:
+        service = self._services.get(key)
+        if service is None:
+            self._times.forget(key)
+            self._tracker.forget(key)
+            self._topology.forget(key)
+            self._waiting.pop(key, None)
+            return None
+        if not has_endpoints(service):
+            return None
+        slices = self._current(key)
+        if self._tracker.is_stale(key, slices):
+            # As soon as the cache shows what was written it is looked at again; see `watch`.
+            now = self._clock.monotonic()
+            if now - self._waiting.setdefault(key, now) < _LONGEST_WAIT:
+                return Result(requeue_after=_LONGEST_WAIT)
+            self._tracker.forget(key)
+        self._waiting.pop(key, None)
+        pods = self._service_pods.behind(service)
+        since = self._times.since(key, service, pods)
+        problems: list[str] = []
+        families = families_of(service)
+        for family in families:
+            of_family = [found for found in slices if found["addressType"] == family]
+            result = plan(service, pods, self._nodes.get, of_family, family, self._most, MANAGER)
+            problems += result.problems
+            notes = self._hint(result, service, key, family)
+            reuse(result, service)
+            problems += await self._write(result, service, key, since)
+            for note in notes:
+                record = self._recorder.warning if note.warning else self._recorder.normal
+                record(service, note.reason, note.message)
+        stray = Plan(delete=[found for found in slices if found["addressType"] not in families])
+        for found in stray.delete:
+            self._topology.forget(key, found["addressType"])
+        problems += await self._write(stray, service, key, since)
+        if problems:
+            told = problems[0] if len(problems) == 1 else f"[{', '.join(dict.fromkeys(problems))}]"
+            message = f"Error updating Endpoint Slices for Service {key}: {told}"
+            self._recorder.warning(service, "FailedToUpdateEndpointSlices", message)
+            raise Incomplete(told)
+        return None
+
+    def _hint(self, result: Plan, service: Obj, key: str, family: str) -> list[Any]:
+        if topology_mode(service):
+            return self._topology.hint(result, key, family)
+        notes = self._topology.removed(key, family)
+        distribution = traffic_distribution(service)
+        if distribution:
+            hint_close(result, distribution)
+        else:
+            remove_hints(result)
+        return notes
+
+    async def _write(self, result: Plan, service: Obj, key: str, since: str) -> list[str]:
+        try:
+            await write(self._client, SLICES, result, service, key, since, self._tracker)
+        except ApiError as error:
+            return [str(error)]
+        return []
+
+
+def _as_topology(node: Obj) -> tuple[bool, str]:
+    return is_true(node, "Ready"), (node["metadata"].get("labels") or {}).get(_ZONE) or ""

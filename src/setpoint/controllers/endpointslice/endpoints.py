@@ -1,0 +1,139 @@
+"""From Pods to the endpoints and ports of slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from setpoint.controllers.ownership import controller_reference
+from setpoint.controllers.pods import is_ready
+from setpoint.controllers.service_pods import (
+    HEADLESS,
+    addresses_of,
+    has_hostname,
+    is_headless,
+    target_port,
+    target_reference,
+)
+from setpoint.meta.names import dns1123_subdomain
+
+Obj = dict[str, Any]
+PortsKey = tuple[tuple[Any, ...], ...]
+EndpointKey = tuple[tuple[str, ...], str, str, str]
+
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+SERVICE_NAME = "kubernetes.io/service-name"
+_RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
+_ZONE = "topology.kubernetes.io/zone"
+_COMPARED = ("nodeName", "zone", "conditions")
+
+
+def families_of(service: Obj) -> list[str]:
+    """The address types that a Service has slices of."""
+    spec = service["spec"]
+    families = [family for family in spec.get("ipFamilies") or () if family in ("IPv4", "IPv6")]
+    if families:
+        return families
+    if is_headless(service):
+        return ["IPv4", "IPv6"]
+    return ["IPv6" if ":" in spec["clusterIP"] else "IPv4"]
+
+
+def endpoint_of(pod: Obj, node: Mapping[str, Any] | None, service: Obj, family: str) -> Obj:
+    serving, terminating = is_ready(pod), "deletionTimestamp" in pod["metadata"]
+    ready = bool(service["spec"].get("publishNotReadyAddresses")) or (serving and not terminating)
+    made: Obj = {
+        "addresses": addresses_of(pod, family),
+        "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
+        "targetRef": target_reference(pod),
+    }
+    if pod["spec"].get("nodeName"):
+        made["nodeName"] = pod["spec"]["nodeName"]
+    if node is not None and (zone := (node["metadata"].get("labels") or {}).get(_ZONE)):
+        made["zone"] = zone
+    if has_hostname(pod, service):
+        made["hostname"] = pod["spec"]["hostname"]
+    return made
+
+
+def ports_of(service: Obj, pod: Obj) -> list[Obj]:
+    made = []
+    for port in service["spec"].get("ports") or ():
+        number = target_port(pod, port)
+        if number is None:
+            continue
+        found: Obj = {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol", "TCP")}
+        if port.get("appProtocol"):
+            found["appProtocol"] = port["appProtocol"]
+        made.append(found)
+    return made
+
+
+def ports_key(ports: Iterable[Obj] | None) -> PortsKey:
+    """The same for the same ports in any order."""
+    return tuple(
+        sorted(
+            (port.get("name") or "", port.get("protocol") or "", port.get("port") or 0, port.get("appProtocol") or "")
+            for port in ports or ()
+        )
+    )
+
+
+def endpoint_key(endpoint: Obj) -> EndpointKey:
+    """What makes two endpoints the same one, whatever else is said about it."""
+    target = endpoint.get("targetRef") or {}
+    addresses = tuple(sorted(endpoint["addresses"]))
+    return addresses, endpoint.get("hostname") or "", target.get("namespace") or "", target.get("name") or ""
+
+
+def says_the_same(one: Obj, other: Obj) -> bool:
+    """Of two endpoints with the same key. Hints come later, and what revision a Pod had is nobody's business."""
+    if any(one.get(field) != other.get(field) for field in _COMPARED):
+        return False
+    return _target(one) == _target(other)
+
+
+def _target(endpoint: Obj) -> Obj:
+    return {key: value for key, value in (endpoint.get("targetRef") or {}).items() if key != "resourceVersion"}
+
+
+def labels_of(service: Obj, manager: str) -> dict[str, str]:
+    """A slice has the labels of its Service, and its own."""
+    labels = own_labels(service)
+    if is_headless(service):
+        labels[HEADLESS] = ""
+    return {**labels, SERVICE_NAME: service["metadata"]["name"], MANAGED_BY: manager}
+
+
+def own_labels(obj: Mapping[str, Any]) -> dict[str, str]:
+    """Without those that the controller sets."""
+    labels = obj["metadata"].get("labels") or {}
+    return {key: value for key, value in labels.items() if key not in _RESERVED}
+
+
+def new_slice(service: Obj, family: str, ports: list[Obj], endpoints: list[Obj], manager: str) -> Obj:
+    name = service["metadata"]["name"]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "generateName": slice_prefix(name),
+            "namespace": service["metadata"]["namespace"],
+            "labels": labels_of(service, manager),
+            "ownerReferences": [controller_reference(service)],
+        },
+        "addressType": family,
+        "endpoints": endpoints,
+        "ports": ports,
+    }
+
+
+def slice_prefix(name: str) -> str:
+    return name if dns1123_subdomain(f"{name}-x") else f"{name}-"
+
+
+def is_owned_by(found: Obj, owner: Obj) -> bool:
+    return any(
+        each["uid"] == owner["metadata"]["uid"] and each["kind"] == owner["kind"]
+        for each in found["metadata"].get("ownerReferences") or ()
+    )

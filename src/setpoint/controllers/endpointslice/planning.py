@@ -1,0 +1,214 @@
+"""What is to be made, changed and deleted so that slices say what they should, with as little change as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from setpoint.controllers.endpointslice.endpoints import (
+    EndpointKey,
+    PortsKey,
+    endpoint_key,
+    endpoint_of,
+    is_owned_by,
+    labels_of,
+    new_slice,
+    own_labels,
+    ports_key,
+    ports_of,
+    says_the_same,
+)
+from setpoint.controllers.service_pods import can_serve
+
+Obj = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Plan:
+    create: list[Obj] = field(default_factory=list)
+    update: list[Obj] = field(default_factory=list)
+    """Copies of those that are there, changed."""
+    delete: list[Obj] = field(default_factory=list)
+    unchanged: list[Obj] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """Why something that should be there is not."""
+
+    def take(self, other: Plan) -> None:
+        self.create += other.create
+        self.update += other.update
+        self.delete += other.delete
+
+
+@dataclass(slots=True)
+class Wanted:
+    """The endpoints that offer one set of ports."""
+
+    ports: list[Obj]
+    endpoints: dict[EndpointKey, Obj] = field(default_factory=dict)
+
+
+def plan(
+    service: Obj,
+    pods: Iterable[Obj],
+    node_of: Callable[[str], Mapping[str, Any] | None],
+    slices: Sequence[Obj],
+    family: str,
+    most: int,
+    manager: str,
+) -> Plan:
+    """For one address family, of which `slices` are. Hints are not thought of here."""
+    wanted, problems = _wanted(service, pods, node_of, family)
+
+    def fresh(ports: list[Obj]) -> Obj:
+        return new_slice(service, family, ports, [], manager)
+
+    return arrange(service, wanted, slices, most, labels_of(service, manager), fresh, problems)
+
+
+def _wanted(
+    service: Obj, pods: Iterable[Obj], node_of: Callable[[str], Mapping[str, Any] | None], family: str
+) -> tuple[dict[PortsKey, Wanted], list[str]]:
+    wanted: dict[PortsKey, Wanted] = {}
+    problems: list[str] = []
+    for pod in pods:
+        if not can_serve(pod, terminating=True):
+            continue
+        ports = ports_of(service, pod)
+        group = wanted.setdefault(ports_key(ports), Wanted(ports))
+        node_name = pod["spec"].get("nodeName") or ""
+        node = node_of(node_name)
+        if node is None and not service["spec"].get("publishNotReadyAddresses"):
+            # It may be that the cache has not seen the node yet; the Pod must not keep the others from their places.
+            namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+            problems.append(
+                f"skipping Pod {pod['metadata']['name']} for Service {namespace}/{name}: Node {node_name} Not Found"
+            )
+            continue
+        endpoint = endpoint_of(pod, node, service, family)
+        if endpoint["addresses"]:
+            group.endpoints[endpoint_key(endpoint)] = endpoint
+    return wanted, problems
+
+
+def arrange(
+    owner: Obj,
+    wanted: dict[PortsKey, Wanted],
+    slices: Sequence[Obj],
+    most: int,
+    labels: dict[str, str],
+    fresh: Callable[[list[Obj]], Obj],
+    problems: list[str],
+    *,
+    placeholder: bool = True,
+) -> Plan:
+    """`fresh(ports)` is a new slice without endpoints. With `placeholder` there is an empty slice when there would be
+    none: so people can tell a Service without endpoints from one that nobody has looked at."""
+    result = Plan(problems=problems)
+    by_ports: dict[PortsKey, list[Obj]] = {}
+    for found in slices:
+        if is_owned_by(found, owner):
+            by_ports.setdefault(ports_key(found.get("ports")), []).append(found)
+        else:
+            result.delete.append(found)
+    for key, group in wanted.items():
+        result.take(_arrange_group(group, by_ports.pop(key, []), most, labels, fresh))
+    for left in by_ports.values():
+        result.delete += left
+    if placeholder and len(slices) == len(result.delete) and not result.create:
+        empty = fresh([])
+        if len(result.delete) == 1 and _is_placeholder(result.delete[0], empty):
+            result.delete = []
+        else:
+            result.create.append(empty)
+    touched = {found["metadata"]["name"] for found in (*result.update, *result.delete)}
+    result.unchanged = [found for found in slices if found["metadata"]["name"] not in touched]
+    return result
+
+
+def _is_placeholder(found: Obj, empty: Obj) -> bool:
+    return (
+        not found.get("endpoints")
+        and not found.get("ports")
+        and found["addressType"] == empty["addressType"]
+        and (found["metadata"].get("labels") or {}) == empty["metadata"]["labels"]
+    )
+
+
+def _arrange_group(
+    group: Wanted, slices: list[Obj], most: int, labels: dict[str, str], fresh: Callable[[list[Obj]], Obj]
+) -> Plan:
+    result = Plan()
+    missing = dict(group.endpoints)
+    same_labels = own_labels({"metadata": {"labels": labels}})
+    untouched: list[Obj] = []
+    for found in slices:
+        kept, changed = _kept(found, missing)
+        if changed and not kept:
+            result.delete.append(found)
+        elif changed or own_labels(found) != same_labels:
+            result.update.append(_changed(found, kept, labels))
+        else:
+            untouched.append(found)
+    rest = [missing[key] for key in missing]
+    # The fullest first: what is written anyway is where newcomers cost least.
+    for found in sorted(result.update, key=lambda each: -len(each["endpoints"])):
+        _fill(found, rest, most)
+    while rest:
+        room = _closest_fit(untouched, len(rest), most)
+        if room is not None:
+            untouched.remove(room)
+            target = _changed(room, list(room.get("endpoints") or ()), labels)
+            result.update.append(target)
+        else:
+            target = fresh(group.ports)
+            result.create.append(target)
+        _fill(target, rest, most)
+    return result
+
+
+def _kept(found: Obj, missing: dict[EndpointKey, Obj]) -> tuple[list[Obj], bool]:
+    """What of a slice stays, as it should be now, and whether that is a change. `missing` loses what was found."""
+    kept, changed = [], False
+    for endpoint in found.get("endpoints") or ():
+        wanted = missing.pop(endpoint_key(endpoint), None)
+        if wanted is None:
+            changed = True
+            continue
+        same = says_the_same(wanted, endpoint)
+        changed = changed or not same
+        kept.append(wanted)
+    return kept, changed
+
+
+def _changed(found: Obj, endpoints: list[Obj], labels: dict[str, str]) -> Obj:
+    return {**found, "metadata": {**found["metadata"], "labels": labels}, "endpoints": endpoints}
+
+
+def _fill(target: Obj, rest: list[Obj], most: int) -> None:
+    room = max(0, most - len(target["endpoints"]))
+    target["endpoints"] = [*target["endpoints"], *rest[:room]]
+    del rest[:room]
+
+
+def _closest_fit(slices: list[Obj], count: int, most: int) -> Obj | None:
+    """The slice that is fullest once all of them are in it."""
+    if count >= most:
+        return None
+    fitting = [found for found in slices if count + len(found.get("endpoints") or ()) <= most]
+    return max(fitting, key=lambda found: len(found.get("endpoints") or ()), default=None)
+
+
+def reuse(result: Plan, owner: Obj) -> None:
+    """Instead of deleting one slice and making another, the one is made the other."""
+    for doomed in tuple(result.delete):
+        if not result.create:
+            return
+        made = result.create[-1]
+        if doomed["addressType"] != made["addressType"] or not is_owned_by(doomed, owner):
+            continue
+        result.create.pop()
+        result.delete.remove(doomed)
+        old = doomed["metadata"]
+        meta = {**made["metadata"], "name": old["name"], "uid": old["uid"], "resourceVersion": old["resourceVersion"]}
+        result.update.append({**made, "metadata": meta})
