@@ -7,26 +7,28 @@ admission and validation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.version import VERSION
+from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.cluster.component import Component, running
+from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import MASTERS, Identities
 from setpoint.cluster.inprocess import InProcess
+from setpoint.cluster.system import hostname
 from setpoint.controllers.builtin import GARBAGE_COLLECTOR, add_controllers
 from setpoint.controllers.garbagecollector.collector import GarbageCollector
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
-from setpoint.node.fleet import add_fleet, node_names
-from setpoint.node.runtime.simulated import SimulatedRuntime
-from setpoint.reconcile import Informer, Manager
+from setpoint.reconcile import LeaderElection, Manager
 
 _NODES = builtin("nodes")
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -39,6 +41,12 @@ class ComponentOptions:
     """Which; all when it is None."""
     scheduler: bool = True
     controller_options: ControllerOptions = field(default_factory=ControllerOptions)
+    leader_elect: bool = True
+    identity: str = ""
+    """Under which controllers and scheduler hold their Leases; a new one when it is empty. Who comes back under the
+    same need not wait until the old Lease has run out."""
+    wrap: Callable[[str, Client], Client] | None = None
+    """What a component's client is to be seen through, by the component's name."""
 
 
 class Components:
@@ -52,6 +60,7 @@ class Components:
         api.authenticator.add(InProcessAuthenticator())
         self._entrance = InProcess(api.handle)
         self.who = Identities(self._entrance, clock)
+        self._identity = options.identity or f"{hostname()}_{ids.uid()}"
         self._tasks = asyncio.TaskGroup()
         self.controllers = Component("controllers", self._controllers)
         self.scheduler = Component("scheduler", self._scheduler)
@@ -66,7 +75,8 @@ class Components:
         await self.start(self.controllers)
         if self._options.scheduler:
             await self.start(self.scheduler)
-        await self.start(self.fleet)
+        if self._options.nodes:
+            await self.start(self.fleet)
         return self
 
     async def __aexit__(
@@ -82,60 +92,96 @@ class Components:
             finally:
                 await self._entrance.__aexit__(None, None, None)
 
-    @asynccontextmanager
-    async def _controllers(self) -> AsyncIterator[Manager]:
-        names = self._options.controllers
-        manager = Manager(
-            self.who.client("system:kube-controller-manager", agent="kube-controller-manager"), self._clock, self._ids,
-            client_for=self.who.controller,
-        )  # fmt: skip
-        add_controllers(manager, self._options.controller_options, names)
-        async with running(manager.run, manager.ready):
-            if names is not None and GARBAGE_COLLECTOR not in names:
-                yield manager
-                return
-            # Now only: its many watches are nothing that the others need to be ready.
-            collector = GarbageCollector(manager)
-            async with running(collector.run, collector.started):
-                yield manager
+    def _identities(self, component: str) -> Identities:
+        wrap = self._options.wrap
+        return Identities(self._entrance, self._clock, None if wrap is None else partial(wrap, component))
 
     @asynccontextmanager
-    async def _scheduler(self) -> AsyncIterator[Manager]:
+    async def _elected(
+        self, name: str, client: Client, term: Callable[[], AbstractAsyncContextManager[Manager]]
+    ) -> AsyncIterator[Elected]:
+        election = None
+        if self._options.leader_elect:
+            election = LeaderElection(client, self._clock, self._ids, name=name, identity=self._identity)
+        elected = Elected(election, term)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(elected.run())
+            await elected.settled()
+            try:
+                yield elected
+            finally:
+                task.cancel()
+
+    @asynccontextmanager
+    async def _controllers(self) -> AsyncIterator[Elected]:
+        who = self._identities("controllers")
+        client = who.client("system:kube-controller-manager", agent="kube-controller-manager")
+        names = self._options.controllers
+
+        @asynccontextmanager
+        async def term() -> AsyncIterator[Manager]:
+            manager = Manager(client, self._clock, self._ids, client_for=who.controller)
+            add_controllers(manager, self._options.controller_options, names)
+            async with running(manager.run, manager.ready):
+                if names is not None and GARBAGE_COLLECTOR not in names:
+                    yield manager
+                    return
+                # Now only: its many watches are nothing that the others need to be ready.
+                collector = GarbageCollector(manager)
+                async with running(collector.run, collector.started):
+                    yield manager
+
+        async with self._elected("kube-controller-manager", client, term) as elected:
+            yield elected
+
+    @asynccontextmanager
+    async def _scheduler(self) -> AsyncIterator[Elected]:
+        # Here, because what it needs is large and a cluster without it need not load it.
         from setpoint.scheduler.scheduler import add_scheduler
 
-        manager = Manager(self.who.client("system:kube-scheduler", agent="kube-scheduler"), self._clock, self._ids)
-        add_scheduler(manager)
-        async with running(manager.run, manager.ready):
-            yield manager
+        client = self._identities("scheduler").client("system:kube-scheduler", agent="kube-scheduler")
+
+        @asynccontextmanager
+        async def term() -> AsyncIterator[Manager]:
+            manager = Manager(client, self._clock, self._ids)
+            add_scheduler(manager)
+            async with running(manager.run, manager.ready):
+                yield manager
+
+        async with self._elected("kube-scheduler", client, term) as elected:
+            yield elected
 
     @asynccontextmanager
     async def _fleet(self) -> AsyncIterator[Manager]:
+        # Here, for the same reason.
+        from setpoint.node.fleet import add_fleet, node_names
+        from setpoint.node.runtime.simulated import SimulatedRuntime
+
         nodes = self._options.nodes
-        manager = Manager(self.who.client("system:node-fleet", (MASTERS,), agent="kubelet"), self._clock, self._ids)
+        who = self._identities("fleet")
+        manager = Manager(who.client("system:node-fleet", (MASTERS,), agent="kubelet"), self._clock, self._ids)
         heartbeat = add_fleet(
-            manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=self.who.node,
+            manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=who.node,
             version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version,
         )  # fmt: skip
         async with running(manager.run, manager.ready):
             await heartbeat.registered.wait()
             if self._options.scheduler and self._options.controllers is None:
-                await _found_ready(self.scheduler.running.informer(_NODES), node_names(nodes))
+                await self._found_ready(node_names(nodes))
             yield manager
 
-
-async def _found_ready(nodes: Informer, names: list[str]) -> None:
-    """A node is registered as not ready, and only then found to be: returns when that has happened for all."""
-    waiting, done = set(names), asyncio.Event()
-
-    def changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if new is not None and not any(taint["key"] == _NOT_READY for taint in new["spec"].get("taints") or ()):
-            waiting.discard(new["metadata"]["name"])
-            if not waiting:
-                done.set()
-
-    if waiting:
-        nodes.add_handler(changed)
-        await done.wait()
+    async def _found_ready(self, names: list[str]) -> None:
+        """A node is registered as not ready, and only then found to be: returns when that has happened for all."""
+        waiting = set(names)
+        if not waiting:
+            return
+        client = self.who.client("system:node-fleet", (MASTERS,), agent="kubelet")
+        async with client.watch(_NODES, resource_version="0") as watch:
+            async for _, node in watch:
+                if not any(taint["key"] == _NOT_READY for taint in (node.get("spec") or {}).get("taints") or ()):
+                    waiting.discard(node["metadata"].get("name"))
+                    if not waiting:
+                        return
 
 
 def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Components:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from setpoint import __version__
 from setpoint.apiserver.filters.in_process import peer_of
 from setpoint.client import Client
@@ -11,20 +13,27 @@ from setpoint.meta.clock import Clock
 
 MASTERS = "system:masters"
 
+Wrap = Callable[[Client], Client]
+"""Puts something between a component and the server: tests do."""
+
 
 class Identities:
     """Clients in the names of the components of one process."""
 
-    def __init__(self, entrance: InProcess, clock: Clock) -> None:
+    def __init__(self, entrance: InProcess, clock: Clock, wrap: Wrap | None = None) -> None:
         self._entrance = entrance
         self._clock = clock
+        self._wrap = wrap
         self._clients: dict[str, Client] = {}
 
     def client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
         found = self._clients.get(user)
         if found is None:
             transport = InProcessTransport(self._entrance.for_peer(peer_of(user, groups)))
-            found = self._clients[user] = Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
+            found = Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
+            if self._wrap is not None:
+                found = self._wrap(found)
+            self._clients[user] = found
         return found
 
     def controller(self, name: str) -> Client:

@@ -1,4 +1,4 @@
-"""The machinery of every control loop: informer, cache, workqueue, controller, manager, leader election, event recorder.
+"""The machinery of control loops: informer, cache, workqueue, controller, manager, leader election, event recorder.
 
 What a controller may rely on:
 - its informers have seen everything that was there before its first reconcile, and see every later change in order;

@@ -67,6 +67,8 @@ class LeaderElection:
         self._recorder = recorder
         self.identity = identity
         self.leading = asyncio.Event()
+        self.standing_by = asyncio.Event()
+        """Another one leads, as far as is known."""
         self._lease: Obj | None = None
         """As it was last seen or written."""
         self._seen_at = 0.0
@@ -75,7 +77,10 @@ class LeaderElection:
         """Waits for the Lease, then does the work for as long as it is held. Raises LeadershipLost, with the work
         cancelled and over. When the work ends, or all of this is cancelled, the Lease is given back."""
         while not await self._attempt(self._times.renew_deadline):
+            if self._holder() not in ("", self.identity):
+                self.standing_by.set()
             await self._pause()
+        self.standing_by.clear()
         log.info("%s became leader of %s", self.identity, self._name)
         self._announce("became leader")
         self.leading.set()

@@ -25,6 +25,7 @@ from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded
 from setpoint.cluster.system import RandomIds
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import NotFound
+from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
 Obj = dict[str, Any]
@@ -34,8 +35,10 @@ _INSTANT = 1e-6
 
 
 class VirtualCluster:
-    def __init__(self, embedded: EmbeddedCluster, clock: VirtualClock) -> None:
+    def __init__(self, embedded: EmbeddedCluster, clock: VirtualClock, links: dict[str, Link]) -> None:
         self.embedded = embedded
+        self.links = links
+        """What lies between each component and the server."""
         self.clock = clock
         self.client: Client = embedded.client
         """As an administrator."""
@@ -107,10 +110,12 @@ class VirtualCluster:
     async def kill(self, *names: str) -> None:
         """As a process dies: nothing of it ends in order."""
         for name in names:
+            self.links[name].severed = True
             await self.component(name).kill()
 
     async def start(self, *names: str) -> None:
         for name in names:
+            self.links[name].severed = False
             await self.embedded.components.start(self.component(name))
 
 
@@ -125,9 +130,13 @@ async def virtual_cluster(
 ) -> AsyncIterator[VirtualCluster]:
     """On a virtual loop only (see `run_virtual`). `controllers` are the names of those that run; all by default."""
     clock = VirtualClock()
-    parts = ComponentOptions(nodes, controllers, scheduler, controller_options or ControllerOptions())
+    links = {name: Link(name) for name in ("controllers", "scheduler", "fleet")}
+    parts = ComponentOptions(
+        nodes, controllers, scheduler, controller_options or ControllerOptions(), identity="virtual",
+        wrap=lambda name, client: LinkedClient(client, links[name]),
+    )  # fmt: skip
     async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
-        yield VirtualCluster(embedded, clock)
+        yield VirtualCluster(embedded, clock, links)
 
 
 def virtual(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:

@@ -65,7 +65,8 @@ async def record(local_server: Any, *said: tuple[str, str]) -> list[dict[str, An
         await settle()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return (await local_server.client.list(EVENTS, "default")).items
+    found: list[dict[str, Any]] = (await local_server.client.list(EVENTS, "default")).items
+    return found
 
 
 async def test_many_alike_are_combined(local_server: Any) -> None:
