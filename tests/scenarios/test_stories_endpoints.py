@@ -85,3 +85,102 @@ async def test_b1_from_a_deployment_to_the_addresses_behind_its_service(cluster:
         assert endpoint["targetRef"] == {
             "kind": "Pod", "namespace": "default", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
         }  # fmt: skip
+
+    async def also_as_endpoints() -> bool:
+        return await ready_in_endpoints(cluster) == await pod_addresses(cluster)
+
+    await cluster.until(also_as_endpoints, within=5)
+    endpoints = await cluster.client.get(ENDPOINTS, "web", "default")
+    assert endpoints["metadata"]["labels"] == {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+    (subset,) = endpoints["subsets"]
+    assert subset["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    assert [address["ip"] for address in subset["addresses"]] == sorted(await pod_addresses(cluster))
+
+
+@virtual(nodes=2)
+async def test_c5_an_unready_pod_leaves_at_once_and_comes_back(cluster: VirtualCluster) -> None:
+    await cluster.client.create(service())
+    await cluster.client.create(deployment(replicas=2))
+
+    async def both() -> bool:
+        return len(await ready_in_slices(cluster)) == 2 == len(await ready_in_endpoints(cluster))
+
+    await cluster.until(both, within=30)
+    await cluster.kill("fleet")  # so that nobody else has a say about the Pod
+    pod = (await cluster.all(PODS))[0]
+
+    async def say_ready(status: str) -> None:
+        stamp = cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        change = {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": stamp}]}
+        await cluster.client.patch(
+            PODS, pod["metadata"]["name"], {"status": change}, "default", kind="strategic", subresource="status"
+        )
+
+    await say_ready("False")
+    await cluster.settle()
+    assert pod["status"]["podIP"] not in await ready_in_slices(cluster) | await ready_in_endpoints(cluster)
+    (found,) = await slices_of(cluster)
+    (unready,) = [each for each in found["endpoints"] if not each["conditions"]["ready"]]
+    assert unready["addresses"] == [pod["status"]["podIP"]]
+    (subset,) = (await cluster.client.get(ENDPOINTS, "web", "default"))["subsets"]
+    assert [address["ip"] for address in subset["notReadyAddresses"]] == [pod["status"]["podIP"]]
+    await say_ready("True")
+    await cluster.settle()
+    assert pod["status"]["podIP"] in await ready_in_slices(cluster) & await ready_in_endpoints(cluster)
+
+
+@virtual(nodes=1)
+async def test_a_service_that_goes_takes_its_endpoints_along(cluster: VirtualCluster) -> None:
+    await cluster.client.create(service())
+
+    async def there() -> bool:
+        return len(await slices_of(cluster)) == 1 and await cluster.find(ENDPOINTS, "web") is not None
+
+    await cluster.until(there, within=5)
+    (found,) = await slices_of(cluster)
+    assert not found.get("endpoints") and not found.get("ports")
+    await cluster.client.delete(SERVICES, "web", "default")
+
+    async def gone() -> bool:
+        return not await slices_of(cluster) and await cluster.find(ENDPOINTS, "web") is None
+
+    await cluster.until(gone, within=30)
+
+
+@virtual(nodes=1)
+async def test_endpoints_that_somebody_changes_are_put_right(cluster: VirtualCluster) -> None:
+    await cluster.client.create(service())
+    await cluster.client.create(deployment(replicas=1))
+    await cluster.until(lambda: ready_in_slices(cluster), within=30)
+    (found,) = await slices_of(cluster)
+    await cluster.client.update({**found, "endpoints": []})
+    await cluster.until(lambda: ready_in_slices(cluster), within=5)
+    await cluster.client.delete(SLICES, found["metadata"]["name"], "default")
+    await cluster.until(lambda: ready_in_slices(cluster), within=5)
+    await cluster.client.delete(ENDPOINTS, "web", "default")
+    await cluster.until(lambda: ready_in_endpoints(cluster), within=5)
+
+
+@virtual(nodes=2)
+async def test_endpoints_follow_while_the_controllers_are_away(cluster: VirtualCluster) -> None:
+    await cluster.client.create(service())
+    await cluster.client.create(service("gone"))
+    await cluster.client.create(deployment(replicas=2))
+
+    async def served(count: int) -> bool:
+        addresses = await pod_addresses(cluster)
+        slices, endpoints = await ready_in_slices(cluster), await ready_in_endpoints(cluster)
+        return len(addresses) == count and addresses == slices == endpoints
+
+    await cluster.until(lambda: served(2), within=30)
+    await cluster.kill("controllers")
+    await cluster.client.delete(SERVICES, "gone", "default")
+    for pod in await cluster.all(PODS):
+        await cluster.client.delete(PODS, pod["metadata"]["name"], "default", grace_period=0)
+    await cluster.start("controllers")
+    await cluster.until(lambda: served(2), within=30)
+    await cluster.until(lambda: _is_gone(cluster, "gone"), within=30)
+
+
+async def _is_gone(cluster: VirtualCluster, name: str) -> bool:
+    return not await slices_of(cluster, name) and await cluster.find(ENDPOINTS, name) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from setpoint.controllers.deployment.controller import deployment_controller
+from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
 from setpoint.controllers.namespace.controller import namespace_controller
 from setpoint.controllers.node_taints import node_taint_controller
@@ -19,6 +20,7 @@ Build = Callable[[Manager, ControllerOptions], Runnable]
 
 CONTROLLERS: dict[str, Build] = {
     "deployment-controller": deployment_controller,
+    "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
     "namespace-controller": namespace_controller,
     "node-lifecycle-controller": node_taint_controller,
