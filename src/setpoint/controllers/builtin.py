@@ -12,6 +12,7 @@ from setpoint.controllers.node_taints import node_taint_controller
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.service_accounts import service_account_controller
+from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.reconcile import Manager
 from setpoint.reconcile.manager import Runnable
 
@@ -26,6 +27,7 @@ CONTROLLERS: dict[str, Build] = {
     "node-lifecycle-controller": node_taint_controller,
     "replicaset-controller": replicaset_controller,
     "serviceaccount-controller": service_account_controller,
+    "statefulset-controller": statefulset_controller,
 }
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from setpoint.controllers.deployment.revisions import for_new_set
 from setpoint.controllers.deployment.sizes import limits, scale_down_old, size, size_of_new
 from setpoint.controllers.deployment.status import seconds_to_deadline, status_of
-from setpoint.controllers.deployment.template import HASH_LABEL, hash_of, same_template, set_name, split
+from setpoint.controllers.deployment.template import HASH_LABEL, same_template, set_name, split
+from setpoint.controllers.hashing import template_hash
 
 Obj = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -116,9 +117,9 @@ def test_no_step_breaks_the_promises(
 def test_a_hash_is_of_the_template_and_fits_into_names() -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1, "y": 2}}
     again = {"spec": {"y": 2, "x": 1}, "metadata": {"labels": {"a": "b"}}}
-    assert hash_of(template, None) == hash_of(again, None)
-    assert hash_of(template, None) != hash_of(template, 1) != hash_of(template, 2)
-    assert hash_of(template, None).strip("bcdfghjklmnpqrstvwxz2456789") == ""
+    assert template_hash(template, None) == template_hash(again, None)
+    assert template_hash(template, None) != template_hash(template, 1) != template_hash(template, 2)
+    assert template_hash(template, None).strip("bcdfghjklmnpqrstvwxz2456789") == ""
     assert len(set_name("d" * 253, "abc")) == 253
 
 

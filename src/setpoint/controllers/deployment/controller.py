@@ -17,7 +17,8 @@ from setpoint.controllers.deployment.revisions import (
 )
 from setpoint.controllers.deployment.sizes import Scaling, is_rolling, scale_down_old, size, size_of_new
 from setpoint.controllers.deployment.status import is_complete, seconds_to_deadline, status_of
-from setpoint.controllers.deployment.template import HASH_LABEL, hash_of, same_template, set_name, split
+from setpoint.controllers.deployment.template import HASH_LABEL, same_template, set_name, split
+from setpoint.controllers.hashing import template_hash
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.ownership import Claim, controller_reference
 from setpoint.controllers.pod_control import PODS
@@ -197,7 +198,7 @@ class Deployments:
     def _new_set(self, deployment: Obj, old: list[Obj], number: int) -> Obj:
         spec, meta = deployment["spec"], deployment["metadata"]
         template = spec["template"]
-        digest = hash_of(template, (deployment.get("status") or {}).get("collisionCount"))
+        digest = template_hash(template, (deployment.get("status") or {}).get("collisionCount"))
         labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: digest}
         selector = spec["selector"]
         made_spec = {

@@ -5,25 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
-
 Obj = dict[str, Any]
 
 HASH_LABEL = "pod-template-hash"
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_NAME = 253
-
-
-def hash_of(template: Obj, collisions: int | None) -> str:
-    """Short, and safe in names and label values: no vowels, nothing that looks like another character.
-    `collisions` leads to another hash when the first was taken."""
-    value = 0x811C9DC5
-    text = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
-    if collisions is not None:
-        text += collisions.to_bytes(8, "little")
-    for byte in text:
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(value))
 
 
 def set_name(deployment: str, template_hash: str) -> str:

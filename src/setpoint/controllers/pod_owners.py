@@ -1,0 +1,56 @@
+"""Whose business a change of a Pod is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from setpoint.meta.selectors import Selector, from_label_selector
+from setpoint.reconcile import Informer, key_of
+from setpoint.reconcile.keys import controller_of
+
+Obj = dict[str, Any]
+
+
+def _namespace(obj: Obj) -> tuple[str]:
+    return (obj["metadata"]["namespace"],)
+
+
+def selector_of(owner: Obj) -> Selector:
+    return from_label_selector(owner["spec"]["selector"])
+
+
+class PodOwners:
+    """The owners of one kind that a Pod has, had, or could have."""
+
+    def __init__(self, kind: str, owners: Informer, selector: Callable[[Obj], Selector] = selector_of) -> None:
+        self._kind = kind
+        self._owners = owners
+        self._selector = selector
+        owners.add_index("namespace", _namespace)
+
+    def key(self, pod: Obj | None) -> str | None:
+        """Of the owner that the Pod has, if there is such a one."""
+        owner = controller_of(pod) if pod is not None else None
+        if pod is None or owner is None or owner["kind"] != self._kind:
+            return None
+        key = f"{pod['metadata']['namespace']}/{owner['name']}"
+        found = self._owners.get(key)
+        return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
+
+    def touched(self, old: Obj | None, new: Obj | None) -> list[str]:
+        """Those that the change is news to: who has it or had it, or, if it is nobody's, who could adopt it."""
+        before, after = self.key(old), self.key(new)
+        keys = [key for key in dict.fromkeys((before, after)) if key is not None]
+        if keys or new is None or "deletionTimestamp" in new["metadata"] or controller_of(new) is not None:
+            return keys
+        labels = new["metadata"].get("labels") or {}
+        if old is None or controller_of(old) is not None or labels != (old["metadata"].get("labels") or {}):
+            return self._could_adopt(new["metadata"]["namespace"], labels)
+        return []
+
+    def _could_adopt(self, namespace: str, labels: dict[str, str]) -> list[str]:
+        if not labels:
+            return []
+        found = self._owners.by_index("namespace", namespace)
+        return [key_of(owner) for owner in found if self._selector(owner).matches(labels)]

@@ -1,0 +1,68 @@
+"""The revision that a StatefulSet's Pods have, and the one that they are to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from setpoint.client import Client
+from setpoint.controllers.hashing import revision_hash
+from setpoint.controllers.history import REVISIONS, History, data_of, has_template_of, number, revision_of
+from setpoint.meta.errors import AlreadyExists
+
+Obj = dict[str, Any]
+
+_HASH_LABEL = "controller.kubernetes.io/hash"
+_LONGEST_PREFIX = 223
+
+
+class Revisions(NamedTuple):
+    current: Obj
+    update: Obj
+    collisions: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.current["metadata"]["name"], self.update["metadata"]["name"]
+
+
+async def revisions_of(client: Client, history: History, stateful_set: Obj, known: Sequence[Obj]) -> Revisions:
+    """`known` in order. Makes the new one, or makes an old one the newest again, when the template has changed."""
+    status = stateful_set.get("status") or {}
+    collisions = int(status.get("collisionCount") or 0)
+    following = number(known[-1]) + 1 if known else 1
+    equal = [revision for revision in known if has_template_of(stateful_set, revision)]
+    if equal and equal[-1] is known[-1]:
+        update = known[-1]
+    elif equal:
+        update = await history.renumber(equal[-1], following)
+    else:
+        update, collisions = await _create(client, stateful_set, following, collisions)
+    named = (revision for revision in known if revision["metadata"]["name"] == status.get("currentRevision"))
+    return Revisions(next(named, update), update, collisions)
+
+
+async def _create(client: Client, stateful_set: Obj, count: int, collisions: int) -> tuple[Obj, int]:
+    meta, data = stateful_set["metadata"], data_of(stateful_set)
+    labels = dict((stateful_set["spec"]["template"].get("metadata") or {}).get("labels") or {})
+    labels[_HASH_LABEL] = revision_hash(data, collisions)
+    while True:
+        name = f"{meta['name'][:_LONGEST_PREFIX]}-{revision_hash(data, collisions)}"
+        try:
+            return await client.create(revision_of(stateful_set, name, labels, count)), collisions
+        except AlreadyExists:
+            # From an earlier reconcile that the cache has not caught up with, or of another template.
+            there = await client.get(REVISIONS, name, meta["namespace"])
+            if has_template_of(stateful_set, there):
+                return there, collisions
+            collisions += 1
+
+
+def beyond_limit(
+    stateful_set: Obj, known: Iterable[Obj], revisions: Revisions | None, in_use: Iterable[str]
+) -> list[Obj]:
+    """The oldest of those that nothing refers to any more."""
+    live = {*in_use, *(revisions.names if revisions is not None else ())}
+    unused = [revision for revision in known if revision["metadata"]["name"] not in live]
+    limit = int(stateful_set["spec"].get("revisionHistoryLimit", 10))
+    return unused[: max(0, len(unused) - limit)] if limit >= 0 else []

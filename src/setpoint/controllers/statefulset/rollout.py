@@ -1,0 +1,68 @@
+"""Which Pods give way to a new template, when all of them are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from setpoint.controllers.pods import available_in, is_ready, phase
+from setpoint.controllers.statefulset.identity import partition, revision_of_pod, size
+
+Obj = dict[str, Any]
+
+
+def is_created(pod: Obj) -> bool:
+    return phase(pod) != ""
+
+
+def is_leaving(pod: Obj) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_running_and_ready(pod: Obj) -> bool:
+    return phase(pod) == "Running" and is_ready(pod)
+
+
+def is_available(pod: Obj, min_ready: int, now: datetime) -> bool:
+    wait = available_in(pod, min_ready, now)
+    return wait is not None and wait <= 0
+
+
+def is_unavailable(pod: Obj, min_ready: int, now: datetime) -> bool:
+    """Or about to be."""
+    return is_leaving(pod) or not is_available(pod, min_ready, now)
+
+
+def in_parallel(stateful_set: Obj) -> bool:
+    return bool(stateful_set["spec"].get("podManagementPolicy") == "Parallel")
+
+
+def max_unavailable(stateful_set: Obj) -> int:
+    """Never less than one: something has to move."""
+    rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
+    asked = rolling.get("maxUnavailable")
+    if asked is None:
+        return 1
+    if isinstance(asked, str):
+        asked = int(asked.removesuffix("%")) * size(stateful_set) // 100
+    return max(1, int(asked))
+
+
+def to_replace(stateful_set: Obj, replicas: Sequence[Obj], update: str, now: datetime) -> list[Obj]:
+    """`replicas` by ordinal; `update` is the name of the new revision. Those that go, the highest ordinal first."""
+    min_ready = stateful_set["spec"].get("minReadySeconds", 0)
+    parallel = in_parallel(stateful_set)
+    unavailable = [pod for pod in replicas if is_unavailable(pod, min_ready, now)]
+
+    def is_outdated(pod: Obj) -> bool:
+        return revision_of_pod(pod) != update and not is_leaving(pod) and is_created(pod)
+
+    candidates = [pod for pod in reversed(replicas[partition(stateful_set) :]) if is_outdated(pod)]
+    room = max(0, max_unavailable(stateful_set) - len(unavailable))
+    if not parallel:
+        return candidates[:room]
+    # What does not work anyhow goes first and costs nothing; only what does work uses up the room.
+    broken = [pod for pod in candidates if not is_available(pod, min_ready, now)]
+    working = [pod for pod in candidates if is_available(pod, min_ready, now)]
+    return [*broken, *working[:room]]

@@ -1,0 +1,88 @@
+"""Which nodes a Pod may go to by its own word: nodeSelector and required node affinity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_Node = Mapping[str, Any]
+_Labels = Mapping[str, str]
+NAME_FIELD = "metadata.name"
+
+
+def required_nodes(spec: Mapping[str, Any]) -> Callable[[_Node], bool]:
+    """Compiled once for many nodes. `spec` is of a Pod or of a template."""
+    wanted = tuple((spec.get("nodeSelector") or {}).items())
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    matches_terms = None if required is None else node_selector(required)
+
+    def matches(node: _Node) -> bool:
+        labels = node["metadata"].get("labels") or {}
+        if any(labels.get(key) != value for key, value in wanted):
+            return False
+        return matches_terms is None or matches_terms(node)
+
+    return matches
+
+
+def node_selector(selector: Mapping[str, Any]) -> Callable[[_Node], bool]:
+    """One of the terms must match; without terms nothing does."""
+    terms = [_term(term) for term in selector.get("nodeSelectorTerms") or ()]
+    return lambda node: any(term(node) for term in terms)
+
+
+def _term(term: Mapping[str, Any]) -> Callable[[_Node], bool]:
+    labels = [_on_labels(each) for each in term.get("matchExpressions") or ()]
+    names = [_on_name(each) for each in term.get("matchFields") or ()]
+    if not labels and not names:
+        return lambda node: False
+
+    def matches(node: _Node) -> bool:
+        meta = node["metadata"]
+        held = meta.get("labels") or {}
+        return all(test(held) for test in labels) and all(test(meta["name"]) for test in names)
+
+    return matches
+
+
+def _on_labels(expression: Mapping[str, Any]) -> Callable[[_Labels], bool]:
+    key, values = expression.get("key", ""), tuple(expression.get("values") or ())
+    match expression.get("operator"):
+        case "In":
+            return lambda labels: labels.get(key) in values
+        case "NotIn":
+            return lambda labels: labels.get(key) not in values
+        case "Exists":
+            return lambda labels: key in labels
+        case "DoesNotExist":
+            return lambda labels: key not in labels
+        case "Gt":
+            return _compared(key, values, lambda value, bound: value > bound)
+        case "Lt":
+            return _compared(key, values, lambda value, bound: value < bound)
+    return lambda labels: False
+
+
+def _compared(key: str, values: Iterable[str], holds: Callable[[int, int], bool]) -> Callable[[_Labels], bool]:
+    bounds = [_integer(value) for value in values]
+    bound = bounds[0] if len(bounds) == 1 else None
+
+    def compare(labels: _Labels) -> bool:
+        value = _integer(labels.get(key, ""))
+        return value is not None and bound is not None and holds(value, bound)
+
+    return compare
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
+
+
+def _on_name(expression: Mapping[str, Any]) -> Callable[[str], bool]:
+    """The only field there is; compared with anything but one value it matches nothing."""
+    values, operator = tuple(expression.get("values") or ()), expression.get("operator")
+    if expression.get("key") != NAME_FIELD or len(values) != 1 or operator not in ("In", "NotIn"):
+        return lambda name: False
+    return lambda name: (name in values) == (operator == "In")
