@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from setpoint.controllers.deployment.controller import deployment_controller
 from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
+from setpoint.controllers.job.controller import job_controller
 from setpoint.controllers.namespace.controller import namespace_controller
 from setpoint.controllers.node_taints import node_taint_controller
 from setpoint.controllers.options import ControllerOptions
@@ -23,6 +24,7 @@ CONTROLLERS: dict[str, Build] = {
     "deployment-controller": deployment_controller,
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
+    "job-controller": job_controller,
     "namespace-controller": namespace_controller,
     "node-lifecycle-controller": node_taint_controller,
     "replicaset-controller": replicaset_controller,

@@ -63,7 +63,7 @@ def first_to_go(pods: Iterable[Obj], related: Iterable[Obj], now: datetime) -> l
             _deletion_cost(pod),
             -crowd[node],
             ready_age,
-            -_most_restarts(pod),
+            -most_restarts(pod),
             _age_class(pod["metadata"].get("creationTimestamp", ""), now),
             pod["metadata"]["uid"],
         )
@@ -86,6 +86,6 @@ def _deletion_cost(pod: Mapping[str, Any]) -> int:
         return 0
 
 
-def _most_restarts(pod: Mapping[str, Any]) -> int:
+def most_restarts(pod: Mapping[str, Any]) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return max((status.get("restartCount", 0) for status in statuses), default=0)

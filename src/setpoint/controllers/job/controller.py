@@ -1,0 +1,298 @@
+"""The Job controller: when to look at a Job, and what to do about it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.expectations import Expectations
+from setpoint.controllers.job.backoff import Backoff
+from setpoint.controllers.job.job_conditions import (
+    COMPLETE,
+    SUCCESS_CRITERIA_MET,
+    SUSPENDED,
+    is_finished,
+    new_condition,
+    set_condition,
+)
+from setpoint.controllers.job.job_pods import FINALIZER, is_tracked
+from setpoint.controllers.job.manage import JobPods
+from setpoint.controllers.job.orphans import OrphanPods
+from setpoint.controllers.job.progress import Progress, deadline_in, observe
+from setpoint.controllers.job.tally import Noted, count_released, finish, note_ended
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.own_writes import OwnWrites
+from setpoint.controllers.ownership import Claim
+from setpoint.controllers.pod_control import PODS, PodControl
+from setpoint.controllers.together import Together
+from setpoint.meta.clock import Clock
+from setpoint.meta.selectors import from_label_selector
+from setpoint.meta.times import format_time
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.reconcile.keys import controller_of
+from setpoint.reconcile.rate_limiting import ExponentialBackoff, RateLimitingQueue
+
+Obj = dict[str, Any]
+
+JOBS = builtin("jobs", "batch")
+OWN_NAME = "kubernetes.io/job-controller"
+_WORKERS = 5
+_FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
+_BATCH = 1.0
+"""News of Pods are gathered for so long: a Job with many Pods hears of many at once."""
+
+
+def job_controller(manager: Manager, _: ControllerOptions) -> Together:
+    name = "job-controller"
+    client, recorder = manager.client_for(name), manager.recorder(name)
+    jobs, pods = manager.informer(JOBS), manager.informer(PODS)
+    reconciler = Jobs(client, manager.clock, jobs, pods, recorder)
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS, queue=_queue(manager.clock))
+    orphans = OrphanPods(client, jobs, pods)
+    releasing = Controller(
+        f"{name} (orphans)", orphans.reconcile, manager.clock, workers=_WORKERS, queue=_queue(manager.clock)
+    )
+    reconciler.watch(controller, releasing.enqueue)
+    return Together(controller, releasing)
+
+
+def _queue(clock: Clock) -> RateLimitingQueue:
+    return RateLimitingQueue(clock, (ExponentialBackoff(_FIRST_RETRY, _LONGEST_RETRY),))
+
+
+class Jobs:
+    def __init__(
+        self, client: Client, clock: Clock, jobs: Informer, pods: Informer, recorder: EventRecorder
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._clock = clock
+        self._jobs = jobs
+        self._pods = pods
+        self._recorder = recorder
+        self._expected = Expectations(clock)
+        self._written = OwnWrites()
+        self._backoffs: dict[str, Backoff] = {}
+        """By key. A help to memory: what is not here is worked out from the Pods that are left."""
+        self._hands = JobPods(client, PodControl(client, recorder), pods, self._expected, self._written)
+
+    # -- when to look -----------------------------------------------------------------------------------------------
+
+    def watch(self, controller: Controller, release: Callable[[str], None]) -> None:
+        """`release(key)` has a Pod's finalizer removed if nobody else will do it."""
+
+        def job_changed(old: Obj | None, new: Obj | None) -> None:
+            job = new or old or {}
+            key = key_of(job)
+            if new is None or is_finished(new):
+                for pod in self._selected(job):
+                    if is_tracked(pod):
+                        release(key_of(pod))
+            if new is None:
+                self._forget(key)
+            same_spec = (
+                old is not None and new is not None and (old["metadata"]["generation"] == new["metadata"]["generation"])
+            )
+            controller.queue.add_after(key, _BATCH if same_spec else 0)
+
+        def pod_changed(old: Obj | None, new: Obj | None) -> None:
+            for key in self._touched(old, new):
+                controller.queue.add_after(key, _BATCH)
+            pod = new or old or {}
+            if new is not None and is_tracked(pod) and self._is_nobodys(pod):
+                release(key_of(pod))
+
+        self._jobs.add_handler(job_changed)
+        self._pods.add_handler(pod_changed)
+
+    def _selected(self, job: Obj) -> Iterable[Obj]:
+        meta = job["metadata"]
+        selector = from_label_selector(job["spec"]["selector"])
+        orphans = (pod for pod in self._pods.orphans(meta["namespace"]) if selector.matches(_labels(pod)))
+        return [*self._pods.controlled_by(meta["uid"]), *orphans]
+
+    def _is_nobodys(self, pod: Obj) -> bool:
+        """No reconcile of a Job will ever remove its finalizer. A Job that is not known may only be too new, unless
+        the Pod is on its way out."""
+        if controller_of(pod) is None:
+            return True
+        key = self._owner_key(pod)
+        if key is None:
+            return "deletionTimestamp" in pod["metadata"]
+        return is_finished(self._jobs.items[key])
+
+    def _touched(self, old: Obj | None, new: Obj | None) -> list[str]:
+        """The Jobs that a change of a Pod is news to; what they were waiting to see is noted."""
+        before = self._owner_key(old) if old is not None else None
+        after = self._owner_key(new) if new is not None else None
+        keys = [key for key in dict.fromkeys((before, after)) if key is not None]
+        pod = new or old or {}
+        if new is None or "deletionTimestamp" in new["metadata"]:
+            for key in keys:
+                self._expected.deletion_observed(key, pod["metadata"]["uid"])
+        elif old is None and after is not None:
+            self._expected.creation_observed(after)
+        if not keys and new is not None and controller_of(new) is None and "deletionTimestamp" not in new["metadata"]:
+            if old is None or controller_of(old) is not None or _labels(new) != _labels(old):
+                keys = self._could_adopt(new["metadata"]["namespace"], _labels(new))
+        return keys
+
+    def _owner_key(self, pod: Obj) -> str | None:
+        owner = controller_of(pod)
+        if owner is None or owner["kind"] != "Job":
+            return None
+        key = f"{pod['metadata']['namespace']}/{owner['name']}"
+        found = self._jobs.get(key)
+        return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
+
+    def _could_adopt(self, namespace: str, labels: dict[str, str]) -> list[str]:
+        if not labels:
+            return []
+        return [
+            key
+            for key, job in self._jobs.items.items()
+            if job["metadata"]["namespace"] == namespace
+            and from_label_selector(job["spec"]["selector"]).matches(labels)
+        ]
+
+    # -- what to do -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> Result | None:
+        cached = self._jobs.get(key)
+        if cached is None:
+            self._forget(key)
+            return None
+        if cached["spec"].get("managedBy") not in (None, OWN_NAME):
+            return None
+        if is_finished(cached):
+            self._forget(key)
+            return None
+        if not self._written.seen(key):
+            return Result(retry=True)
+        # Before anything is awaited: the cache as it is now is what the expectations speak about.
+        may_act = self._expected.satisfied(key)
+        job = {**cached, "status": copy.deepcopy(cached.get("status") or {})}
+        pods = await self._claimed(job)
+        seen = observe(job, pods, self._backoffs.get(key), self._clock.now())
+        again = None if seen.outcome is not None else deadline_in(seen)
+        changed = False
+        if seen.outcome is not None:
+            active, failure = await self._hands.delete_active(seen)
+            if active or not may_act:
+                # Not yet: there may be Pods that are not in the cache, or could not be deleted.
+                seen.outcome = None
+        else:
+            active, failure = len(seen.active), None
+            managed = may_act and "deletionTimestamp" not in job["metadata"]
+            if managed:
+                active, wait, failure = await self._hands.adjust(key, seen)
+                if wait:
+                    again = min(wait, again) if again is not None else wait
+            if _is_complete(seen, active):
+                text = "Reached expected number of succeeded pods"
+                seen.outcome = new_condition(SUCCESS_CRITERIA_MET, "CompletionsReached", text, seen.now)
+            elif managed:
+                changed = self._note_suspension(seen)
+        changed |= _write_counts(seen, active)
+        await self._track(key, seen, changed)
+        if failure is not None:
+            raise failure
+        return Result(requeue_after=max(again, _BATCH)) if again is not None else None
+
+    def _forget(self, key: str) -> None:
+        self._expected.forget(key)
+        self._written.forget(key)
+        self._backoffs.pop(key, None)
+
+    async def _claimed(self, job: Obj) -> list[Obj]:
+        meta = job["metadata"]
+        selector = from_label_selector(job["spec"]["selector"])
+        candidates = [*self._pods.controlled_by(meta["uid"]), *self._pods.orphans(meta["namespace"])]
+        claimed = await Claim(self._client, JOBS, job, PODS, selector, FINALIZER).claimed(candidates)
+        return [pod if controller_of(pod) is not None else _as_adopted(pod) for pod in claimed]
+
+    def _note_suspension(self, seen: Progress) -> bool:
+        suspended = bool(seen.job["spec"].get("suspend"))
+        status, word = ("True", "Suspended") if suspended else ("False", "Resumed")
+        wanted = new_condition(SUSPENDED, f"Job{word}", f"Job {word.lower()}", seen.now, status)
+        if not set_condition(seen.status, wanted):
+            return False
+        self._recorder.normal(seen.job, word, f"Job {word.lower()}")
+        if suspended:
+            seen.status.pop("startTime", None)
+        else:
+            # The deadline is about the time that the Job is active without a break.
+            seen.status["startTime"] = format_time(seen.now)
+        return True
+
+    # -- counting ---------------------------------------------------------------------------------------------------
+
+    async def _track(self, key: str, seen: Progress, changed: bool) -> None:
+        noted = note_ended(seen)
+        if changed or noted.changed:
+            await self._write(key, seen)
+            self._backoffs[key] = seen.backoff
+        changed = await self._release(key, seen, noted)
+        finished = noted.complete and finish(seen)
+        if changed or finished:
+            await self._write(key, seen)
+        if finished:
+            self._announce(seen)
+
+    async def _release(self, key: str, seen: Progress, noted: Noted) -> bool:
+        """Whether the status has more to say afterwards."""
+        tracked = {pod["metadata"]["uid"] for pod in seen.pods if is_tracked(pod)}
+        released, failure = await self._hands.release(key, noted.release)
+        changed = count_released(seen.status, tracked - released)
+        if failure is None:
+            return changed
+        if changed:
+            await self._write(key, seen)
+        raise failure
+
+    async def _write(self, key: str, seen: Progress) -> None:
+        seen.job = await self._client.update(seen.job, subresource="status")
+        seen.job.setdefault("status", {}).setdefault("uncountedTerminatedPods", {})
+        self._written.wrote(key, self._jobs, seen.job)
+
+    def _announce(self, seen: Progress) -> None:
+        job, outcome = seen.job, seen.outcome
+        assert outcome is not None
+        if outcome["type"] != COMPLETE:
+            self._recorder.warning(job, outcome["reason"], outcome["message"])
+            return
+        completions = job["spec"].get("completions")
+        if completions is not None and job["status"].get("succeeded", 0) > completions:
+            text = "Too many succeeded pods running after completion count reached"
+            self._recorder.warning(job, "TooManySucceededPods", text)
+        self._recorder.normal(job, "Completed", "Job completed")
+
+
+def _labels(pod: Obj) -> dict[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def _as_adopted(pod: Obj) -> Obj:
+    """As the cache will show it: from now on its end is tracked."""
+    if is_tracked(pod):
+        return pod
+    meta = pod["metadata"]
+    return {**pod, "metadata": {**meta, "finalizers": [*(meta.get("finalizers") or ()), FINALIZER]}}
+
+
+def _is_complete(seen: Progress, active: int) -> bool:
+    completions = seen.job["spec"].get("completions")
+    enough = seen.succeeded > 0 if completions is None else seen.succeeded >= completions
+    return enough and active == 0
+
+
+def _write_counts(seen: Progress, active: int) -> bool:
+    status = seen.status
+    before = (status.get("active", 0), status.get("ready"), status.get("terminating"))
+    status["active"] = active
+    if not active:
+        del status["active"]
+    status["ready"], status["terminating"] = seen.ready, seen.terminating
+    return before != (active, seen.ready, seen.terminating)

@@ -1,0 +1,47 @@
+"""A Job's conditions: that it is to end (interim), that it has ended, that it is suspended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from setpoint.controllers.conditions import Condition, is_true
+from setpoint.meta.times import format_time
+
+COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
+"""Written before the finalizers of the last Pods are removed; Complete or Failed follow when all is counted."""
+
+
+def is_finished(job: Mapping[str, Any]) -> bool:
+    return is_true(job, COMPLETE) or is_true(job, FAILED)
+
+
+def new_condition(kind: str, reason: str, message: str, now: datetime, status: str = "True") -> Condition:
+    stamp = format_time(now)
+    return {
+        "type": kind,
+        "status": status,
+        "lastProbeTime": stamp,
+        "lastTransitionTime": stamp,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def set_condition(status: dict[str, Any], wanted: Condition) -> bool:
+    """Whether that changed anything. A condition that was never there is not said to be false."""
+    conditions: list[Condition] = list(status.get("conditions") or ())
+    for place, found in enumerate(conditions):
+        if found["type"] == wanted["type"]:
+            if all(found.get(key) == wanted[key] for key in ("status", "reason", "message")):
+                return False
+            conditions[place] = wanted
+            break
+    else:
+        if wanted["status"] == "False":
+            return False
+        conditions.append(wanted)
+    status["conditions"] = conditions
+    return True

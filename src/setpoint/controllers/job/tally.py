@@ -1,0 +1,160 @@
+"""Counting Pods that have ended into a Job's status, in the steps that make it happen exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from setpoint.controllers.job.indexes import Indexes
+from setpoint.controllers.job.job_conditions import (
+    COMPLETE,
+    FAILED,
+    FAILURE_TARGET,
+    SUCCESS_CRITERIA_MET,
+    new_condition,
+    set_condition,
+)
+from setpoint.controllers.job.job_pods import (
+    counts_failures_per_index,
+    has_failed,
+    has_succeeded,
+    index_of,
+    index_within,
+    is_indexed,
+    is_tracked,
+)
+from setpoint.controllers.job.policies import judge
+from setpoint.controllers.job.progress import Progress
+
+Obj = dict[str, Any]
+
+MOST_UNCOUNTED = 500
+"""Pods noted in one write: their uids take room in the status, and other Jobs wait."""
+
+
+class Noted(NamedTuple):
+    release: list[Obj]
+    """Pods whose finalizer can go as soon as the status is written."""
+    changed: bool
+    """The status is to be written first."""
+    complete: bool
+    """No Pods that have ended are left out."""
+
+
+def note_ended(seen: Progress) -> Noted:
+    """The first step: who has ended is written into the status, as not counted yet."""
+    status, indexed = seen.status, is_indexed(seen.job)
+    pods = (
+        sorted(seen.pods, key=lambda pod: -1 if (index := index_of(pod)) is None else index) if indexed else seen.pods
+    )
+    tracked = {pod["metadata"]["uid"] for pod in pods if is_tracked(pod)}
+    changed = count_released(status, tracked)
+    uncounted = {kind: list(status["uncountedTerminatedPods"].get(kind) or ()) for kind in ("succeeded", "failed")}
+    release: list[Obj] = []
+    new_indexes: list[int] = []
+    complete = True
+    for pod in pods:
+        if not is_tracked(pod) or not _may_release(seen, pod):
+            continue
+        uid, place = pod["metadata"]["uid"], index_within(pod, seen.completions) if indexed else None
+        release.append(pod)
+        if has_succeeded(pod) and uid not in uncounted["failed"]:
+            # For an indexed Job the index itself is what keeps it from being counted twice.
+            if indexed:
+                if place is not None and place not in seen.done_before:
+                    new_indexes.append(place)
+            elif uid not in uncounted["succeeded"]:
+                uncounted["succeeded"].append(uid)
+        elif has_failed(pod, seen.job) or _ends_in_failure(seen):
+            if uid not in uncounted["failed"] and (not indexed or place is not None) and judge(seen.job, pod).counts:
+                uncounted["failed"].append(uid)
+        if len(new_indexes) + len(uncounted["succeeded"]) + len(uncounted["failed"]) >= MOST_UNCOUNTED:
+            complete = False
+            break
+    noted = {kind: uids for kind, uids in uncounted.items() if uids}
+    changed |= noted != status["uncountedTerminatedPods"] or bool(new_indexes)
+    status["uncountedTerminatedPods"] = noted
+    if indexed:
+        seen.done |= Indexes.of(new_indexes)
+        changed |= _write_indexes(seen)
+    return Noted(release, _write_interim(seen) or changed, complete)
+
+
+def count_released(status: Obj, tracked: Collection[str]) -> bool:
+    """The second step: who is noted and has no finalizer any more is counted. Whether there were any."""
+    uncounted = status["uncountedTerminatedPods"]
+    left: Obj = {}
+    changed = False
+    for kind in ("succeeded", "failed"):
+        before = uncounted.get(kind) or ()
+        still = [uid for uid in before if uid in tracked]
+        if len(still) != len(before):
+            status[kind] = status.get(kind, 0) + len(before) - len(still)
+            changed = True
+        if still:
+            left[kind] = still
+    if changed:
+        status["uncountedTerminatedPods"] = left
+    return changed
+
+
+def finish(seen: Progress) -> bool:
+    """The last step: if the Job is to end and nothing is open, it has ended. Whether it has."""
+    status, outcome = seen.status, seen.outcome
+    uncounted = status.get("uncountedTerminatedPods") or {}
+    if outcome is None or uncounted.get("succeeded") or uncounted.get("failed") or seen.terminating > 0:
+        return False
+    set_condition(status, outcome)
+    if outcome["type"] == COMPLETE:
+        status["completionTime"] = outcome["lastTransitionTime"]
+    return True
+
+
+def _may_release(seen: Progress, pod: Obj) -> bool:
+    if "deletionTimestamp" in seen.job["metadata"] or seen.outcome is not None or has_succeeded(pod):
+        return True
+    if not has_failed(pod, seen.job):
+        return False
+    if not counts_failures_per_index(seen.job):
+        return True
+    # The one that its replacement will inherit the count of failures from must still be there then.
+    index = index_of(pod)
+    held = seen.held.get(index) if index is not None else None
+    return held is None or held["metadata"]["uid"] != pod["metadata"]["uid"]
+
+
+def _ends_in_failure(seen: Progress) -> bool:
+    """Then whatever still runs has failed too."""
+    return seen.outcome is not None and seen.outcome["type"] != SUCCESS_CRITERIA_MET
+
+
+def _write_indexes(seen: Progress) -> bool:
+    status, text = seen.status, str(seen.done)
+    changed = bool(text != status.get("completedIndexes", ""))
+    _put(status, "succeeded", len(seen.done))
+    _put(status, "completedIndexes", text)
+    lost = None if seen.failed_indexes is None else str(seen.failed_indexes)
+    changed = changed or lost != status.get("failedIndexes")
+    if lost is None:
+        status.pop("failedIndexes", None)
+    else:
+        status["failedIndexes"] = lost
+    return changed
+
+
+def _write_interim(seen: Progress) -> bool:
+    """That the Job is to end is said before the last finalizers go; `outcome` becomes what is said afterwards."""
+    outcome = seen.outcome
+    if outcome is None or outcome["type"] not in (FAILURE_TARGET, SUCCESS_CRITERIA_MET):
+        return False
+    changed = set_condition(seen.status, outcome)
+    final = FAILED if outcome["type"] == FAILURE_TARGET else COMPLETE
+    seen.outcome = new_condition(final, outcome.get("reason", ""), outcome.get("message", ""), seen.now)
+    return changed
+
+
+def _put(status: Obj, name: str, value: int | str) -> None:
+    if value:
+        status[name] = value
+    else:
+        status.pop(name, None)

@@ -1,0 +1,17 @@
+"""Several loops that are one controller."""
+
+from __future__ import annotations
+
+import asyncio
+
+from setpoint.reconcile.manager import Runnable
+
+
+class Together:
+    def __init__(self, *parts: Runnable) -> None:
+        self.parts = parts
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for part in self.parts:
+                tasks.create_task(part.run())
