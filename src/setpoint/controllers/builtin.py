@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from setpoint.controllers.cronjob.controller import cronjob_controller
 from setpoint.controllers.deployment.controller import deployment_controller
 from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
@@ -14,6 +15,7 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
+from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
 from setpoint.reconcile import Manager
 from setpoint.reconcile.manager import Runnable
 
@@ -21,6 +23,7 @@ Build = Callable[[Manager, ControllerOptions], Runnable]
 """Asks the manager for the informers that it needs and returns what is to run."""
 
 CONTROLLERS: dict[str, Build] = {
+    "cronjob-controller": cronjob_controller,
     "deployment-controller": deployment_controller,
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
@@ -30,6 +33,7 @@ CONTROLLERS: dict[str, Build] = {
     "replicaset-controller": replicaset_controller,
     "serviceaccount-controller": service_account_controller,
     "statefulset-controller": statefulset_controller,
+    "ttl-after-finished-controller": ttl_after_finished_controller,
 }
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from setpoint.controllers.conditions import Condition, is_true
+from setpoint.controllers.conditions import Condition
 from setpoint.meta.times import format_time
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
@@ -14,8 +14,16 @@ SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 """Written before the finalizers of the last Pods are removed; Complete or Failed follow when all is counted."""
 
 
+def finished_condition(job: Mapping[str, Any]) -> Condition | None:
+    """Complete or Failed, whichever came true; None while the Job is at work."""
+    for found in (job.get("status") or {}).get("conditions") or ():
+        if found["type"] in (COMPLETE, FAILED) and found["status"] == "True":
+            return dict(found)
+    return None
+
+
 def is_finished(job: Mapping[str, Any]) -> bool:
-    return is_true(job, COMPLETE) or is_true(job, FAILED)
+    return finished_condition(job) is not None
 
 
 def new_condition(kind: str, reason: str, message: str, now: datetime, status: str = "True") -> Condition:

@@ -1,0 +1,292 @@
+"""The CronJob controller."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.cronjob.schedule import (
+    due,
+    schedule_of,
+    schedule_text,
+    seconds_until_next,
+    shown_in_mail,
+    shown_in_zone,
+)
+from setpoint.controllers.cronjob.status import enlist, finished_as, is_listed, note_success, oldest_first, unlist
+from setpoint.controllers.job.job_conditions import COMPLETE, FAILED
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.ownership import controller_reference
+from setpoint.controllers.pod_control import is_namespace_terminating
+from setpoint.meta.clock import Clock
+from setpoint.meta.cron import Schedule, load_zone, parse
+from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
+from setpoint.meta.goformat import quote
+from setpoint.meta.times import format_time
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.reconcile.keys import controller_of
+
+Obj = dict[str, Any]
+
+CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
+SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_WORKERS = 5
+
+
+def cronjob_controller(manager: Manager, _: ControllerOptions) -> Controller:
+    name = "cronjob-controller"
+    reconciler = CronJobs(
+        manager.client_for(name), manager.clock, manager.informer(CRON_JOBS), manager.informer(JOBS),
+        manager.recorder(name),
+    )  # fmt: skip
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS)
+    reconciler.watch(controller)
+    return controller
+
+
+class CronJobs:
+    def __init__(
+        self, client: Client, clock: Clock, cron_jobs: Informer, jobs: Informer, recorder: EventRecorder
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._cron_jobs = cron_jobs
+        self._jobs = jobs
+        self._recorder = recorder
+
+    # -- when to look -----------------------------------------------------------------------------------------------
+
+    def watch(self, controller: Controller) -> None:
+        def cron_job_changed(old: Obj | None, new: Obj | None) -> None:
+            key = key_of(new or old or {})
+            if old is None or new is None or _timing(old) == _timing(new):
+                controller.enqueue(key)
+                return
+            try:
+                wait = seconds_until_next(new, schedule_of(new), self._clock.now())
+            except ValueError:
+                text = f"unparseable schedule for cronjob: {new['spec']['schedule']}"
+                self._recorder.warning(new, "UnParseableCronJobSchedule", text)
+                return
+            if wait is not None:
+                controller.queue.add_after(key, wait)
+
+        def job_changed(old: Obj | None, new: Obj | None) -> None:
+            for job in (old, new):
+                key = self._owner_key(job) if job is not None else None
+                if key is not None:
+                    controller.enqueue(key)
+
+        self._cron_jobs.add_handler(cron_job_changed)
+        self._jobs.add_handler(job_changed)
+
+    def _owner_key(self, job: Obj) -> str | None:
+        owner = controller_of(job)
+        if owner is None or owner["kind"] != "CronJob":
+            return None
+        key = f"{job['metadata']['namespace']}/{owner['name']}"
+        found = self._cron_jobs.get(key)
+        return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
+
+    # -- what to do -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> Result | None:
+        cached = self._cron_jobs.get(key)
+        if cached is None:
+            return None
+        cron_job = {**cached, "status": copy.deepcopy(cached.get("status") or {})}
+        jobs = self._jobs.controlled_by(cached["metadata"]["uid"])
+        await self._clean_up(cron_job, jobs)
+        failure: Exception | None = None
+        wait: float | None = None
+        try:
+            await self._take_stock(cron_job, jobs)
+            if "deletionTimestamp" not in cron_job["metadata"]:
+                wait = await self._start(cron_job)
+        except ApiError as error:
+            failure = error
+        if cron_job["status"] != (cached.get("status") or {}):
+            await self._client.update(cron_job, subresource="status")
+        if failure is not None:
+            raise failure
+        return Result(requeue_after=wait) if wait is not None else None
+
+    async def _clean_up(self, cron_job: Obj, jobs: list[Obj]) -> None:
+        """Of Jobs that have ended only so many are kept."""
+        spec = cron_job["spec"]
+        for outcome, limit in (
+            (COMPLETE, spec.get("successfulJobsHistoryLimit")), (FAILED, spec.get("failedJobsHistoryLimit")),
+        ):  # fmt: skip
+            if limit is not None:
+                ended = oldest_first(job for job in jobs if finished_as(job) == outcome)
+                for job in ended[: max(0, len(ended) - limit)]:
+                    await self._delete(cron_job, job)
+
+    async def _take_stock(self, cron_job: Obj, jobs: list[Obj]) -> None:
+        """The list of Jobs at work is what is really there."""
+        meta, status = cron_job["metadata"], cron_job["status"]
+        for job in jobs:
+            uid, name, outcome = job["metadata"]["uid"], job["metadata"]["name"], finished_as(job)
+            listed = is_listed(status, uid)
+            if not outcome and not listed:
+                # The cache may not show the last write yet.
+                fresh = await self._client.get(CRON_JOBS, meta["name"], meta["namespace"])
+                if is_listed(fresh.get("status") or {}, uid):
+                    cron_job.update(fresh)
+                    status = cron_job["status"]
+                    continue
+                text = f"Saw a job that the controller did not create or forgot: {name}"
+                self._recorder.warning(cron_job, "UnexpectedJob", text)
+            elif outcome:
+                if listed:
+                    unlist(status, uid)
+                    text = f"Saw completed job: {name}, condition: {outcome}"
+                    self._recorder.normal(cron_job, "SawCompletedJob", text)
+                if outcome == COMPLETE:
+                    note_success(status, job)
+        known = {job["metadata"]["uid"] for job in jobs}
+        for active in status.get("active") or ():
+            if active.get("uid") in known:
+                continue
+            try:
+                await self._client.get(JOBS, active["name"], active["namespace"])
+            except NotFound:
+                self._recorder.normal(cron_job, "MissingJob", f"Active job went missing: {active['name']}")
+                unlist(status, active["uid"])
+
+    async def _start(self, cron_job: Obj) -> float | None:
+        """A Job, if one is due. Seconds until the next time."""
+        spec, now = cron_job["spec"], self._clock.now()
+        schedule = self._schedule(cron_job)
+        if schedule is None:
+            return None
+        try:
+            found = due(cron_job, schedule, now, within_deadline=True)
+        except ValueError as error:
+            self._recorder.warning(cron_job, "InvalidSchedule", f"invalid schedule: {spec['schedule']} : {error}")
+            return None
+        if found.latest is not None:
+            if found.too_many:
+                text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+                self._recorder.warning(cron_job, "TooManyMissedTimes", text)
+            if await self._may_start(cron_job, found.latest, now):
+                await self._create(cron_job, found.latest)
+        return seconds_until_next(cron_job, schedule, now)
+
+    def _schedule(self, cron_job: Obj) -> Schedule | None:
+        spec = cron_job["spec"]
+        zone, text = spec.get("timeZone"), spec["schedule"]
+        if zone is not None:
+            try:
+                load_zone(zone)
+            except ValueError as error:
+                self._recorder.warning(cron_job, "UnknownTimeZone", f"invalid timeZone: {quote(zone)}: {error}")
+                return None
+        if spec.get("suspend"):
+            return None
+        if "TZ" in text:
+            message = (
+                f"CRON_TZ or TZ used in schedule {quote(text)} is not officially supported, see "
+                "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            )
+            self._recorder.warning(cron_job, "UnsupportedSchedule", message)
+        try:
+            return parse(schedule_text(spec))
+        except ValueError as error:
+            message = f"unparseable schedule: {quote(text)} : {error}"
+            self._recorder.warning(cron_job, "UnparseableSchedule", message)
+            return None
+
+    async def _may_start(self, cron_job: Obj, scheduled: datetime, now: datetime) -> bool:
+        spec, status = cron_job["spec"], cron_job["status"]
+        deadline = spec.get("startingDeadlineSeconds")
+        if deadline is not None and (now - scheduled).total_seconds() > deadline:
+            text = f"Missed scheduled time to start a job: {shown_in_mail(scheduled)}"
+            self._recorder.warning(cron_job, "MissSchedule", text)
+            return False
+        name = job_name(cron_job, scheduled)
+        if any(active.get("name") == name for active in status.get("active") or ()):
+            return False
+        if status.get("lastScheduleTime") == format_time(scheduled):
+            return False
+        policy = spec.get("concurrencyPolicy")
+        if policy == "Forbid" and status.get("active"):
+            text = "Not starting job because prior execution is running and concurrency policy is Forbid"
+            self._recorder.normal(cron_job, "JobAlreadyActive", text)
+            return False
+        if policy == "Replace":
+            await self._replace(cron_job)
+        return True
+
+    async def _replace(self, cron_job: Obj) -> None:
+        for active in list(cron_job["status"].get("active") or ()):
+            try:
+                job = await self._client.get(JOBS, active["name"], active["namespace"])
+            except ApiError as error:
+                self._recorder.warning(cron_job, "FailedGet", f"Get job: {error}")
+                raise
+            if not await self._delete(cron_job, job):
+                raise ApiError(f"could not replace job {active['namespace']}/{active['name']}")
+
+    async def _create(self, cron_job: Obj, scheduled: datetime) -> None:
+        wanted = job_from(cron_job, scheduled)
+        meta = wanted["metadata"]
+        try:
+            job = await self._client.create(wanted)
+        except AlreadyExists:
+            job = await self._client.get(JOBS, meta["name"], meta["namespace"])
+            owner = controller_of(job)
+            if owner is None or owner["uid"] != cron_job["metadata"]["uid"]:
+                return
+            if is_listed(cron_job["status"], job["metadata"]["uid"]):
+                return
+        except ApiError as error:
+            if not is_namespace_terminating(error):
+                self._recorder.warning(cron_job, "FailedCreate", f"Error creating job: {error}")
+            raise
+        else:
+            self._recorder.normal(cron_job, "SuccessfulCreate", f"Created job {meta['name']}")
+        enlist(cron_job["status"], job)
+        cron_job["status"]["lastScheduleTime"] = format_time(scheduled)
+
+    async def _delete(self, cron_job: Obj, job: Obj) -> bool:
+        meta = job["metadata"]
+        try:
+            await self._client.delete(JOBS, meta["name"], meta["namespace"], propagation="Background")
+        except ApiError as error:
+            self._recorder.warning(cron_job, "FailedDelete", f"Deleted job: {error}")
+            return False
+        unlist(cron_job["status"], meta["uid"])
+        self._recorder.normal(cron_job, "SuccessfulDelete", f"Deleted job {meta['name']}")
+        return True
+
+
+def job_name(cron_job: Obj, scheduled: datetime) -> str:
+    """From the minute that it was due: the same time never gets two."""
+    return f"{cron_job['metadata']['name']}-{int(scheduled.timestamp()) // 60}"
+
+
+def job_from(cron_job: Obj, scheduled: datetime) -> Obj:
+    spec, meta = cron_job["spec"], cron_job["metadata"]
+    template = spec["jobTemplate"]
+    own = template.get("metadata") or {}
+    annotations = {**(own.get("annotations") or {}), SCHEDULED: shown_in_zone(scheduled, spec.get("timeZone"))}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(cron_job, scheduled),
+            "namespace": meta["namespace"],
+            "annotations": annotations,
+            **({"labels": own["labels"]} if own.get("labels") else {}),
+            "ownerReferences": [controller_reference(cron_job)],
+        },
+        "spec": template["spec"],
+    }
+
+
+def _timing(cron_job: Obj) -> tuple[str, str | None]:
+    return cron_job["spec"]["schedule"], cron_job["spec"].get("timeZone")

@@ -1,0 +1,75 @@
+"""Jobs that have ended and say for how long they are of interest: deleted, with their Pods, when that time is over."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.job.job_conditions import finished_condition
+from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import NotFound
+from setpoint.meta.times import parse_time
+from setpoint.reconcile import Controller, Informer, Manager, Result, key_of, split_key
+
+Obj = dict[str, Any]
+
+JOBS = builtin("jobs", "batch")
+_WORKERS = 5
+
+
+def ttl_after_finished_controller(manager: Manager, _: ControllerOptions) -> Controller:
+    name = "ttl-after-finished-controller"
+    jobs = manager.informer(JOBS)
+    reconciler = FinishedJobs(manager.client_for(name), manager.clock, jobs)
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS)
+
+    def job_changed(old: Obj | None, new: Obj | None) -> None:
+        if new is not None and expires_at(new) is not None:
+            controller.enqueue(key_of(new))
+
+    jobs.add_handler(job_changed)
+    return controller
+
+
+class FinishedJobs:
+    def __init__(self, client: Client, clock: Clock, jobs: Informer) -> None:
+        self._client = client
+        self._clock = clock
+        self._jobs = jobs
+
+    async def reconcile(self, key: str) -> Result | None:
+        job = self._jobs.get(key)
+        left = self._left(job) if job is not None else None
+        if left is None:
+            return None
+        if left > 0:
+            return Result(requeue_after=left)
+        # The time to live may have been prolonged since the cache was written: what is gone cannot be had back.
+        namespace, name = split_key(key)
+        with suppress(NotFound):
+            fresh = await self._client.get(JOBS, name, namespace)
+            left = self._left(fresh)
+            if left is None:
+                return None
+            if left > 0:
+                return Result(requeue_after=left)
+            uid = fresh["metadata"]["uid"]
+            await self._client.delete(JOBS, name, namespace, propagation="Foreground", uid=uid)
+        return None
+
+    def _left(self, job: Obj) -> float | None:
+        at = expires_at(job)
+        return None if at is None else (at - self._clock.now()).total_seconds()
+
+
+def expires_at(job: Obj) -> datetime | None:
+    """None: not finished, on its way out already, or to be kept."""
+    ttl = job["spec"].get("ttlSecondsAfterFinished")
+    if ttl is None or "deletionTimestamp" in job["metadata"]:
+        return None
+    finished = finished_condition(job)
+    return None if finished is None else parse_time(finished["lastTransitionTime"]) + timedelta(seconds=ttl)
