@@ -8,14 +8,19 @@ from setpoint.controllers.cronjob.controller import cronjob_controller
 from setpoint.controllers.deployment.controller import deployment_controller
 from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
+from setpoint.controllers.ephemeral_volume import ephemeral_volume_controller
 from setpoint.controllers.job.controller import job_controller
+from setpoint.controllers.local_provisioner.controller import local_provisioner
 from setpoint.controllers.namespace.controller import namespace_controller
 from setpoint.controllers.node_taints import node_taint_controller
 from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
+from setpoint.controllers.volume_protection.claims import claim_protection_controller
+from setpoint.controllers.volume_protection.volumes import volume_protection_controller
 from setpoint.reconcile import Manager
 from setpoint.reconcile.manager import Runnable
 
@@ -27,11 +32,16 @@ CONTROLLERS: dict[str, Build] = {
     "deployment-controller": deployment_controller,
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
+    "ephemeral-volume-controller": ephemeral_volume_controller,
     "job-controller": job_controller,
     "namespace-controller": namespace_controller,
     "node-lifecycle-controller": node_taint_controller,
+    "persistentvolume-binder-controller": persistentvolume_binder,
+    "persistentvolume-protection-controller": volume_protection_controller,
+    "persistentvolumeclaim-protection-controller": claim_protection_controller,
     "replicaset-controller": replicaset_controller,
     "serviceaccount-controller": service_account_controller,
+    "setpoint-local-provisioner-controller": local_provisioner,
     "statefulset-controller": statefulset_controller,
     "ttl-after-finished-controller": ttl_after_finished_controller,
 }

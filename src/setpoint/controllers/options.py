@@ -37,3 +37,5 @@ class ControllerOptions:
     service_cluster_ip_range: str = ""
     node_cidr_mask_size_ipv4: int = 24
     node_cidr_mask_size_ipv6: int = 64
+
+    pvclaimbinder_sync_period: float = 15.0

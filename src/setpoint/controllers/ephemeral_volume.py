@@ -1,0 +1,100 @@
+"""Ephemeral volumes: a claim for each, owned by its Pod, and gone with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.ownership import controller_reference
+from setpoint.controllers.pod_control import PODS
+from setpoint.controllers.volume_users import PODS_BY_CLAIM, ephemeral_claim_name, index_pods_by_claim, is_made_for
+from setpoint.meta.errors import AlreadyExists, ApiError
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
+
+Obj = dict[str, Any]
+
+CLAIMS = builtin("persistentvolumeclaims")
+_WORKERS = 5
+
+
+def ephemeral_volume_controller(manager: Manager, _: ControllerOptions) -> Controller:
+    name = "ephemeral-volume-controller"
+    pods, claims = manager.informer(PODS), manager.informer(CLAIMS)
+    index_pods_by_claim(pods)
+    volumes = EphemeralVolumes(manager.client_for(name), pods, claims, manager.recorder("ephemeral_volume", name))
+    controller = Controller(name, volumes.reconcile, manager.clock, workers=_WORKERS)
+
+    def pod_changed(old: Obj | None, new: Obj | None) -> None:
+        if old is None and new is not None and _has_ephemeral(new):
+            controller.enqueue(key_of(new))
+
+    def claim_changed(old: Obj | None, new: Obj | None) -> None:
+        if new is None and old is not None:
+            for pod in pods.by_index(PODS_BY_CLAIM, key_of(old)):
+                pod_changed(None, pod)
+
+    pods.add_handler(pod_changed)
+    claims.add_handler(claim_changed)
+    return controller
+
+
+def _has_ephemeral(pod: Obj) -> bool:
+    return any("ephemeral" in volume for volume in pod["spec"].get("volumes") or ())
+
+
+class NotItsOwn(Exception):
+    """There is a claim with the name, and it is somebody else's."""
+
+
+class EphemeralVolumes:
+    def __init__(self, client: Client, pods: Informer, claims: Informer, recorder: EventRecorder) -> None:
+        self._client = client
+        self._pods = pods
+        self._claims = claims
+        self._recorder = recorder
+
+    async def reconcile(self, key: str) -> None:
+        pod = self._pods.get(key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        for volume in pod["spec"].get("volumes") or ():
+            if "ephemeral" in volume:
+                await self._ensure(pod, volume)
+
+    async def _ensure(self, pod: Obj, volume: Obj) -> None:
+        namespace, name = pod["metadata"]["namespace"], ephemeral_claim_name(pod, volume)
+        there = self._claims.get(f"{namespace}/{name}")
+        if there is not None:
+            if not is_made_for(pod, there):
+                why = f"PVC {namespace}/{name} was not created for pod {key_of(pod)} (pod is not owner)"
+                self._complain(pod, volume, why)
+                raise NotItsOwn(why)
+            return
+        try:
+            await self._client.create(claim_for(pod, volume))
+        except AlreadyExists:
+            raise  # the cache is late: the next look shows whose it is
+        except ApiError as error:
+            self._complain(pod, volume, f"create PVC {name}: {error}")
+            raise
+
+    def _complain(self, pod: Obj, volume: Obj, why: str) -> None:
+        self._recorder.warning(pod, "FailedBinding", f"ephemeral volume {volume['name']}: {why}")
+
+
+def claim_for(pod: Obj, volume: Obj) -> Obj:
+    template = volume["ephemeral"]["volumeClaimTemplate"]
+    meta = template.get("metadata") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": ephemeral_claim_name(pod, volume),
+            "namespace": pod["metadata"]["namespace"],
+            "ownerReferences": [controller_reference({**pod, "apiVersion": "v1", "kind": "Pod"})],
+            **{part: meta[part] for part in ("annotations", "labels") if meta.get(part)},
+        },
+        "spec": template.get("spec") or {},
+    }

@@ -1,0 +1,51 @@
+"""When the local provisioner looks at which claim and which volume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.local_provisioner import PROVISIONER
+from setpoint.controllers.local_provisioner.deleting import VOLUMES, Deleting
+from setpoint.controllers.local_provisioner.provisioning import Provisioning
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.together import Together
+from setpoint.kinds.storage.binding import claim_class
+from setpoint.reconcile import Controller, Manager, key_of
+
+Obj = dict[str, Any]
+
+CLAIMS, NODES = builtin("persistentvolumeclaims"), builtin("nodes")
+STORAGE_CLASSES = builtin("storageclasses", "storage.k8s.io")
+_ACCOUNT = "persistent-volume-binder"
+"""It has all the rights that are needed here."""
+_WORKERS = 10
+
+
+def local_provisioner(manager: Manager, _: ControllerOptions) -> Together:
+    client, clock = manager.client_for(_ACCOUNT), manager.clock
+    recorder = manager.recorder(PROVISIONER, _ACCOUNT)
+    claims, volumes = manager.informer(CLAIMS), manager.informer(VOLUMES)
+    classes = manager.informer(STORAGE_CLASSES)
+    provisioning = Provisioning(client, claims, volumes, classes, manager.informer(NODES), recorder)
+    claim_loop = Controller("local provisioner: claims", provisioning.reconcile, clock, workers=_WORKERS)
+    deleting = Deleting(client, volumes)
+    volume_loop = Controller("local provisioner: volumes", deleting.reconcile, clock, workers=_WORKERS)
+
+    def claim_changed(old: Obj | None, new: Obj | None) -> None:
+        if new is not None:
+            claim_loop.enqueue(key_of(new))
+
+    def volume_changed(old: Obj | None, new: Obj | None) -> None:
+        if new is not None:
+            volume_loop.enqueue(key_of(new))
+
+    def class_changed(old: Obj | None, new: Obj | None) -> None:
+        for key, claim in claims.items.items():
+            if new is not None and claim_class(claim) == new["metadata"]["name"]:
+                claim_loop.enqueue(key)
+
+    claims.add_handler(claim_changed)
+    volumes.add_handler(volume_changed)
+    classes.add_handler(class_changed)
+    return Together(claim_loop, volume_loop)

@@ -1,0 +1,229 @@
+"""Claims and volumes as they are known, and every way in which the binder writes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.controllers.persistentvolume.latest import Latest
+from setpoint.kinds.core.persistentvolume import access_modes_text
+from setpoint.kinds.storage.binding import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    annotations_of,
+    claim_class,
+    has_access_modes,
+    is_reserved_for,
+    smallest_match,
+    volume_class,
+)
+from setpoint.meta.errors import NotFound
+from setpoint.meta.quantity import QuantityError, canonical
+from setpoint.reconcile import Informer, key_of
+
+Obj = dict[str, Any]
+
+CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
+PRE_RESIZE_CAPACITY = "volume.alpha.kubernetes.io/pre-resize-capacity"
+_FREE, _UNBOUND = "free", "unbound"
+_CLAIMED = "claimed"
+
+
+def claim_key(reference: Obj) -> str:
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}"
+
+
+def _free_in_class(volume: Obj) -> tuple[str, ...]:
+    return () if volume["spec"].get("claimRef") else (volume_class(volume),)
+
+
+def _claimed_by(volume: Obj) -> tuple[str, ...]:
+    reference = volume["spec"].get("claimRef")
+    return (claim_key(reference),) if reference else ()
+
+
+def _unbound_in_class(claim: Obj) -> tuple[str, ...]:
+    return () if claim["spec"].get("volumeName") else (claim_class(claim),)
+
+
+class Ledger:
+    def __init__(self, client: Client, claims: Informer, volumes: Informer) -> None:
+        self._client = client
+        self._volume_informer, self._claim_informer = volumes, claims
+        volumes.add_index(_FREE, _free_in_class)
+        volumes.add_index(_CLAIMED, _claimed_by)
+        claims.add_index(_UNBOUND, _unbound_in_class)
+        self._volumes, self._claims = Latest(volumes), Latest(claims)
+        self._promised: set[str] = set()
+        """Volumes that are being bound at this moment: nobody else need try."""
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def volume(self, name: str) -> Obj | None:
+        return self._volumes.get(name)
+
+    def claim(self, key: str) -> Obj | None:
+        return self._claims.get(key)
+
+    async def claim_for_sure(self, key: str) -> Obj | None:
+        """Not by the cache, which may not have it yet."""
+        namespace, _, name = key.partition("/")
+        try:
+            return self._claims.wrote(await self._client.get(CLAIMS, name, namespace))
+        except NotFound:
+            return None
+
+    def unbound_claims(self, storage_class: str) -> list[str]:
+        return [key_of(claim) for claim in self._claim_informer.by_index(_UNBOUND, storage_class)]
+
+    def volumes_of(self, key: str) -> list[str]:
+        """Names of those that point to the claim, right or wrong."""
+        return [volume["metadata"]["name"] for volume in self._volume_informer.by_index(_CLAIMED, key)]
+
+    def best_for(self, claim: Obj, *, only_reserved: bool) -> Obj | None:
+        """Volumes with just the access modes that are asked for come first, then those with more: the best of them is
+        the one reserved for the claim, or the smallest."""
+        known = {
+            volume["metadata"]["name"]: volume
+            for volume in (
+                *self._volumes.by_index(_CLAIMED, key_of(claim)),
+                *(() if only_reserved else self._volumes.by_index(_FREE, claim_class(claim))),
+            )
+        }
+        by_modes: dict[str, list[Obj]] = defaultdict(list)
+        for name in sorted(known):
+            volume = known[name]
+            if has_access_modes(volume, claim):
+                by_modes[access_modes_text(volume["spec"].get("accessModes"))].append(volume)
+        for modes in sorted(by_modes, key=lambda text: (text.count(","), text)):
+            busy = {
+                volume["metadata"]["name"]
+                for volume in by_modes[modes]
+                if volume["metadata"]["name"] in self._promised and not is_reserved_for(volume, claim)
+            }
+            best = smallest_match(claim, by_modes[modes], only_reserved=only_reserved, excluded=busy)
+            if best is not None:
+                return best
+        return None
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def save_volume(self, volume: Obj) -> Obj:
+        return self._volumes.wrote(await self._client.update(volume))
+
+    async def save_claim(self, claim: Obj) -> Obj:
+        return self._claims.wrote(await self._client.update(claim))
+
+    async def delete_volume(self, volume: Obj) -> None:
+        meta = volume["metadata"]
+        await self._client.delete(VOLUMES, meta["name"], uid=meta["uid"])
+
+    async def set_phase(self, volume: Obj, phase: str, message: str = "") -> Obj:
+        status = volume.get("status") or {}
+        if status.get("phase") == phase:
+            return volume
+        status = {**status, "phase": phase, "message": message}
+        if not message:
+            del status["message"]
+        return self._volumes.wrote(await self._client.update({**volume, "status": status}, subresource="status"))
+
+    async def set_claim_status(self, claim: Obj, phase: str, volume: Obj | None) -> Obj:
+        status = claim_status(claim, phase, volume)
+        if status == (claim.get("status") or {}):
+            return claim
+        return self._claims.wrote(await self._client.update({**claim, "status": status}, subresource="status"))
+
+    async def bind(self, volume: Obj, claim: Obj) -> None:
+        """Both, and their phases: the volume first. Each write is made only where something is missing; a failure
+        leaves the rest to the next look."""
+        name = volume["metadata"]["name"]
+        self._promised.add(name)
+        try:
+            promised = volume_for(volume, claim)
+            volume = await self.save_volume(promised) if promised is not volume else volume
+        finally:
+            self._promised.discard(name)
+        volume = await self.set_phase(volume, "Bound")
+        bound = claim_on(claim, name)
+        claim = await self.save_claim(bound) if bound is not claim else claim
+        await self.set_claim_status(claim, "Bound", volume)
+
+    async def unbind(self, volume: Obj) -> None:
+        """The volume is free again; if its author reserved it, it stays reserved for a claim of that name."""
+        await self.set_phase(await self.save_volume(volume_freed(volume)), "Available")
+
+
+def volume_for(volume: Obj, claim: Obj) -> Obj:
+    """The volume with a pointer to the claim; itself if it has it."""
+    meta = claim["metadata"]
+    reference = volume["spec"].get("claimRef") or {}
+    noted = annotations_of(volume)
+    by_us = not is_reserved_for(volume, claim) and BOUND_BY_CONTROLLER not in noted
+    if reference.get("uid") == meta["uid"] and not by_us:
+        return volume
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "name": meta["name"],
+        "namespace": meta["namespace"],
+        "resourceVersion": meta["resourceVersion"],
+        "uid": meta["uid"],
+    }
+    changed = {**volume, "spec": {**volume["spec"], "claimRef": reference}}
+    return with_annotation(changed, BOUND_BY_CONTROLLER, "yes") if by_us else changed
+
+
+def volume_freed(volume: Obj) -> Obj:
+    spec = {**volume["spec"]}
+    if BOUND_BY_CONTROLLER not in annotations_of(volume):
+        spec["claimRef"] = {key: value for key, value in spec["claimRef"].items() if key != "uid"}
+        return {**volume, "spec": spec}
+    del spec["claimRef"]
+    kept = {key: value for key, value in annotations_of(volume).items() if key != BOUND_BY_CONTROLLER}
+    return {**volume, "metadata": {**volume["metadata"], "annotations": kept}, "spec": spec}
+
+
+def claim_on(claim: Obj, volume: str) -> Obj:
+    """The claim with a pointer to the volume; itself if it has it and says so."""
+    changed = claim
+    if claim["spec"].get("volumeName") != volume:
+        changed = {**claim, "spec": {**claim["spec"], "volumeName": volume}}
+        changed = with_annotation(changed, BOUND_BY_CONTROLLER, "yes")
+    if BIND_COMPLETED not in annotations_of(claim):
+        changed = with_annotation(changed, BIND_COMPLETED, "yes")
+    return changed
+
+
+def with_annotation(obj: Obj, name: str, value: str) -> Obj:
+    meta = {**obj["metadata"], "annotations": {**annotations_of(obj), name: value}}
+    return {**obj, "metadata": meta}
+
+
+def claim_status(claim: Obj, phase: str, volume: Obj | None) -> Obj:
+    old = claim.get("status") or {}
+    status = {**old, "phase": phase}
+    if volume is None:
+        for name in ("accessModes", "capacity", "currentVolumeAttributesClassName"):
+            status.pop(name, None)
+        return status
+    status["accessModes"] = volume["spec"].get("accessModes") or []
+    if old.get("phase") == phase:
+        # From here on the size is for those to say who resize: it may differ from the volume's on purpose.
+        return status
+    size = volume["spec"].get("capacity") or {}
+    if PRE_RESIZE_CAPACITY in annotations_of(volume):
+        size = {**(old.get("capacity") or {}), "storage": _pre_resize(volume)}
+    status["capacity"] = size
+    attributes = volume["spec"].get("volumeAttributesClassName")
+    if old.get("phase") == "Pending" and phase == "Bound" and attributes:
+        status["currentVolumeAttributesClassName"] = attributes
+    return status
+
+
+def _pre_resize(volume: Obj) -> str:
+    try:
+        return canonical(annotations_of(volume)[PRE_RESIZE_CAPACITY])
+    except QuantityError:
+        return str(volume["spec"]["capacity"]["storage"])

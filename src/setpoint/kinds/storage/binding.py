@@ -1,0 +1,135 @@
+"""Which volume suits which claim: the vocabulary of all who bind them (the binder, the scheduler, provisioners)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from setpoint.kinds.core.persistentvolume import STORAGE_CLASS_ANNOTATION
+from setpoint.meta.quantity import compare
+from setpoint.meta.selectors import from_label_selector
+
+Obj = dict[str, Any]
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""On a claim: it has been bound once. From then on a missing volume means lost data, not that one is still to come."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""On a claim or a volume: not its author but a controller chose the other one."""
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""On a claim: the scheduler has chosen a node, a volume can be made for it now."""
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+"""On a claim: who is to make a volume for it."""
+BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+
+def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def claim_class(claim: Mapping[str, Any]) -> str:
+    """The name of the storage class that it asks for; empty: of none."""
+    return str(annotations_of(claim).get(STORAGE_CLASS_ANNOTATION, claim["spec"].get("storageClassName") or ""))
+
+
+def asks_for_class(claim: Mapping[str, Any]) -> bool:
+    """Also one that asks for the class with the empty name: it wants a volume without a class, and no default."""
+    return STORAGE_CLASS_ANNOTATION in annotations_of(claim) or claim["spec"].get("storageClassName") is not None
+
+
+def volume_class(volume: Mapping[str, Any]) -> str:
+    return str(annotations_of(volume).get(STORAGE_CLASS_ANNOTATION, volume["spec"].get("storageClassName") or ""))
+
+
+def waits_for_consumer(storage_class: Mapping[str, Any] | None) -> bool:
+    return storage_class is not None and storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+
+
+def requested(claim: Mapping[str, Any]) -> str:
+    return str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def capacity(volume: Mapping[str, Any]) -> str:
+    return str((volume["spec"].get("capacity") or {}).get("storage", "0"))
+
+
+def is_reserved_for(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    """The volume names the claim, and not another one of the same name."""
+    reference, meta = volume["spec"].get("claimRef"), claim["metadata"]
+    if not reference or reference.get("name") != meta["name"] or reference.get("namespace") != meta["namespace"]:
+        return False
+    return not reference.get("uid") or reference["uid"] == meta["uid"]
+
+
+def has_access_modes(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    return set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
+
+
+def same_volume_mode(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    return bool(volume["spec"].get("volumeMode", "Filesystem") == claim["spec"].get("volumeMode", "Filesystem"))
+
+
+def same_attributes_class(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    name = "volumeAttributesClassName"
+    return (volume["spec"].get(name) or "") == (claim["spec"].get(name) or "")
+
+
+def why_not(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> str:
+    """What keeps a volume that the claim asks for by name from being bound to it; empty: nothing."""
+    if "deletionTimestamp" in volume["metadata"]:
+        return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'
+    if compare(capacity(volume), requested(claim)) < 0:
+        return "requested PV is too small"
+    if volume_class(volume) != claim_class(claim):
+        return "storageClassName does not match"
+    if not same_attributes_class(volume, claim):
+        return "volumeAttributesClassName does not match"
+    if not same_volume_mode(volume, claim):
+        return "incompatible volumeMode"
+    if not has_access_modes(volume, claim):
+        return "incompatible accessMode"
+    return ""
+
+
+def smallest_match(
+    claim: Obj,
+    volumes: Iterable[Obj],
+    *,
+    only_reserved: bool = False,
+    reaches: Callable[[Obj], bool] | None = None,
+    excluded: Collection[str] = (),
+) -> Obj | None:
+    """Of these volumes the one that is reserved for the claim, or else the smallest free one that suits it.
+
+    `only_reserved` is for who leaves free volumes to another to choose. `reaches(volume)` says whether it can be used
+    where it is needed: if the reserved one cannot, there is none. Names in `excluded` are spoken for.
+    """
+    asked = claim["spec"].get("selector")
+    selector = from_label_selector(asked) if asked is not None else None
+    wanted_class, size = claim_class(claim), requested(claim)
+    smallest: Obj | None = None
+    for volume in volumes:
+        meta, spec = volume["metadata"], volume["spec"]
+        reserved = is_reserved_for(volume, claim)
+        if meta["name"] in excluded or (spec.get("claimRef") and not reserved) or "deletionTimestamp" in meta:
+            continue
+        if (
+            compare(capacity(volume), size) < 0
+            or not same_volume_mode(volume, claim)
+            or not same_attributes_class(volume, claim)
+        ):
+            continue
+        if reserved:
+            return volume if reaches is None or reaches(volume) else None
+        if only_reserved or (volume.get("status") or {}).get("phase") != "Available":
+            continue
+        if selector is not None and not selector.matches(meta.get("labels") or {}):
+            continue
+        if volume_class(volume) != wanted_class or not has_access_modes(volume, claim):
+            continue
+        if smallest is not None and compare(capacity(volume), capacity(smallest)) >= 0:
+            continue
+        if reaches is None or reaches(volume):
+            smallest = volume
+    return smallest
