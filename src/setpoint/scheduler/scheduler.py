@@ -2,127 +2,281 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
 
-from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Conflict, NotFound
-from setpoint.meta.times import format_time
-from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, RateLimitingQueue, key_of
-from setpoint.reconcile.rate_limiting import ExponentialBackoff
-from setpoint.scheduler.cycle import Unschedulable, choose
-from setpoint.scheduler.snapshot import Snapshot, has_ended
+from setpoint.reconcile import Informer, Manager, key_of
+from setpoint.scheduler.binding import Binder
+from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, node_changes, pod_changes
+from setpoint.scheduler.config import Configuration
+from setpoint.scheduler.diagnosis_text import NO_NODES, short
+from setpoint.scheduler.eviction import Eviction
+from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.metrics import Metrics
+from setpoint.scheduler.nominations import Nominations, nominated_node
+from setpoint.scheduler.pod_status import PODS, SCHEDULER_ERROR, UNSCHEDULABLE, with_condition, write_status
+from setpoint.scheduler.queue import SchedulingQueue
+from setpoint.scheduler.queue_entry import Entry
+from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.watching import ACTIVE_PODS, watch_others
+from setpoint.scheduler.writes import Writes
+
+if TYPE_CHECKING:
+    from setpoint.scheduler.engine import Engine
+    from setpoint.scheduler.framework import Cycle
+
+log = logging.getLogger("setpoint.scheduler")
 
 Obj = dict[str, Any]
 
 NAME = "default-scheduler"
-PODS, NODES = builtin("pods"), builtin("nodes")
-_BINDING_AT_ONCE = 64
-"""Deciding takes no await, so decisions come one after the other whatever this number is."""
-_FIRST_RETRY, _LONGEST_RETRY = 1.0, 10.0
+NODES = builtin("nodes")
+_ADDED, _DELETED = ClusterEvent(ASSIGNED_POD, Action.ADD), ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
 
-def add_scheduler(manager: Manager) -> Controller:
-    scheduler = Scheduler(manager.client, manager.clock, manager.recorder(NAME), manager.informer(PODS))
-    queue = RateLimitingQueue(manager.clock, (ExponentialBackoff(_FIRST_RETRY, _LONGEST_RETRY),))
-    controller = Controller(NAME, scheduler.schedule, manager.clock, workers=_BINDING_AT_ONCE, queue=queue)
-    scheduler.watch(controller, manager.informer(NODES))
-    manager.add(controller)
-    return controller
+def add_scheduler(manager: Manager, configuration: Configuration | None = None) -> Scheduler:
+    scheduler = Scheduler(manager, configuration or Configuration())
+    manager.add(scheduler)
+    return scheduler
 
 
 class Scheduler:
-    def __init__(self, client: Client, clock: Clock, recorder: EventRecorder, pods: Informer) -> None:
-        self._client = client
-        self._clock = clock
-        self._recorder = recorder
-        self._pods = pods
-        self._snapshot = Snapshot()
-        self._parked: dict[str, None] = {}
-        """Pods that fit nowhere as things are, in the order in which that was found."""
+    """Decisions come one after the other and wait for nothing; only what is written waits, many at once."""
 
-    def watch(self, controller: Controller, nodes: Informer) -> None:
-        def pod_changed(old: Obj | None, new: Obj | None) -> None:
-            freed = self._snapshot.pod_changed(old, new)
-            key = key_of(new or old or {})
-            if new is not None and self._is_waiting(new):
-                if old is None or old["spec"] != new["spec"]:  # its status is of no interest here
-                    self._parked.pop(key, None)
-                    controller.enqueue(key)
-            else:
-                self._parked.pop(key, None)
-                controller.queue.forget(key)
-            if freed:
-                self._retry(controller)
+    def __init__(self, manager: Manager, configuration: Configuration) -> None:
+        self._clock = manager.clock
+        self._client = manager.client
+        self._ids = manager.ids
+        self._configuration = configuration
+        self._profiles = frozenset(profile.name for profile in configuration.profiles)
+        self._recorders = {name: manager.series_recorder(name) for name in sorted(self._profiles)}
+        self.metrics = Metrics()
+        self._pods: Informer = manager.informer(PODS, field_selector=ACTIVE_PODS)
+        self._nodes: Informer = manager.informer(NODES)
+        self._wakeups = Wakeups()
+        self.nominations = Nominations(self._pods.get)
+        self._writes = Writes()
+        self._eviction = Eviction(self._client, self._clock, self._pods, self._recorders, self._writes)
+        self.queue = SchedulingQueue(
+            self._clock, self._wakeups, first_backoff=configuration.first_backoff,
+            longest_backoff=configuration.longest_backoff, is_held=self._eviction.is_under_way,
+        )  # fmt: skip
+        self._eviction.queue = self.queue
+        self._listers = Listers()
+        self._binder = Binder(self._client, self._clock, self._listers)
+        watch_others(manager, self._listers, self.queue, self._binder)
+        self._engine: Engine | None = None
+        self._nodes.add_handler(self._node_changed)
+        self._pods.add_handler(self._pod_changed)
 
-        def node_changed(old: Obj | None, new: Obj | None) -> None:
-            self._snapshot.node_changed(old, new)
-            if new is not None:
-                self._retry(controller)
+    # -- what happens -----------------------------------------------------------------------------------------------
 
-        nodes.add_handler(node_changed)
-        self._pods.add_handler(pod_changed)
+    def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
+        if self._engine is None:
+            if new is None:
+                return
+            self._engine = self._start_engine()
+        snapshot = self._engine.snapshot
+        if new is None:
+            assert old is not None
+            self.queue.happened(ClusterEvent(NODE, Action.DELETE), old, None)
+            snapshot.remove_node(old["metadata"]["name"])
+            return
+        snapshot.put_node(new)
+        actions = [Action.ADD] if old is None else node_changes(old, new)
+        for action in actions:
+            self.queue.happened(ClusterEvent(NODE, action), old, new)
 
-    def _retry(self, controller: Controller) -> None:
-        parked, self._parked = self._parked, {}
-        for key in parked:
-            controller.queue.add_rate_limited(key)
+    def _start_engine(self) -> Engine:
+        # Not before there is a node: arrays are what takes longest to load, and an empty cluster needs none.
+        from setpoint.scheduler.engine import Engine
 
-    def _is_waiting(self, pod: Obj) -> bool:
-        spec = pod["spec"]
-        return (
-            not spec.get("nodeName")
-            and spec.get("schedulerName") == NAME
-            and not spec.get("schedulingGates")
-            and "deletionTimestamp" not in pod["metadata"]
-            and not has_ended(pod)
-        )
+        engine = Engine(self._configuration, self._listers, self.nominations, self._ids, self._wakeups)
+        for pod in self._pods.items.values():
+            if node := pod["spec"].get("nodeName"):
+                engine.snapshot.put(pod, node)
+        return engine
 
-    async def schedule(self, key: str) -> None:
-        pod = self._pods.get(key)
-        if pod is None or not self._is_waiting(pod) or self._snapshot.is_placed(key):
+    def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None:
+            assert old is not None
+            self._pod_gone(old)
+        elif node := new["spec"].get("nodeName"):
+            self._pod_placed(old, new, node)
+        elif new["spec"].get("schedulerName") in self._profiles:
+            self._pod_waits(old, new)
+
+    def _pod_gone(self, old: Obj) -> None:
+        key = key_of(old)
+        self.queue.remove(key)
+        self.nominations.remove(old)
+        placed = self._engine.snapshot.remove(key) if self._engine is not None else None
+        if placed is not None or old["spec"].get("nodeName"):
+            self.queue.happened(_DELETED, placed.pod if placed is not None else old, None)
+        elif nominated_node(old):
+            self._nomination_ended(old)
+
+    def _pod_placed(self, old: Obj | None, new: Obj, node: str) -> None:
+        if self._engine is not None:
+            self._engine.snapshot.put(new, node)
+        if old is not None and old["spec"].get("nodeName"):
+            for action in pod_changes(old, new):
+                if action is not Action.OTHER:
+                    self.queue.happened(ClusterEvent(ASSIGNED_POD, action), old, new)
+            return
+        self.queue.remove(key_of(new))
+        self.nominations.remove(new)
+        self.queue.happened(_ADDED, None, new)
+
+    def _pod_waits(self, old: Obj | None, new: Obj) -> None:
+        if old is None:
+            self.nominations.put(new)
+            self.queue.add(new)
+            return
+        if self._engine is not None and self._engine.snapshot.is_assumed(key_of(new)):
+            if "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
+                # The binding will fail; what the Pod was to take is free already.
+                assumed = self._engine.forget(new)
+                self.queue.happened(_DELETED, assumed, None)
+            return
+        self.nominations.update(old, new)
+        self.queue.update(old, new)
+        if nominated_node(old) and nominated_node(old) != nominated_node(new):
+            self._nomination_ended(old)
+
+    def _nomination_ended(self, pod: Obj) -> None:
+        """Others of no higher priority had kept off the node."""
+        priority = _priority(pod)
+        self.queue.happened(_DELETED, pod, None, lambda other: _priority(other) <= priority)
+
+    # -- deciding ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._binder.tasks = tasks
+            tasks.create_task(self.queue.run())
+            tasks.create_task(self._writes.run())
+            while True:
+                entry = await self.queue.pop()
+                self._attempt(entry)
+                await self._writes.room()
+                await asyncio.sleep(0)  # the informers and the writes want their turn, however much waits here
+
+    def _attempt(self, entry: Entry) -> None:
+        pod, start = entry.pod, self._clock.monotonic()
+        meta = pod["metadata"]
+        if "deletionTimestamp" in meta:
+            self.queue.remove(entry.key)
+            self._tell(pod, f"skip schedule deleting pod: {meta['namespace']}/{meta['name']}")
+            return
+        if self._engine is None:
+            self._failed(entry, UNSCHEDULABLE, NO_NODES, None, nominate="")
+            return
+        if self._engine.snapshot.is_assumed(entry.key):
             return
         try:
-            node = choose(pod, self._snapshot.nodes())
-        except Unschedulable as error:
-            self._parked[key] = None
-            await self._say_why_not(pod, str(error))
-            return
-        self._snapshot.place(pod, node)
+            self._decide(self._engine, entry, pod, start)
+        except Exception as error:  # one Pod must not keep the others waiting
+            log.exception("cannot decide about %s", entry.key)
+            self.metrics.attempted("error", entry.scheduler, self._clock.monotonic() - start)
+            self._failed(entry, SCHEDULER_ERROR, f"{type(error).__name__}: {error}", None, nominate="")
+
+    def _decide(self, engine: Engine, entry: Entry, pod: Obj, start: float) -> None:
+        from setpoint.scheduler.engine import NoNodes, Unfit  # loaded already: there is an engine
+
         try:
-            await self._bind(pod, node)
-        except BaseException as error:
-            self._take_back(key)
-            if not isinstance(error, (Conflict, NotFound)):  # gone, or bound by another: the informer tells
-                raise
+            cycle, choice = engine.decide(pod)
+        except NoNodes as error:
+            self.metrics.attempted("unschedulable", entry.scheduler, self._clock.monotonic() - start)
+            self._failed(entry, UNSCHEDULABLE, str(error), None, nominate="")
+        except Unfit as error:
+            victims = engine.preempt(pod, error.diagnosis)
+            nominate: str | None = error.diagnosis.nominate
+            if victims is not None:
+                nominate = victims.node
+                lower = [other for other in self.nominations.on(victims.node) if _priority(other) < _priority(pod)]
+                self._eviction.begin(pod, victims, lower)
+                self.metrics.preempted(len(victims.pods))
+            self.metrics.attempted("unschedulable", entry.scheduler, self._clock.monotonic() - start)
+            plugins = tuple(error.diagnosis.plugins)
+            self._failed(entry, UNSCHEDULABLE, error.diagnosis.message(), plugins, nominate=nominate)
+        else:
+            engine.assume(cycle, choice.node)
+            self.nominations.remove(pod)
+            self._bind(entry, cycle, choice.node, start)
 
-    def _take_back(self, key: str) -> None:
-        pod = self._pods.get(key)
-        if pod is None or not pod["spec"].get("nodeName"):
-            self._snapshot.remove(key)
+    # -- what becomes of it -----------------------------------------------------------------------------------------
 
-    async def _bind(self, pod: Obj, node: str) -> None:
-        meta = pod["metadata"]
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
-            "target": {"kind": "Node", "name": node},
-        }
-        await self._client.create(binding, resource=PODS, subresource="binding")
-        message = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
-        self._recorder.normal(pod, "Scheduled", message)
+    def _bind(self, entry: Entry, cycle: Cycle, node: str, start: float) -> None:
+        assert self._engine is not None
+        pod = cycle.pod
+        promise = self._engine.reserve(cycle, node)
 
-    async def _say_why_not(self, pod: Obj, why: str) -> None:
-        self._recorder.warning(pod, "FailedScheduling", why)
-        conditions = (pod.get("status") or {}).get("conditions") or ()
-        current: Obj = next((found for found in conditions if found["type"] == "PodScheduled"), {})
-        wanted = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
-        if all(current.get(name) == value for name, value in wanted.items()):
+        async def bind() -> None:
+            try:
+                await self._binder.bind(pod, node, promise)
+            except BaseException as error:
+                self._not_bound(entry, pod, error)
+                if not isinstance(error, Exception):
+                    raise
+                return
+            meta = pod["metadata"]
+            message = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
+            self._recorders[entry.scheduler].normal(pod, "Scheduled", message, action="Binding")
+            now = self._clock.monotonic()
+            self.metrics.scheduled(entry.scheduler, now - start, entry.attempts, now - (entry.first_attempt or now))
+
+        if promise is None:
+            self._writes.submit(entry.key, bind)
+        else:
+            self._binder.spawn(bind)
+
+    def _not_bound(self, entry: Entry, pod: Obj, error: BaseException) -> None:
+        assert self._engine is not None
+        assumed = self._engine.forget(pod)
+        if assumed is not None:
+            self.queue.happened(_DELETED, assumed, None)
+        if not isinstance(error, Exception):
             return
-        if current.get("status") != "False":
-            wanted["lastTransitionTime"] = format_time(self._clock.now())
-        meta = pod["metadata"]
-        change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [wanted]}}
-        await self._client.patch(PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status")
+        if isinstance(error, NotFound | Conflict):
+            log.info("cannot bind %s: %s", entry.key, error)
+        else:
+            log.warning("cannot bind %s: %s", entry.key, error)
+        self.metrics.attempted("error", entry.scheduler, 0.0)
+        self._failed(entry, SCHEDULER_ERROR, str(error), None, nominate="")
+
+    def _failed(
+        self, entry: Entry, reason: str, message: str, rejectors: tuple[str, ...] | None, *, nominate: str | None
+    ) -> None:
+        """`nominate` is the node that is set aside for the Pod now, empty for none; None: as it was."""
+        current = self._pods.get(entry.key)
+        if current is None or current["spec"].get("nodeName") or current["metadata"]["uid"] != entry.uid:
+            # Gone, or another has bound it: the informer has told or will tell.
+            if self.queue.entry(entry.key) is entry:
+                self.queue.remove(entry.key)
+            return
+        self.queue.back(entry, current, rejectors)
+        self.nominations.put(current, nominate)
+        self._tell(current, short(message))
+        condition = with_condition(current, self._clock, "PodScheduled", "False", reason, message)
+        unchanged = nominate is None or nominate == nominated_node(current)
+        if condition is None and unchanged:
+            return
+
+        async def write() -> None:
+            try:
+                await write_status(self._client, current, condition, nominate)
+            except (NotFound, Conflict) as error:
+                log.info("cannot say why %s waits: %s", entry.key, error)
+
+        self._writes.submit(entry.key, write)
+
+    def _tell(self, pod: Obj, why: str) -> None:
+        self._recorders[pod["spec"]["schedulerName"]].warning(pod, "FailedScheduling", why, action="Scheduling")
+
+
+def _priority(pod: Obj) -> int:
+    return int(pod["spec"].get("priority") or 0)

@@ -1,105 +1,195 @@
-"""What the scheduler decides on: the nodes, and which Pods are on each, decided-but-not-yet-seen ones included."""
+"""What the scheduler decides on: the nodes, and the Pods on each, decided-but-not-yet-seen ones included."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from setpoint.reconcile import key_of
+import numpy as np
+
+from setpoint.reconcile.keys import key_of
+from setpoint.scheduler.arrays import Ints, grown
+from setpoint.scheduler.demand import Demand, Demands
+from setpoint.scheduler.held_terms import HeldTerms
+from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.pod_counts import PodCounts
+from setpoint.scheduler.requests import HostPort
 
 Obj = dict[str, Any]
+NO_PODS = 2**31
+"""Stands for the lowest priority on a node that has no Pods: above every priority there is."""
 
 
-class NodeInfo:
-    __slots__ = ("name", "node", "pods")
+class Placed:
+    """A Pod on a node."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.node: Obj | None = None
-        """None while Pods say they are on a node that is not known."""
-        self.pods: dict[str, Obj] = {}
-        """By key; those that have ended hold nothing any more and are not counted."""
+    __slots__ = ("assumed", "demand", "key", "node", "pod", "terminating")
+
+    def __init__(self, pod: Obj, demand: Demand, node: str, assumed: bool) -> None:
+        self.key = key_of(pod)
+        self.pod = pod
+        self.demand = demand
+        self.node = node
+        self.assumed = assumed
+        """Decided here, and not yet seen in the API."""
+        self.terminating = "deletionTimestamp" in pod["metadata"]
 
 
 class Snapshot:
+    """Every Pod is counted on at most one node. Those on nodes that are not known are remembered, and counted as soon
+    as the node comes."""
+
     def __init__(self) -> None:
-        self._nodes: dict[str, NodeInfo] = {}
-        self._levels: dict[int, dict[str, NodeInfo]] = {}
-        """The same nodes by how many Pods they hold: with thousands of them, nobody wants to look at all."""
-        self._places: dict[str, str] = {}
-        """Where each Pod is counted."""
+        self.table = NodeTable()
+        self.demands = Demands(self.table)
+        self.counts = PodCounts(self.table.capacity)
+        self.terms = HeldTerms(self.table.capacity)
+        self.ports: dict[tuple[str, int], dict[int, list[HostPort]]] = {}
+        """By protocol and port, what is used on each slot."""
+        self.claims: dict[str, dict[str, Placed]] = {}
+        """By key of the claim, the Pods that mount it, by key."""
+        self.lowest: Ints = np.full(self.table.capacity, NO_PODS, dtype=np.int64)
+        """The lowest priority of the Pods on each slot."""
+        self._pods: dict[str, Placed] = {}
+        self._on: dict[str, dict[str, Placed]] = {}
+        """By name of the node, whether it is known or not."""
 
-    def nodes(self) -> Iterator[NodeInfo]:
-        """Those that are known, the emptiest first."""
-        for level in sorted(self._levels):
-            for info in self._levels[level].values():
-                if info.node is not None:
-                    yield info
+    # -- reading --------------------------------------------------------------------------------------------------
 
-    def node_changed(self, old: Obj | None, new: Obj | None) -> None:
-        name = (new or old or {})["metadata"]["name"]
-        info = self._info(name)
-        info.node = new
-        self._drop_if_unused(info)
+    def get(self, key: str) -> Placed | None:
+        return self._pods.get(key)
 
-    def pod_changed(self, old: Obj | None, new: Obj | None) -> bool:
-        """As the informer tells it. Whether room has become free somewhere."""
-        if new is not None and new["spec"].get("nodeName") and not has_ended(new):
-            self.place(new, new["spec"]["nodeName"])
-            return False
-        key = key_of(new or old or {})
-        if new is not None and not has_ended(new):
-            return False  # not bound yet, as far as is known: what was decided holds
-        return self.remove(key)
+    def is_assumed(self, key: str) -> bool:
+        placed = self._pods.get(key)
+        return placed is not None and placed.assumed
 
-    def place(self, pod: Obj, node: str) -> None:
+    def pods_on(self, name: str) -> list[Placed]:
+        return list(self._on.get(name, {}).values())
+
+    # -- nodes ----------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: Obj) -> None:
+        name = node["metadata"]["name"]
+        is_new = name not in self.table.slots
+        slot = self.table.put(node)
+        if self.table.capacity != len(self.lowest):
+            self._grow()
+        if is_new:
+            self.lowest[slot] = NO_PODS
+            for placed in self._on.get(name, {}).values():
+                self._count(placed, slot)
+
+    def remove_node(self, name: str) -> None:
+        slot = self.table.slots.get(name)
+        if slot is None:
+            return
+        for placed in self._on.get(name, {}).values():
+            self._discount(placed, slot)
+        self.table.remove(name)
+
+    def _grow(self) -> None:
+        capacity = self.table.capacity
+        self.counts.grow(capacity)
+        self.terms.grow(capacity)
+        self.lowest = grown(self.lowest, capacity)
+
+    # -- Pods -----------------------------------------------------------------------------------------------------
+
+    def put(self, pod: Obj, node: str, *, assumed: bool = False, demand: Demand | None = None) -> None:
         """The Pod is on the node, or will be."""
         key = key_of(pod)
-        if self._places.get(key) == node:
-            self._nodes[node].pods[key] = pod
-            return
-        self.remove(key)
-        self._places[key] = node
-        info = self._info(node)
-        self._off_level(info)
-        info.pods[key] = pod
-        self._on_level(info)
+        before = self._pods.get(key)
+        placed = Placed(pod, demand or self.demands.of(pod), node, assumed)
+        if before is not None:
+            if (
+                before.node == node
+                and before.demand is placed.demand
+                and before.terminating == placed.terminating
+                and before.pod["metadata"].get("uid") == pod["metadata"].get("uid")
+            ):
+                # Nothing that is counted has changed.
+                before.pod, before.assumed = pod, assumed
+                return
+            self.remove(key)
+        self.put_back(placed)
 
-    def remove(self, key: str) -> bool:
-        node = self._places.pop(key, None)
-        if node is None:
-            return False
-        info = self._nodes[node]
-        self._off_level(info)
-        info.pods.pop(key, None)
-        self._on_level(info)
-        self._drop_if_unused(info)
-        return True
+    def remove(self, key: str) -> Placed | None:
+        placed = self._pods.get(key)
+        if placed is not None:
+            self.take(placed)
+        return placed
 
-    def is_placed(self, key: str) -> bool:
-        return key in self._places
+    @contextmanager
+    def with_more(self, pods: list[Obj], node: str) -> Iterator[None]:
+        """As if these Pods, which are nowhere yet, were on the node."""
+        added = [Placed(pod, self.demands.of(pod), node, True) for pod in pods if key_of(pod) not in self._pods]
+        for placed in added:
+            self.put_back(placed)
+        try:
+            yield
+        finally:
+            for placed in added:
+                self.take(placed)
 
-    def _info(self, name: str) -> NodeInfo:
-        info = self._nodes.get(name)
-        if info is None:
-            info = self._nodes[name] = NodeInfo(name)
-            self._on_level(info)
-        return info
+    def put_back(self, placed: Placed) -> None:
+        """Where it was."""
+        self._pods[placed.key] = placed
+        self._on.setdefault(placed.node, {})[placed.key] = placed
+        for claim in placed.demand.claims:
+            self.claims.setdefault(claim, {})[placed.key] = placed
+        slot = self.table.slots.get(placed.node)
+        if slot is not None:
+            self._count(placed, slot)
 
-    def _drop_if_unused(self, info: NodeInfo) -> None:
-        if info.node is None and not info.pods:
-            self._off_level(info)
-            del self._nodes[info.name]
+    def take(self, placed: Placed) -> None:
+        """Off its node; `put_back` undoes it."""
+        del self._pods[placed.key]
+        held = self._on[placed.node]
+        del held[placed.key]
+        if not held:
+            del self._on[placed.node]
+        for claim in placed.demand.claims:
+            users = self.claims[claim]
+            users.pop(placed.key, None)
+            if not users:
+                del self.claims[claim]
+        slot = self.table.slots.get(placed.node)
+        if slot is not None:
+            self._discount(placed, slot)
+            if placed.demand.priority == self.lowest[slot]:
+                left = self._on.get(placed.node, {}).values()
+                self.lowest[slot] = min((other.demand.priority for other in left), default=NO_PODS)
 
-    def _on_level(self, info: NodeInfo) -> None:
-        self._levels.setdefault(len(info.pods), {})[info.name] = info
+    def _count(self, placed: Placed, slot: int) -> None:
+        table, demand = self.table, placed.demand
+        for row, number in demand.taken:
+            table.requested[row, slot] += number
+            table.free[row, slot] -= number
+        table.nonzero[0, slot] += demand.nonzero[0]
+        table.nonzero[1, slot] += demand.nonzero[1]
+        self.counts.add(demand.group_key, placed.terminating, slot)
+        if demand.terms:
+            self.terms.add(demand.terms, slot)
+        for port in demand.ports:
+            self.ports.setdefault((port[0], port[2]), {}).setdefault(slot, []).append(port)
+        if demand.priority < self.lowest[slot]:
+            self.lowest[slot] = demand.priority
+        table.pod_log.add(slot)
 
-    def _off_level(self, info: NodeInfo) -> None:
-        level = self._levels[len(info.pods)]
-        del level[info.name]
-        if not level:
-            del self._levels[len(info.pods)]
-
-
-def has_ended(pod: Obj) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    def _discount(self, placed: Placed, slot: int) -> None:
+        table, demand = self.table, placed.demand
+        for row, number in demand.taken:
+            table.requested[row, slot] -= number
+            table.free[row, slot] += number
+        table.nonzero[0, slot] -= demand.nonzero[0]
+        table.nonzero[1, slot] -= demand.nonzero[1]
+        self.counts.remove(demand.group_key, placed.terminating, slot)
+        if demand.terms:
+            self.terms.remove(demand.terms, slot)
+        for port in demand.ports:
+            used = self.ports[port[0], port[2]]
+            used[slot].remove(port)
+            if not used[slot]:
+                del used[slot]
+        table.pod_log.add(slot)

@@ -2,174 +2,200 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-from stopped_clock import settle
+from scheduler_objects import HOSTNAME, NODES, PODS, a_node, a_pod, add_node, alone, condition, node_of
 
-from setpoint.client import Client
-from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
-from setpoint.reconcile import Manager
-from setpoint.scheduler.cycle import Unschedulable, choose
-from setpoint.scheduler.scheduler import add_scheduler
-from setpoint.scheduler.snapshot import Snapshot
+from setpoint.testing import VirtualCluster
 
 Obj = dict[str, Any]
-PODS, NODES, EVENTS = builtin("pods"), builtin("nodes"), builtin("events")
+UNHELPFUL = "Preemption is not helpful for scheduling"
 
 
-def a_node(name: str, *, pods: int = 110, **spec: Any) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "spec": spec,
-        "status": {"allocatable": {"pods": str(pods)}, "capacity": {"pods": str(pods)}},
+@alone
+async def test_pods_are_bound_and_that_is_told(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a"))
+    await cluster.client.create(a_pod("p"))
+    await cluster.client.create(a_pod("foreign", schedulerName="another"))
+    await cluster.settle()
+    assert await node_of(cluster, "p") == "a"
+    assert await node_of(cluster, "foreign") == ""
+    (event,) = (await cluster.client.list(("events.k8s.io/v1", "Event"), "default")).items
+    assert (event["type"], event["reason"], event["note"]) == (
+        "Normal", "Scheduled", "Successfully assigned default/p to a",
+    )  # fmt: skip
+    assert (event["action"], event["reportingController"]) == ("Binding", "default-scheduler")
+    assert event["regarding"]["kind"] == "Pod"
+
+
+@alone
+async def test_gated_pods_wait_for_their_gates(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a"))
+    gates = [{"name": "example.com/one"}, {"name": "example.com/two"}]
+    await cluster.client.create(a_pod("gated", schedulingGates=gates))
+    await cluster.sleep(400)
+    assert await node_of(cluster, "gated") == ""
+    assert (await condition(cluster, "gated"))["reason"] == "SchedulingGated"
+    assert await cluster.events("gated") == []
+    await cluster.client.patch(PODS, "gated", {"spec": {"schedulingGates": gates[:1]}}, "default")
+    await cluster.settle()
+    assert await node_of(cluster, "gated") == ""
+    await cluster.client.patch(PODS, "gated", {"spec": {"schedulingGates": None}}, "default")
+    await cluster.settle()
+    assert await node_of(cluster, "gated") == "a"
+
+
+@alone
+async def test_without_nodes(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_pod("p"))
+    await cluster.settle()
+    found = await condition(cluster, "p")
+    assert (found["status"], found["reason"]) == ("False", "Unschedulable")
+    assert found["message"] == "no nodes available to schedule pods"
+    assert found["observedGeneration"] == 1
+    assert await cluster.events("p") == [("Warning", "FailedScheduling", "no nodes available to schedule pods")]
+    await cluster.sleep(60)
+    await add_node(cluster, a_node("a"))
+    await cluster.until(lambda: _is_bound(cluster, "p"), within=11)
+
+
+async def _is_bound(cluster: VirtualCluster, name: str) -> bool:
+    return bool(await node_of(cluster, name))
+
+
+@alone
+async def test_the_reasons_of_all_nodes_are_told(cluster: VirtualCluster) -> None:
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    await add_node(cluster, a_node("small", cpu="1", memory="1Gi"))
+    await add_node(cluster, a_node("tainted", taints=[taint]))
+    await add_node(cluster, a_node("tainted-too", taints=[{**taint, "effect": "NoExecute"}]))
+    await add_node(cluster, a_node("cordoned", unschedulable=True))
+    await add_node(cluster, a_node("full", pods=0))
+    await cluster.client.create(a_pod("p", cpu="2", memory="2Gi"))
+    await cluster.settle()
+    expected = (
+        "0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods, "
+        "1 node(s) were unschedulable, 2 node(s) had untolerated taint(s). preemption: 0/5 nodes are available: "
+        f"1 No preemption victims found for incoming pod, 4 {UNHELPFUL}."
+    )
+    assert (await condition(cluster, "p"))["message"] == expected
+    assert await cluster.events("p") == [("Warning", "FailedScheduling", expected)]
+
+
+@alone
+async def test_what_helps_wakes_a_pod_at_once(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a", pods=1))
+    await cluster.client.create(a_pod("first"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("second"))
+    await cluster.settle()
+    assert (await condition(cluster, "second"))["message"].startswith("0/1 nodes are available: 1 Too many pods.")
+    await cluster.client.delete(PODS, "first", "default", grace_period=0)
+    await cluster.settle()
+    assert await node_of(cluster, "second") == "a"
+    await cluster.client.create(a_pod("picky", nodeSelector={"disk": "ssd"}))
+    await cluster.settle()
+    await add_node(cluster, a_node("b"))  # of no help
+    await cluster.sleep(2)
+    assert await node_of(cluster, "picky") == ""
+    await cluster.client.patch(NODES, "b", {"metadata": {"labels": {"disk": "ssd"}}})
+    await cluster.settle()
+    assert await node_of(cluster, "picky") == "b"
+
+
+@alone
+async def test_a_pod_that_has_ended_makes_room(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a", pods=1))
+    await cluster.client.create(a_pod("first", "a"))
+    await cluster.client.create(a_pod("second"))
+    await cluster.settle()
+    assert await node_of(cluster, "second") == ""
+    done = {"status": {"phase": "Succeeded"}}
+    await cluster.client.patch(PODS, "first", done, "default", subresource="status")
+    await cluster.settle()
+    assert await node_of(cluster, "second") == "a"
+
+
+@alone
+async def test_a_pod_on_its_way_out_is_not_scheduled(cluster: VirtualCluster) -> None:
+    pod = a_pod("p")
+    pod["metadata"]["finalizers"] = ["example.com/hold"]
+    await cluster.client.create(pod)
+    await cluster.settle()
+    await cluster.client.delete(PODS, "p", "default")
+    await add_node(cluster, a_node("a"))
+    await cluster.sleep(30)
+    assert await node_of(cluster, "p") == ""
+    assert ("Warning", "FailedScheduling", "skip schedule deleting pod: default/p") in await cluster.events("p")
+
+
+@alone
+async def test_many_pods_are_spread_over_nodes(cluster: VirtualCluster) -> None:
+    for name in "abcd":
+        await add_node(cluster, a_node(name))
+    for number in range(40):
+        await cluster.client.create(a_pod(f"p{number}", cpu="100m"))
+    await cluster.settle()
+    places = [pod["spec"].get("nodeName") for pod in await cluster.all(PODS)]
+    assert sorted(places) == sorted("abcd" * 10)
+
+
+@alone
+async def test_nothing_happens_twice_when_the_scheduler_comes_back(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a", cpu="1"))
+    await cluster.client.create(a_pod("one", cpu="600m"))
+    await cluster.settle()
+    await cluster.kill("scheduler")
+    await cluster.client.create(a_pod("two", cpu="600m"))
+    await cluster.start("scheduler")
+    await cluster.sleep(30)
+    assert (await node_of(cluster, "one"), await node_of(cluster, "two")) == ("a", "")
+    await cluster.client.delete(PODS, "one", "default", grace_period=0)
+    await cluster.settle()
+    assert await node_of(cluster, "two") == "a"
+
+
+@alone
+async def test_a_daemon_pod_goes_to_the_node_it_names(cluster: VirtualCluster) -> None:
+    for name in "abc":
+        await add_node(cluster, a_node(name))
+
+    def to(name: str) -> Obj:
+        field = {"key": "metadata.name", "operator": "In", "values": [name]}
+        term = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
+
+    await cluster.client.create(a_pod("there", affinity=to("b")))
+    await cluster.client.create(a_pod("nowhere", affinity=to("z")))
+    await cluster.settle()
+    assert await node_of(cluster, "there") == "b"
+    assert (await condition(cluster, "nowhere"))["message"] == (
+        "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption: "
+        f"0/3 nodes are available: 3 {UNHELPFUL}."
+    )
+
+
+@alone
+async def test_anti_affinity_and_spreading_are_told(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a"))
+    selector = {"matchLabels": {"app": "x"}}
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": HOSTNAME}]
+        }
     }
-
-
-def a_pod(name: str, node: str = "", **spec: Any) -> Obj:
-    spec = {"containers": [{"name": "c", "image": "i"}], **({"nodeName": node} if node else {}), **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-
-
-def snapshot(*nodes: Obj, pods: tuple[Obj, ...] = ()) -> Snapshot:
-    made = Snapshot()
-    for node in nodes:
-        made.node_changed(None, node)
-    for pod in pods:
-        made.pod_changed(None, pod)
-    return made
-
-
-def test_the_emptiest_node_that_can_take_it() -> None:
-    found = snapshot(a_node("a"), a_node("b"), a_node("c", unschedulable=True), pods=(a_pod("p", "a"),))
-    assert choose(a_pod("new"), found.nodes()) == "b"
-
-
-def test_what_was_decided_counts_before_it_is_seen() -> None:
-    found = snapshot(a_node("a"), a_node("b"))
-    places = []
-    for number in range(4):
-        pod = a_pod(f"p{number}")
-        places.append(choose(pod, found.nodes()))
-        found.place(pod, places[-1])
-    assert sorted(places) == ["a", "a", "b", "b"]
-    found.pod_changed(None, a_pod("p0", places[0]))
-    assert sum(len(info.pods) for info in found.nodes()) == 4
-
-
-def test_why_not_is_said_for_how_many_nodes() -> None:
-    taint = {"key": "k", "effect": "NoSchedule"}
-    found = snapshot(
-        a_node("a", unschedulable=True), a_node("b", taints=[taint]), a_node("c", taints=[taint]), a_node("d", pods=0)
+    await cluster.client.create(a_pod("one", labels={"app": "x"}, affinity=apart))
+    await cluster.settle()
+    await cluster.client.create(a_pod("two", labels={"app": "x"}, affinity=apart))
+    await cluster.client.create(a_pod("three", labels={"app": "x"}))
+    await cluster.settle()
+    no_victims = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    assert (await condition(cluster, "two"))["message"] == (
+        f"0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {no_victims}"
     )
-    with pytest.raises(Unschedulable) as caught:
-        choose(a_pod("new"), found.nodes())
-    assert str(caught.value) == (
-        "0/4 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s)."
+    assert (await condition(cluster, "three"))["message"] == (
+        f"0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules. {no_victims}"
     )
-    with pytest.raises(Unschedulable, match="no nodes available to schedule pods"):
-        choose(a_pod("new"), [])
-
-
-@pytest.mark.parametrize(
-    ("toleration", "fits"),
-    [
-        ({"operator": "Exists"}, True),
-        ({"key": "k", "operator": "Exists"}, True),
-        ({"key": "k", "value": "v"}, True),
-        ({"key": "k", "operator": "Equal", "value": "w"}, False),
-        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
-        ({"key": "other", "operator": "Exists"}, False),
-    ],
-)
-def test_tolerations(toleration: Obj, fits: bool) -> None:
-    found = snapshot(a_node("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]))
-    pod = a_pod("new", tolerations=[toleration])
-    if fits:
-        assert choose(pod, found.nodes()) == "a"
-    else:
-        with pytest.raises(Unschedulable):
-            choose(pod, found.nodes())
-
-
-def test_a_pod_that_has_ended_makes_room() -> None:
-    found = snapshot(a_node("a", pods=1), pods=(a_pod("p", "a"),))
-    with pytest.raises(Unschedulable):
-        choose(a_pod("new"), found.nodes())
-    assert found.pod_changed(a_pod("p", "a"), {**a_pod("p", "a"), "status": {"phase": "Succeeded"}})
-    assert choose(a_pod("new"), found.nodes()) == "a"
-
-
-@asynccontextmanager
-async def scheduling(server: Any) -> AsyncIterator[Client]:
-    client: Client = server.client
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
-    await client.create(account)
-    manager = Manager(client, server.clock, RandomIds(1))
-    add_scheduler(manager)
-    task = asyncio.ensure_future(manager.run())
-    await manager.ready.wait()
-    yield client
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def add_node(client: Client, name: str) -> None:
-    await client.create(a_node(name))
-    await client.patch(NODES, name, {"spec": {"taints": None}})  # as soon as it is found to be ready
-
-
-async def test_pods_are_bound_and_that_is_told(local_server: Any) -> None:
-    async with scheduling(local_server) as client:
-        await add_node(client, "a")
-        await client.create(a_pod("p"))
-        await client.create(a_pod("gated", schedulingGates=[{"name": "example.com/wait"}]))
-        await client.create(a_pod("foreign", schedulerName="another"))
-        await settle()
-        assert (await client.get(PODS, "p", "default"))["spec"]["nodeName"] == "a"
-        for name in ("gated", "foreign"):
-            assert "nodeName" not in (await client.get(PODS, name, "default"))["spec"]
-        (event,) = (await client.list(EVENTS, "default")).items
-        assert (event["reason"], event["message"]) == ("Scheduled", "Successfully assigned default/p to a")
-        await client.patch(PODS, "gated", {"spec": {"schedulingGates": None}}, "default")
-        await settle()
-        assert (await client.get(PODS, "gated", "default"))["spec"]["nodeName"] == "a"
-
-
-async def test_a_pod_that_fits_nowhere_says_why_and_goes_as_soon_as_it_can(local_server: Any) -> None:
-    async with scheduling(local_server) as client:
-        await client.create(a_pod("p"))
-        await settle()
-        pod = await client.get(PODS, "p", "default")
-        condition = next(found for found in pod["status"]["conditions"] if found["type"] == "PodScheduled")
-        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-        assert condition["message"] == "no nodes available to schedule pods"
-        (event,) = (await client.list(EVENTS, "default")).items
-        assert (event["type"], event["reason"], event["message"]) == (
-            "Warning", "FailedScheduling", "no nodes available to schedule pods",
-        )  # fmt: skip
-        await add_node(client, "a")
-        await local_server.clock.advance(1)
-        await local_server.clock.advance(2)
-        assert (await client.get(PODS, "p", "default"))["spec"]["nodeName"] == "a"
-
-
-async def test_a_pod_that_waits_for_room_gets_it_when_another_goes(local_server: Any) -> None:
-    async with scheduling(local_server) as client:
-        await client.create(a_node("a", pods=1))
-        await client.patch(NODES, "a", {"spec": {"taints": None}})
-        await client.create(a_pod("first"))
-        await settle()
-        await client.create(a_pod("second"))
-        await settle()
-        (warning,) = [event for event in (await client.list(EVENTS, "default")).items if event["type"] == "Warning"]
-        assert warning["message"] == "0/1 nodes are available: 1 Too many pods."
-        await client.delete(PODS, "first", "default", grace_period=0)
-        await local_server.clock.advance(1)
-        assert (await client.get(PODS, "second", "default"))["spec"]["nodeName"] == "a"
+    await cluster.client.delete(PODS, "one", "default", grace_period=0)
+    await cluster.sleep(1)
+    assert sorted([await node_of(cluster, "two"), await node_of(cluster, "three")]) == ["", "a"]

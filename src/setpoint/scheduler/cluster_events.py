@@ -1,0 +1,112 @@
+"""What happens in a cluster, in the terms in which plugins say what could help them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Flag, auto
+from typing import Any, NamedTuple
+
+from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.meta.quantity import compare
+
+Obj = dict[str, Any]
+
+NODE = "Node"
+ASSIGNED_POD = "AssignedPod"
+"""A Pod that is on a node, or that a node was set aside for."""
+TARGET_POD = "TargetPod"
+"""The waiting Pod itself."""
+CLAIM, VOLUME, STORAGE_CLASS = "PersistentVolumeClaim", "PersistentVolume", "StorageClass"
+CSI_NODE, CSI_DRIVER, CSI_CAPACITY, ATTACHMENT = "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"
+
+
+class Action(Flag):
+    ADD = auto()
+    DELETE = auto()
+    NODE_ALLOCATABLE = auto()
+    NODE_LABEL = auto()
+    NODE_TAINT = auto()
+    NODE_CONDITION = auto()
+    NODE_ANNOTATION = auto()
+    POD_LABEL = auto()
+    POD_SCALE_DOWN = auto()
+    POD_SCALE_UP = auto()
+    POD_TOLERATION = auto()
+    POD_GATES_ELIMINATED = auto()
+    OTHER = auto()
+    """A change of which nothing more is known."""
+
+
+class ClusterEvent(NamedTuple):
+    resource: str
+    action: Action
+
+    def label(self) -> str:
+        """As metrics have it."""
+        return f"{self.resource}{_LABELS.get(self.action, 'Update')}"
+
+
+_LABELS = {
+    Action.ADD: "Add", Action.DELETE: "Delete",
+    Action.NODE_ALLOCATABLE: "UpdateNodeAllocatable", Action.NODE_LABEL: "UpdateNodeLabel",
+    Action.NODE_TAINT: "UpdateNodeTaint", Action.NODE_CONDITION: "UpdateNodeCondition",
+    Action.NODE_ANNOTATION: "UpdateNodeAnnotation", Action.POD_LABEL: "UpdatePodLabel",
+    Action.POD_SCALE_DOWN: "UpdatePodScaleDown", Action.POD_SCALE_UP: "UpdatePodScaleUp",
+    Action.POD_TOLERATION: "UpdatePodToleration", Action.POD_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+}  # fmt: skip
+
+
+def node_changes(old: Obj, new: Obj) -> list[Action]:
+    """What of a node has changed that could matter to somebody."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    was, now = old.get("status") or {}, new.get("status") or {}
+    found = []
+    if before.get("unschedulable") and not after.get("unschedulable"):
+        found.append(Action.NODE_TAINT)
+    if was.get("allocatable") != now.get("allocatable"):
+        found.append(Action.NODE_ALLOCATABLE)
+    if old["metadata"].get("labels") != new["metadata"].get("labels"):
+        found.append(Action.NODE_LABEL)
+    if (before.get("taints") or []) != (after.get("taints") or []):
+        found.append(Action.NODE_TAINT)
+    if _conditions(was) != _conditions(now):
+        found.append(Action.NODE_CONDITION)
+    if old["metadata"].get("annotations") != new["metadata"].get("annotations"):
+        found.append(Action.NODE_ANNOTATION)
+    return list(dict.fromkeys(found))
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+
+
+def pod_changes(old: Obj, new: Obj) -> list[Action]:
+    """What of a Pod has changed; a change that is none of these is OTHER."""
+    before, after = old["spec"], new["spec"]
+    found = []
+    if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
+        found.append(Action.POD_LABEL)
+    if _resources(old) != _resources(new):
+        had, has = pod_requests(old), pod_requests(new)
+        if any(name not in has or compare(amount, has[name]) > 0 for name, amount in had.items()):
+            found.append(Action.POD_SCALE_DOWN)
+        if any(name not in had or compare(amount, had[name]) > 0 for name, amount in has.items()):
+            found.append(Action.POD_SCALE_UP)
+    if before.get("schedulingGates") and not after.get("schedulingGates"):
+        found.append(Action.POD_GATES_ELIMINATED)
+    if len(before.get("tolerations") or ()) != len(after.get("tolerations") or ()):
+        found.append(Action.POD_TOLERATION)
+    return found or [Action.OTHER]
+
+
+def _resources(pod: Obj) -> list[Any]:
+    """All that the requests of a Pod depend on: most changes leave it alone."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return [
+        [container.get("resources") for container in containers],
+        [(entry.get("allocatedResources"), entry.get("resources")) for entry in statuses],
+        spec.get("resources"), status.get("resources"), status.get("allocatedResources"),
+        [found.get("reason") for found in status.get("conditions") or () if found.get("type") == "PodResizePending"],
+    ]  # fmt: skip

@@ -1,0 +1,193 @@
+"""Node selectors and node affinity, for one node or for all at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from setpoint.scheduler.arrays import Mask
+from setpoint.scheduler.node_table import NodeTable
+
+Obj = dict[str, Any]
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+NAME_FIELD = "metadata.name"
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63 else None
+
+
+def _bounded(values: list[str], above: bool) -> Callable[[str], bool]:
+    bound = _integer(values[0]) if len(values) == 1 else None
+
+    def compare(text: str) -> bool:
+        value = _integer(text)
+        if value is None or bound is None:
+            return False
+        return value > bound if above else value < bound
+
+    return compare
+
+
+class LabelRequirement:
+    """One expression on a label."""
+
+    def __init__(self, key: str, operator: str, values: Iterable[str]) -> None:
+        self.key = key
+        self._operator = operator
+        self._values = frozenset(values)
+        self._bound = _bounded(list(self._values), operator == "Gt") if operator in ("Gt", "Lt") else None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self._operator:
+            case "In":
+                return value is not None and value in self._values
+            case "NotIn":
+                return value is None or value not in self._values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        return self._bound is not None and value is not None and self._bound(value)
+
+    def mask(self, table: NodeTable) -> Mask:
+        column = table.labels.column(self.key)
+        match self._operator:
+            case "In":
+                return column.one_of(self._values)
+            case "NotIn":
+                return ~column.one_of(self._values)
+            case "Exists":
+                return column.present
+            case "DoesNotExist":
+                return ~column.present
+        if self._bound is None:
+            return np.zeros(table.capacity, dtype=np.bool_)
+        return column.where(self._bound, absent=False)
+
+
+class NodeTerm:
+    """All of its expressions must hold."""
+
+    def __init__(self, term: Mapping[str, Any]) -> None:
+        self._labels = [
+            LabelRequirement(expression["key"], expression.get("operator", ""), expression.get("values") or ())
+            for expression in term.get("matchExpressions") or ()
+        ]
+        self._fields = [
+            (field.get("operator", ""), tuple(field.get("values") or ()))
+            for field in term.get("matchFields") or ()
+            if field.get("key") == NAME_FIELD
+        ]
+        # As upstream has it: a field must be compared with one value, or the term matches nothing.
+        self._broken = any(
+            len(values) != 1 or operator not in ("In", "NotIn") for operator, values in self._fields
+        ) or len(self._fields) != len(term.get("matchFields") or ())
+        self.empty = not (term.get("matchExpressions") or term.get("matchFields"))
+
+    def names(self) -> frozenset[str] | None:
+        """The nodes that it names; None if it does not go by name."""
+        found: frozenset[str] | None = None
+        for operator, values in self._fields:
+            if operator == "In":
+                found = frozenset(values) if found is None else found & frozenset(values)
+        return found
+
+    def matches(self, node: Mapping[str, Any]) -> bool:
+        if self.empty or self._broken:
+            return False
+        labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
+        return all(requirement.matches(labels) for requirement in self._labels) and all(
+            (values[0] == name) == (operator == "In") for operator, values in self._fields
+        )
+
+    def mask(self, table: NodeTable) -> Mask:
+        if self.empty or self._broken:
+            return np.zeros(table.capacity, dtype=np.bool_)
+        found: Mask | None = None
+        for operator, values in self._fields:
+            named = np.zeros(table.capacity, dtype=np.bool_)
+            slot = table.slots.get(values[0])
+            if slot is not None:
+                named[slot] = True
+            part = named if operator == "In" else ~named
+            found = part if found is None else found & part
+        for requirement in self._labels:
+            part = requirement.mask(table)
+            found = part if found is None else found & part
+        assert found is not None
+        return found
+
+
+class NodeSelector:
+    """One of its terms must match; without terms it matches nothing."""
+
+    def __init__(self, selector: Mapping[str, Any]) -> None:
+        self.terms = [NodeTerm(term) for term in selector.get("nodeSelectorTerms") or ()]
+
+    def matches(self, node: Mapping[str, Any]) -> bool:
+        return any(term.matches(node) for term in self.terms)
+
+    def mask(self, table: NodeTable) -> Mask:
+        found = np.zeros(table.capacity, dtype=np.bool_)
+        for term in self.terms:
+            found |= term.mask(table)
+        return found
+
+
+class RequiredNodes:
+    """What a Pod's nodeSelector and required node affinity say together."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._labels = [
+            LabelRequirement(key, "In", (value,)) for key, value in (spec.get("nodeSelector") or {}).items()
+        ]
+        affinity = ((spec.get("affinity") or {}).get("nodeAffinity")) or {}
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        self.selector = NodeSelector(required) if required is not None else None
+
+    @property
+    def anything(self) -> bool:
+        return not self._labels and self.selector is None
+
+    def matches(self, node: Mapping[str, Any]) -> bool:
+        labels = node["metadata"].get("labels") or {}
+        return all(requirement.matches(labels) for requirement in self._labels) and (
+            self.selector is None or self.selector.matches(node)
+        )
+
+    def mask(self, table: NodeTable) -> Mask | None:
+        """None: every node will do."""
+        found: Mask | None = None
+        for requirement in self._labels:
+            part = requirement.mask(table)
+            found = part if found is None else found & part
+        if self.selector is not None:
+            part = self.selector.mask(table)
+            found = part if found is None else found & part
+        return found
+
+    def named_nodes(self) -> frozenset[str] | None:
+        """The only nodes that can match, if all terms go by name; None if they do not."""
+        if self.selector is None or not self.selector.terms:
+            return None
+        found: frozenset[str] = frozenset()
+        for term in self.selector.terms:
+            names = term.names()
+            if names is None:
+                return None
+            found |= names
+        return found
+
+
+class PreferredNodes:
+    """Weighted terms; a node's score is the sum of the weights of those that match."""
+
+    def __init__(self, terms: Iterable[Mapping[str, Any]]) -> None:
+        pairs = ((int(term.get("weight") or 0), NodeTerm(term.get("preference") or {})) for term in terms)
+        self.terms = [(weight, term) for weight, term in pairs if weight and not term.empty]

@@ -1,0 +1,173 @@
+"""The nodes as arrays: what each offers, how much of it is taken, its labels, taints and whether it may be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from setpoint.meta.quantity import parse
+from setpoint.scheduler.arrays import ChangeLog, Ints, Mask, grown
+from setpoint.scheduler.label_columns import LabelColumns
+
+Obj = dict[str, Any]
+Taints = tuple[tuple[str, str, str], ...]
+"""Key, value, effect."""
+
+CPU, MEMORY, EPHEMERAL_STORAGE, PODS = range(4)
+_FIRST_ROWS = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE, "pods": PODS}
+_FIRST_CAPACITY = 16
+_GREATEST = 1 << 60
+"""Far beyond what a node has, and sums of a few still fit the arrays."""
+
+
+def amount(resource: str, quantity: str) -> int:
+    """As it is counted: CPU in thousandths, all else in whole units."""
+    read = parse(quantity)
+    return min(read.milli_value() if resource == "cpu" else read.value(), _GREATEST)
+
+
+def _concern(node: Obj) -> tuple[Any, ...]:
+    """All that is read of a node here."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    return (
+        node["metadata"].get("labels"), spec.get("unschedulable"), spec.get("taints"),
+        status.get("allocatable"), status.get("images"),
+    )  # fmt: skip
+
+
+class NodeTable:
+    """All arrays are of `capacity`; a slot that no node has is not `valid`, and what is in it means nothing."""
+
+    def __init__(self) -> None:
+        self.capacity = _FIRST_CAPACITY
+        self.slots: dict[str, int] = {}
+        """By name."""
+        self.nodes: list[Obj | None] = [None] * self.capacity
+        self.valid: Mask = np.zeros(self.capacity, dtype=np.bool_)
+        self.rows: dict[str, int] = dict(_FIRST_ROWS)
+        """By resource: where it is in the arrays below."""
+        self.allocatable: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
+        self.requested: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
+        self.free: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
+        """The difference of the two; less than nothing where a node has shrunk."""
+        self.nonzero: Ints = np.zeros((2, self.capacity), dtype=np.int64)
+        """CPU and memory requested, with a guess for containers that do not say."""
+        self.labels = LabelColumns(self.capacity)
+        self.cordoned: Mask = np.zeros(self.capacity, dtype=np.bool_)
+        self.taints: npt.NDArray[np.intp] = np.zeros(self.capacity, dtype=np.intp)
+        """The number of each slot's set of taints."""
+        self.taint_sets: list[Taints] = [()]
+        self._taint_numbers: dict[Taints, int] = {(): 0}
+        self.images: dict[str, dict[int, int]] = {}
+        """By name, its size on each slot that has it."""
+        self.node_log = ChangeLog()
+        """The node itself has changed."""
+        self.pod_log = ChangeLog()
+        """What is on the node has changed."""
+        self.version = 0
+        """Raised whenever a node comes, goes, or changes in what concerns scheduling."""
+        self._unused = list(range(self.capacity - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def name(self, slot: int) -> str:
+        node = self.nodes[slot]
+        assert node is not None
+        return str(node["metadata"]["name"])
+
+    def row(self, resource: str) -> int:
+        found = self.rows.get(resource)
+        if found is None:
+            found = self.rows[resource] = len(self.rows)
+            more = np.zeros((1, self.capacity), dtype=np.int64)
+            self.allocatable = np.concatenate((self.allocatable, more))
+            self.requested = np.concatenate((self.requested, more))
+            self.free = np.concatenate((self.free, more))
+        return found
+
+    def put(self, node: Obj) -> int:
+        """A new node, or what it has become."""
+        name = node["metadata"]["name"]
+        slot = self.slots.get(name)
+        if slot is None:
+            if not self._unused:
+                self._grow()
+            slot = self.slots[name] = self._unused.pop()
+            self.valid[slot] = True
+            before: Obj | None = None
+        else:
+            before = self.nodes[slot]
+        self.nodes[slot] = node
+        if before is not None and _concern(before) == _concern(node):
+            return slot  # a heartbeat
+        self._set_allocatable(slot, (node.get("status") or {}).get("allocatable") or {})
+        self.labels.set(slot, node["metadata"].get("labels") or {})
+        spec = node.get("spec") or {}
+        self.cordoned[slot] = bool(spec.get("unschedulable"))
+        self.taints[slot] = self._taint_number(spec.get("taints") or ())
+        self._set_images(slot, before, node)
+        self.node_log.add(slot)
+        self.pod_log.add(slot)
+        self.version += 1
+        return slot
+
+    def remove(self, name: str) -> None:
+        """Nothing may be on it any more."""
+        slot = self.slots.pop(name)
+        self._set_images(slot, self.nodes[slot], None)
+        self.nodes[slot] = None
+        self.valid[slot] = False
+        self.cordoned[slot] = False
+        self.taints[slot] = 0
+        self.labels.set(slot, None)
+        for array in (self.allocatable, self.requested, self.free, self.nonzero):
+            array[:, slot] = 0
+        self._unused.append(slot)
+        self.node_log.add(slot)
+        self.pod_log.add(slot)
+        self.version += 1
+
+    def _set_allocatable(self, slot: int, allocatable: Mapping[str, str]) -> None:
+        for resource in allocatable:
+            self.row(resource)
+        self.allocatable[:, slot] = 0
+        for resource, quantity in allocatable.items():
+            self.allocatable[self.rows[resource], slot] = amount(resource, quantity)
+        self.free[:, slot] = self.allocatable[:, slot] - self.requested[:, slot]
+
+    def _taint_number(self, taints: Any) -> int:
+        found = tuple((taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints)
+        number = self._taint_numbers.get(found)
+        if number is None:
+            number = self._taint_numbers[found] = len(self.taint_sets)
+            self.taint_sets.append(found)
+        return number
+
+    def _set_images(self, slot: int, before: Obj | None, after: Obj | None) -> None:
+        had = ((before or {}).get("status") or {}).get("images") or ()
+        has = ((after or {}).get("status") or {}).get("images") or ()
+        if had == has:
+            return
+        for image in had:
+            for name in image.get("names") or ():
+                holders = self.images.get(name, {})
+                holders.pop(slot, None)
+                if not holders:
+                    self.images.pop(name, None)
+        for image in has:
+            for name in image.get("names") or ():
+                self.images.setdefault(name, {})[slot] = int(image.get("sizeBytes") or 0)
+
+    def _grow(self) -> None:
+        before, self.capacity = self.capacity, self.capacity * 2
+        self.nodes += [None] * before
+        for name in ("valid", "allocatable", "requested", "free", "nonzero", "cordoned", "taints"):
+            setattr(self, name, grown(getattr(self, name), self.capacity))
+        self.labels.grow(self.capacity)
+        self._unused = list(range(self.capacity - 1, before - 1, -1))
+        self.node_log.all_changed()
+        self.pod_log.all_changed()

@@ -1,0 +1,81 @@
+"""NodeAffinity: the Pod's nodeSelector and node affinity, and what the profile adds to every Pod's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from setpoint.scheduler.arrays import Ints, Mask
+from setpoint.scheduler.cluster_events import NODE, Action, ClusterEvent
+from setpoint.scheduler.demand import Demand
+from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal, Rejected, normalized
+from setpoint.scheduler.node_selection import NodeSelector, PreferredNodes, RequiredNodes
+from setpoint.scheduler.node_table import NodeTable
+
+Obj = dict[str, Any]
+REASON = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+CONFLICT = "pod affinity terms conflict"
+_REQUIRED = "required nodes"
+
+
+class NodeAffinity(FilterBase):
+    name = "NodeAffinity"
+
+    def __init__(self, added_affinity: Mapping[str, Any] | None = None) -> None:
+        added = added_affinity or {}
+        required = added.get("requiredDuringSchedulingIgnoredDuringExecution")
+        self._added = NodeSelector(required) if required is not None else None
+        self._added_preferred = PreferredNodes(added.get("preferredDuringSchedulingIgnoredDuringExecution") or ())
+
+    def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
+        names = cycle.demand.required_nodes.named_nodes()
+        if names is not None and not names:
+            raise Rejected(CONFLICT)
+        return names
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        found = []
+        if self._added is not None:
+            found.append(Refusal(ENFORCED, ~self._added.mask(cycle.table), unresolvable=True))
+        where = unwanted_nodes(cycle.demand, cycle.table)
+        if where is not None:
+            found.append(Refusal(REASON, where, unresolvable=True))
+        return found
+
+    def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
+        terms = [*self._added_preferred.terms, *cycle.demand.preferred_nodes.terms]
+        if not terms:
+            return None
+        known = cycle.demand.cache.get(self)
+        if known is None or known[0] != cycle.table.version:
+            total = np.zeros(cycle.table.capacity, dtype=np.int64)
+            for weight, term in terms:
+                total += weight * term.mask(cycle.table)
+            known = cycle.demand.cache[self] = (cycle.table.version, total)
+        return normalized(known[1], feasible)
+
+    def interests(self) -> Iterable[Interest]:
+        return (Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL), self._came_to_match),)
+
+    def _came_to_match(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+        if new is None or (self._added is not None and not self._added.matches(new)):
+            return False
+        required = RequiredNodes(pod["spec"])
+        return required.matches(new) and (old is None or not required.matches(old))
+
+
+def unwanted_nodes(demand: Demand, table: NodeTable) -> Mask | None:
+    """Where the Pod does not want to be; None: it says nothing about nodes."""
+    if demand.required_nodes.anything:
+        return None
+    known = demand.cache.get(_REQUIRED)
+    if known is not None and known[0] == table.version:
+        where: Mask = known[1]
+        return where
+    wanted = demand.required_nodes.mask(table)
+    assert wanted is not None
+    demand.cache[_REQUIRED] = (table.version, ~wanted)
+    return ~wanted

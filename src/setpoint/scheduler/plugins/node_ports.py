@@ -1,0 +1,43 @@
+"""NodePorts: one Pod a host port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
+from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal
+from setpoint.scheduler.requests import host_ports, ports_conflict
+
+Obj = dict[str, Any]
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+class NodePorts(FilterBase):
+    name = "NodePorts"
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        taken = {
+            slot
+            for wanted in cycle.demand.ports
+            for slot, used in cycle.snapshot.ports.get((wanted[0], wanted[2]), {}).items()
+            if any(ports_conflict(wanted, port) for port in used)
+        }
+        if not taken:
+            return ()
+        where = np.zeros(cycle.table.capacity, dtype=np.bool_)
+        where[list(taken)] = True
+        return (Refusal(REASON, where),)
+
+    def interests(self) -> Iterable[Interest]:
+        return (
+            Interest(ClusterEvent(ASSIGNED_POD, Action.DELETE), _freed_a_port),
+            Interest(ClusterEvent(NODE, Action.ADD)),
+        )
+
+
+def _freed_a_port(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    freed = host_ports((old or {"spec": {}})["spec"])
+    return any(ports_conflict(wanted, port) for wanted in host_ports(pod["spec"]) for port in freed)

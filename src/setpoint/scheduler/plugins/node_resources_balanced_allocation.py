@@ -1,0 +1,76 @@
+"""NodeResourcesBalancedAllocation: nodes whose resources the Pod would use more evenly first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from setpoint.scheduler.arrays import Floats, Followed, Ints, Mask
+from setpoint.scheduler.demand import Demand
+from setpoint.scheduler.framework import MAX_SCORE, Cycle, Interest
+from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.plugins.node_resources_fit import DEFAULT_RESOURCES
+
+
+class NodeResourcesBalancedAllocation:
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, resources: Sequence[tuple[str, int]] = DEFAULT_RESOURCES) -> None:
+        self._names = tuple(name for name, _ in resources)
+
+    def interests(self) -> Iterable[Interest]:
+        return ()
+
+    def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
+        table, demand = cycle.table, cycle.demand
+        if not any(demand.requests.get(name) for name in self._names):
+            return None  # or all Pods that ask for nothing would go to the same node
+        followed = demand.cache.get(self)
+        if followed is None:
+            followed = demand.cache[self] = Followed()
+        scores: Ints = followed.values(table.pod_log, lambda index: self._scores(table, demand, index))
+        return scores
+
+    def _scores(self, table: NodeTable, demand: Demand, index: Any) -> Ints:
+        before: list[Floats] = []
+        after: list[Floats] = []
+        offered: list[Mask] = []
+        for name in self._names:
+            wanted = demand.requests.get(name, 0)
+            if not wanted and name not in ("cpu", "memory", "ephemeral-storage"):
+                continue
+            row = table.row(name)
+            allocatable, requested = table.allocatable[row, index], table.requested[row, index]
+            there = allocatable > 0
+            whole = np.where(there, allocatable, 1)
+            before.append(np.minimum(requested / whole, 1.0))
+            after.append(np.minimum((requested + wanted) / whole, 1.0))
+            offered.append(there)
+        half = MAX_SCORE // 2
+        # Integers, and none of the sums is negative: as upstream divides.
+        change = half + _evenness(after, offered) - _evenness(before, offered)
+        scores: Ints = half + np.sign(change) * (np.abs(change) // 2)
+        return scores
+
+
+def _evenness(fractions: list[Floats], offered: list[Mask]) -> Ints:
+    """100 less the standard deviation of how much of each resource is used, of those the node has."""
+    number: Ints = np.sum(offered, axis=0, dtype=np.int64)
+    if len(fractions) == 2:
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation = np.where(number == 2, deviation, 0.0)
+    else:
+        held = np.maximum(number, 1)
+        parts = [np.where(there, fraction, 0.0) for fraction, there in zip(fractions, offered)]
+        mean = sum(parts) / held
+        squares = sum(np.where(there, (part - mean) * (part - mean), 0.0) for part, there in zip(parts, offered))
+        deviation = np.where(number > 2, np.sqrt(squares / held), 0.0)
+        # With two of them, half of the difference is the same and what upstream computes.
+        if len(fractions) > 2 and (number == 2).any():
+            spread = np.max([np.where(there, part, -1.0) for part, there in zip(parts, offered)], axis=0) - np.min(
+                [np.where(there, part, 2.0) for part, there in zip(parts, offered)], axis=0
+            )
+            deviation = np.where(number == 2, np.abs(spread / 2), deviation)
+    return ((1 - deviation) * MAX_SCORE).astype(np.int64)

@@ -1,0 +1,154 @@
+"""NodeResourcesFit: a node must have what the Pod requests; the emptiest, the fullest, or by a curve, first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.scheduler.arrays import Followed, Ints, Mask
+from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
+from setpoint.scheduler.demand import Demand
+from setpoint.scheduler.framework import MAX_SCORE, Cycle, FilterBase, Interest, Refusal
+from setpoint.scheduler.node_table import CPU, MEMORY, PODS, NodeTable, amount
+
+Obj = dict[str, Any]
+Curve = Callable[[Ints, Ints], Ints]
+"""(requested with the Pod, allocatable): a score for each."""
+
+DEFAULT_RESOURCES = (("cpu", 1), ("memory", 1))
+_NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+class NodeResourcesFit(FilterBase):
+    name = "NodeResourcesFit"
+    cumulative = True
+
+    def __init__(
+        self,
+        strategy: str = "LeastAllocated",
+        resources: Sequence[tuple[str, int]] = DEFAULT_RESOURCES,
+        shape: Sequence[tuple[int, int]] = (),
+        ignored_resources: Iterable[str] = (),
+        ignored_groups: Iterable[str] = (),
+    ) -> None:
+        """`shape` is (utilization, score out of 10) for RequestedToCapacityRatio."""
+        self._resources = tuple(resources)
+        self._ratio = strategy == "RequestedToCapacityRatio"
+        self._curve: Curve = (
+            _least if strategy == "LeastAllocated" else _most if strategy == "MostAllocated" else _shaped(shape)
+        )
+        self._ignored = frozenset(ignored_resources)
+        self._ignored_groups = frozenset(ignored_groups)
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        free = cycle.table.free
+        found = [Refusal("Too many pods", free[PODS] < 1)]
+        names = None
+        for row, number in cycle.demand.rows:
+            if names is None:
+                names = {row: name for name, row in cycle.table.rows.items()}
+            name = names[row]
+            if name in self._ignored or name.partition("/")[0] in self._ignored_groups:
+                if name not in _NATIVE:
+                    continue
+            where = free[row] < number
+            found.append(Refusal(f"Insufficient {name}", where, _never_enough(cycle.table, row, number)))
+        return found
+
+    def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
+        followed = cycle.demand.cache.get(self)
+        if followed is None:
+            followed = cycle.demand.cache[self] = Followed()
+        table, demand = cycle.table, cycle.demand
+        scores: Ints = followed.values(table.pod_log, lambda index: self._scores(table, demand, index))
+        return scores
+
+    def _scores(self, table: NodeTable, demand: Demand, index: Any) -> Ints:
+        total: Any = 0
+        weights: Any = 0
+        for name, weight in self._resources:
+            row = table.row(name)
+            if row in (CPU, MEMORY):
+                requested = table.nonzero[row, index] + demand.nonzero[row]
+            else:
+                wanted = demand.requests.get(name, 0)
+                if not wanted and name not in _NATIVE:
+                    continue  # what a Pod does not ask for is no reason to prefer a node
+                requested = table.requested[row, index] + wanted
+            offered = table.allocatable[row, index]
+            there = offered > 0
+            score = self._curve(requested, np.maximum(offered, 1))
+            counted = there & (score > 0) if self._ratio else there
+            total = total + np.where(counted, score, 0) * weight
+            weights = weights + counted * weight
+        if isinstance(weights, int):
+            return np.zeros_like(table.nonzero[0, index])
+        if self._ratio:
+            rounded: Ints = np.floor(total / np.maximum(weights, 1) + 0.5).astype(np.int64)
+            return rounded
+        divided: Ints = total // np.maximum(weights, 1)
+        return divided
+
+    def interests(self) -> Iterable[Interest]:
+        return (
+            Interest(ClusterEvent(ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN), self._freed_something),
+            Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_ALLOCATABLE), _grew_enough),
+            Interest(ClusterEvent(TARGET_POD, Action.POD_SCALE_DOWN)),
+        )
+
+    @staticmethod
+    def _freed_something(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+        if new is None or old is None:
+            return True
+        wanted, had, has = pod_requests(pod), pod_requests(old), pod_requests(new)
+        return any(amount(name, had.get(name, "0")) > amount(name, has.get(name, "0")) for name in wanted)
+
+
+def _never_enough(table: NodeTable, row: int, number: int) -> Callable[[], Mask]:
+    return lambda: table.allocatable[row] < number
+
+
+def _least(requested: Ints, offered: Ints) -> Ints:
+    return np.where(requested > offered, 0, (offered - requested) * MAX_SCORE // offered)
+
+
+def _most(requested: Ints, offered: Ints) -> Ints:
+    return np.minimum(requested, offered) * MAX_SCORE // offered
+
+
+def _shaped(shape: Sequence[tuple[int, int]]) -> Curve:
+    points = [(utilization, score * (MAX_SCORE // 10)) for utilization, score in shape]
+
+    def curve(requested: Ints, offered: Ints) -> Ints:
+        used = np.where(requested > offered, 100, requested * 100 // offered)
+        result = np.full(used.shape, points[-1][1], dtype=np.int64)
+        for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
+            # As integers divide upstream: towards zero.
+            step = (y1 - y0) * (used - x0)
+            between = y0 + np.sign(step) * (np.abs(step) // (x1 - x0))
+            result = np.where(used <= x1, between, result)
+        return np.where(used <= points[0][0], points[0][1], result)
+
+    return curve
+
+
+def _grew_enough(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    wanted = pod_requests(pod)
+    offers = _offers(new or {})
+    if offers.get("pods", 0) < 1 or any(offers.get(name, 0) < amount(name, text) for name, text in wanted.items()):
+        return False
+    if old is None:
+        return True
+    offered = _offers(old)
+    return offers["pods"] > offered.get("pods", 0) or any(
+        offers.get(name, 0) > offered.get(name, 0) for name, text in wanted.items() if amount(name, text)
+    )
+
+
+def _offers(node: Mapping[str, Any]) -> dict[str, int]:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {name: amount(name, text) for name, text in allocatable.items()}

@@ -1,0 +1,37 @@
+"""NodeUnschedulable: cordoned nodes are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from setpoint.scheduler.cluster_events import NODE, TARGET_POD, Action, ClusterEvent
+from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal
+from setpoint.scheduler.tolerations import CORDON, tolerates
+
+Obj = dict[str, Any]
+REASON = "node(s) were unschedulable"
+
+
+class NodeUnschedulable(FilterBase):
+    name = "NodeUnschedulable"
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        if tolerates(cycle.demand.tolerations, *CORDON) or not cycle.table.cordoned.any():
+            return ()
+        return (Refusal(REASON, cycle.table.cordoned, unresolvable=True),)
+
+    def interests(self) -> Iterable[Interest]:
+        return (
+            Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_TAINT), _opened),
+            Interest(ClusterEvent(TARGET_POD, Action.POD_TOLERATION), _tolerates_cordon),
+        )
+
+
+def _opened(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    was_closed = old is None or bool((old.get("spec") or {}).get("unschedulable"))
+    return was_closed and not ((new or {}).get("spec") or {}).get("unschedulable")
+
+
+def _tolerates_cordon(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    return new is not None and tolerates(new["spec"].get("tolerations") or (), *CORDON)

@@ -1,0 +1,15 @@
+"""SchedulingGates: a Pod with gates is not looked at. The queue keeps it waiting; here is what frees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from setpoint.scheduler.cluster_events import TARGET_POD, Action, ClusterEvent
+from setpoint.scheduler.framework import Interest
+
+
+class SchedulingGates:
+    name = "SchedulingGates"
+
+    def interests(self) -> Iterable[Interest]:
+        return (Interest(ClusterEvent(TARGET_POD, Action.POD_GATES_ELIMINATED)),)

@@ -1,0 +1,73 @@
+"""TaintToleration: no node with a taint that the Pod does not tolerate; first those with few that it would rather
+avoid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from setpoint.scheduler.arrays import Ints, Mask
+from setpoint.scheduler.cluster_events import NODE, TARGET_POD, Action, ClusterEvent
+from setpoint.scheduler.demand import Demand
+from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal, normalized
+from setpoint.scheduler.node_table import NodeTable
+from setpoint.scheduler.tolerations import node_taints, repels, tolerates
+
+Obj = dict[str, Any]
+REASON = "node(s) had untolerated taint(s)"
+_REPELLED, _AVOIDED = "repelling taints", "avoided taints"
+
+
+class TaintToleration(FilterBase):
+    name = "TaintToleration"
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        where = repelled(cycle.demand, cycle.table)
+        return () if where is None else (Refusal(REASON, where, unresolvable=True),)
+
+    def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
+        counts = _avoided(cycle.demand, cycle.table)
+        return None if counts is None else normalized(counts, feasible, reverse=True)
+
+    def interests(self) -> Iterable[Interest]:
+        return (
+            Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_TAINT), _became_tolerable),
+            Interest(ClusterEvent(TARGET_POD, Action.POD_TOLERATION)),
+        )
+
+
+def repelled(demand: Demand, table: NodeTable) -> Mask | None:
+    """Where a taint keeps the Pod away; None: nowhere."""
+    known = demand.cache.get(_REPELLED)
+    if known is not None and known[0] == table.version:
+        where: Mask | None = known[1]
+        return where
+    verdicts = [repels(taints, demand.tolerations) for taints in table.taint_sets]
+    where = np.array(verdicts)[table.taints] if any(verdicts) else None
+    demand.cache[_REPELLED] = (table.version, where)
+    return where
+
+
+def _avoided(demand: Demand, table: NodeTable) -> Ints | None:
+    known = demand.cache.get(_AVOIDED)
+    if known is not None and known[0] == table.version:
+        counts: Ints | None = known[1]
+        return counts
+    numbers = [_untolerated_preferences(taints, demand.tolerations) for taints in table.taint_sets]
+    counts = np.array(numbers, dtype=np.int64)[table.taints] if any(numbers) else None
+    demand.cache[_AVOIDED] = (table.version, counts)
+    return counts
+
+
+def _untolerated_preferences(taints: Iterable[tuple[str, str, str]], tolerations: Iterable[Obj]) -> int:
+    return sum(
+        effect == "PreferNoSchedule" and not tolerates(tolerations, key, value, effect) for key, value, effect in taints
+    )
+
+
+def _became_tolerable(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    tolerations = pod["spec"].get("tolerations") or ()
+    repelled_before = old is None or repels(node_taints(old), tolerations)
+    return repelled_before and new is not None and not repels(node_taints(new), tolerations)

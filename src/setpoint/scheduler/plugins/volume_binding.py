@@ -1,0 +1,72 @@
+"""VolumeBinding: nodes from which a Pod's volumes can be reached, or on which they can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from setpoint.scheduler.cluster_events import (
+    CLAIM,
+    CSI_CAPACITY,
+    CSI_DRIVER,
+    CSI_NODE,
+    NODE,
+    STORAGE_CLASS,
+    VOLUME,
+    Action,
+    ClusterEvent,
+)  # fmt: skip
+from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal
+from setpoint.scheduler.volume_binder import Plan, Promise, VolumeBinder
+from setpoint.scheduler.volumes import uses_claim, volume_limit
+
+Obj = dict[str, Any]
+
+
+class VolumeBinding(FilterBase):
+    name = "VolumeBinding"
+    cumulative = True
+
+    def __init__(self, handle: Handle) -> None:
+        self.binder = VolumeBinder(handle.listers)
+
+    def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
+        if cycle.demand.volumes:
+            bound, waiting = self.binder.claims_of(cycle.pod)
+            if bound or waiting:
+                cycle.state[self.name] = self.binder.plan(cycle.table, bound, waiting)
+        return None
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        plan: Plan | None = cycle.state.get(self.name)
+        return () if plan is None else plan.refusals
+
+    def reserve(self, cycle: Cycle, node: str) -> Promise | None:
+        """What must be written and waited for before the Pod can be bound; None: nothing."""
+        plan: Plan | None = cycle.state.get(self.name)
+        if plan is None or not plan.claims:
+            return None
+        return self.binder.promise(plan, cycle.table, node)
+
+    def interests(self) -> Iterable[Interest]:
+        add_or_change = Action.ADD | Action.OTHER
+        return (
+            Interest(ClusterEvent(STORAGE_CLASS, add_or_change), _class_changed),
+            Interest(ClusterEvent(CLAIM, add_or_change), lambda pod, old, new: uses_claim(pod, new)),
+            Interest(ClusterEvent(VOLUME, add_or_change)),
+            Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL)),
+            Interest(ClusterEvent(CSI_NODE, Action.ADD)),
+            Interest(ClusterEvent(CSI_DRIVER, Action.OTHER)),
+            Interest(ClusterEvent(CSI_CAPACITY, add_or_change), _more_room),
+        )
+
+
+def _class_changed(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    return old is None or new is None or old.get("allowedTopologies") != new.get("allowedTopologies")
+
+
+def _more_room(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    if old is None or new is None:
+        return True
+    was, now = volume_limit(old), volume_limit(new)
+    return now is not None and (was is None or now > was)

@@ -1,0 +1,94 @@
+"""VolumeZone: volumes with zone labels are used in their zones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from setpoint.scheduler.arrays import Mask
+from setpoint.scheduler.cluster_events import CLAIM, NODE, STORAGE_CLASS, VOLUME, Action, ClusterEvent
+from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal, Rejected
+from setpoint.scheduler.volumes import class_of, uses_claim
+
+Obj = dict[str, Any]
+REASON = "node(s) had no available volume zone"
+_OLD = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_LABELS = (*_OLD, *_OLD.values())
+
+
+class VolumeZone(FilterBase):
+    name = "VolumeZone"
+
+    def __init__(self, handle: Handle) -> None:
+        self._claims = handle.listers.claims
+        self._volumes = handle.listers.volumes
+        self._classes = handle.listers.storage_classes
+
+    def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
+        if cycle.demand.claims:
+            cycle.state[self.name] = [zone for key in cycle.demand.claims for zone in self._zones(key)]
+        return None
+
+    def _zones(self, key: str) -> list[tuple[str, frozenset[str]]]:
+        """Which labels a node must have with which values. Raises Rejected."""
+        claim = self._claims.get(key)
+        if claim is None:
+            raise Rejected(f'persistentvolumeclaim "{key.partition("/")[2]}" not found')
+        name = (claim.get("spec") or {}).get("volumeName")
+        if not name:
+            wanted = class_of(claim)
+            if not wanted:
+                raise Rejected("PersistentVolumeClaim had no pv name and storageClass name")
+            found = self._classes.get(wanted)
+            if found is None:
+                raise Rejected(f'storageclass.storage.k8s.io "{wanted}" not found')
+            if found.get("volumeBindingMode") == "WaitForFirstConsumer":
+                return []
+            raise Rejected("PersistentVolume had no name")
+        volume = self._volumes.get(name)
+        if volume is None:
+            raise Rejected(f'persistentvolume "{name}" not found')
+        labels = volume["metadata"].get("labels") or {}
+        return [(label, frozenset(labels[label].split("__"))) for label in _LABELS if label in labels]
+
+    def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
+        zones: list[tuple[str, frozenset[str]]] = cycle.state.get(self.name) or []
+        if not zones:
+            return ()
+        columns = cycle.table.labels
+        zoned: Mask = np.zeros(cycle.table.capacity, dtype=np.bool_)
+        for label in _LABELS:
+            zoned |= columns.column(label).present
+        wrong: Mask = np.zeros(cycle.table.capacity, dtype=np.bool_)
+        for label, values in zones:
+            column = columns.column(label)
+            right = column.one_of(values)
+            if label in _OLD:
+                # A node that does not have the old label is asked for the new one.
+                right |= ~column.present & columns.column(_OLD[label]).one_of(values)
+            wrong |= ~right
+        return (Refusal(REASON, zoned & wrong, unresolvable=True),)
+
+    def interests(self) -> Iterable[Interest]:
+        return (
+            Interest(ClusterEvent(STORAGE_CLASS, Action.ADD), _waits_for_consumer),
+            Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL)),
+            Interest(ClusterEvent(CLAIM, Action.ADD | Action.OTHER), lambda pod, old, new: uses_claim(pod, new)),
+            Interest(ClusterEvent(VOLUME, Action.ADD | Action.OTHER), _zones_changed),
+        )
+
+
+def _waits_for_consumer(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    return new is not None and new.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def _zones_changed(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
+    if old is None or new is None:
+        return True
+    was, now = old["metadata"].get("labels") or {}, new["metadata"].get("labels") or {}
+    return any(was.get(label) != now.get(label) for label in _LABELS)

@@ -1,0 +1,43 @@
+"""What the scheduler writes into a Pod's status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.meta.clock import Clock
+from setpoint.meta.times import format_time
+
+Obj = dict[str, Any]
+
+PODS = builtin("pods")
+UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+
+
+def with_condition(pod: Obj, clock: Clock, kind: str, status: str, reason: str, message: str) -> Obj | None:
+    """The condition to be written; None if the Pod says so already."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    current: Obj = next((found for found in conditions if found["type"] == kind), {})
+    wanted = {"type": kind, "status": status, "reason": reason, "message": message}
+    if all(current.get(name) == value for name, value in wanted.items()):
+        return None
+    generation = pod["metadata"].get("generation")
+    if generation:
+        wanted["observedGeneration"] = generation
+    same = current.get("status") == status and current.get("lastTransitionTime")
+    wanted["lastTransitionTime"] = same or format_time(clock.now())
+    return {**wanted, "lastProbeTime": None}
+
+
+async def write_status(client: Client, pod: Obj, condition: Obj | None, nominated: str | None) -> None:
+    """`nominated` is the node to be named, empty for none; None leaves it. Raises Conflict if it is another Pod now."""
+    change: Obj = {}
+    if condition is not None:
+        change["conditions"] = [condition]
+    if nominated is not None and nominated != ((pod.get("status") or {}).get("nominatedNodeName") or ""):
+        change["nominatedNodeName"] = nominated or None
+    if change:
+        meta = pod["metadata"]
+        patch = {"metadata": {"uid": meta["uid"]}, "status": change}
+        await client.patch(PODS, meta["name"], patch, meta["namespace"], kind="strategic", subresource="status")

@@ -1,0 +1,234 @@
+"""DefaultPreemption: which Pods would have to go so that a more important one fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from setpoint.meta.selectors import from_label_selector
+from setpoint.meta.times import parse_time
+from setpoint.scheduler.config import ProfileConfig
+from setpoint.scheduler.diagnosis import Diagnosis, summary
+from setpoint.scheduler.framework import Cycle, Rejected
+from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.nominations import Nominations, nominated_node
+from setpoint.scheduler.profile import Profile
+from setpoint.scheduler.snapshot import Placed, Snapshot
+
+Obj = dict[str, Any]
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NEVER = "not eligible due to preemptionPolicy=Never."
+WAITING = "not eligible due to a terminating pod on the nominated node."
+_LEAST_PRIORITY = 2**31
+"""Added to priorities when they are summed, so that none counts below nothing."""
+
+
+class Victims(NamedTuple):
+    node: str
+    pods: tuple[Placed, ...]
+    """The most important first."""
+    violations: int
+    """How many of them a disruption budget does not want to lose."""
+
+
+class Preemption:
+    def __init__(
+        self, profile: Profile, snapshot: Snapshot, nominations: Nominations, listers: Listers, config: ProfileConfig
+    ) -> None:
+        self._profile = profile
+        self._snapshot = snapshot
+        self._nominations = nominations
+        self._budgets = listers.disruption_budgets
+        args = config.args("DefaultPreemption")
+        self._percentage = int(args.get("minCandidateNodesPercentage", 10))
+        self._absolute = int(args.get("minCandidateNodesAbsolute", 100))
+
+    def evaluate(self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int]) -> Victims | None:
+        if not self._profile.preempts:
+            return None
+        why_not = self._ineligible(pod, diagnosis)
+        if why_not:
+            diagnosis.preemption = f"preemption: {why_not}"
+            diagnosis.nominate = None
+            return None
+        reasons: Counter[str] = Counter()
+        candidates = self._candidates(pod, diagnosis, below, reasons)
+        if not candidates:
+            rest = diagnosis.nodes - reasons.total()
+            told: Counter[str] = Counter()
+            for reason, count in reasons.items():
+                for part in reason.split("\n"):
+                    told[part] += count
+            if rest:
+                told[NOT_HELPFUL] += rest
+            diagnosis.preemption = f"preemption: {summary(diagnosis.nodes, told)}"
+            return None
+        best = pick(candidates)
+        diagnosis.preemption = (
+            f"preemption: found a potential placement for pod on node {best.node}, preempting {len(best.pods)} victims"
+        )
+        return best
+
+    def _ineligible(self, pod: Obj, diagnosis: Diagnosis) -> str:
+        if pod["spec"].get("preemptionPolicy") == "Never":
+            return NEVER
+        node = nominated_node(pod)
+        slot = self._snapshot.table.slots.get(node) if node else None
+        if slot is None or diagnosis.helpless is None or diagnosis.helpless[slot]:
+            return ""  # room is made elsewhere if it cannot be had where it was to be
+        mine = int(pod["spec"].get("priority") or 0)
+        for placed in self._snapshot.pods_on(node):
+            if placed.demand.priority < mine and is_leaving_for_another(placed.pod):
+                return WAITING
+        return ""
+
+    def _candidates(
+        self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int], reasons: Counter[str]
+    ) -> list[Victims]:
+        table = self._snapshot.table
+        if diagnosis.helpless is None:
+            return []
+        hopeful = table.valid & ~diagnosis.helpless
+        priority = int(pod["spec"].get("priority") or 0)
+        slots = np.flatnonzero(hopeful & (self._snapshot.lowest < priority))
+        without = int(np.count_nonzero(hopeful)) - len(slots)
+        if without:
+            reasons[NO_VICTIMS] += without
+        if not len(slots):
+            return []
+        budgets = [_Budget(budget) for budget in self._budgets.items.values()]
+        potential = int(np.count_nonzero(hopeful))
+        enough = min(max(potential * self._percentage // 100, self._absolute), potential)
+        offset = below(len(slots))
+        cycle = Cycle(pod, self._snapshot.demands.of(pod), self._snapshot)
+        good: list[Victims] = []
+        violating: list[Victims] = []
+        for slot in (*slots[offset:], *slots[:offset]):
+            found = self._victims_on(cycle, int(slot), priority, budgets)
+            if isinstance(found, str):
+                reasons[found] += 1
+                continue
+            (violating if found.violations else good).append(found)
+            if good and len(good) + len(violating) >= enough:
+                break
+        return [*good, *violating]
+
+    def _victims_on(self, cycle: Cycle, slot: int, priority: int, budgets: Sequence[_Budget]) -> Victims | str:
+        """The fewest that must go, or why nobody's going would help."""
+        name = cycle.table.name(slot)
+        lower = [placed for placed in self._snapshot.pods_on(name) if placed.demand.priority < priority]
+        lower.sort(key=importance)
+        violating, harmless = _by_violation(lower, budgets)
+        gone = dict.fromkeys(lower)
+        victims: list[Placed] = []
+        violations = 0
+        for placed in lower:
+            self._snapshot.take(placed)
+        try:
+            why_not = self._why_not(cycle, slot)
+            if why_not:
+                return why_not
+            # One by one, those that would be missed most come back if there is room.
+            for number, placed in enumerate((*violating, *harmless)):
+                self._snapshot.put_back(placed)
+                del gone[placed]
+                if self._why_not(cycle, slot):
+                    self._snapshot.take(placed)
+                    gone[placed] = None
+                    victims.append(placed)
+                    violations += number < len(violating)
+        finally:
+            for placed in gone:
+                self._snapshot.put_back(placed)
+        if not victims:
+            return NO_VICTIMS
+        victims.sort(key=importance)
+        return Victims(name, tuple(victims), violations)
+
+    def _why_not(self, cycle: Cycle, slot: int) -> str:
+        try:
+            self._profile.prefilter(cycle)
+        except Rejected as rejection:
+            return str(rejection)
+        return "\n".join(self._profile.why_not(cycle, slot, self._nominations))
+
+
+class _Budget:
+    def __init__(self, budget: Mapping[str, Any]) -> None:
+        status = budget.get("status") or {}
+        self.namespace = budget["metadata"]["namespace"]
+        self.selector = from_label_selector((budget.get("spec") or {}).get("selector"))
+        self.allowed = int(status.get("disruptionsAllowed") or 0)
+        self.disrupted = status.get("disruptedPods") or {}
+
+    def covers(self, pod: Obj) -> bool:
+        meta = pod["metadata"]
+        return (
+            meta["namespace"] == self.namespace
+            and not self.selector.empty
+            and self.selector.matches(meta.get("labels") or {})
+            and meta["name"] not in self.disrupted
+        )
+
+
+def _by_violation(pods: Iterable[Placed], budgets: Sequence[_Budget]) -> tuple[list[Placed], list[Placed]]:
+    """Those that a budget does not want to lose, and the others, each in the given order."""
+    left = [budget.allowed for budget in budgets]
+    violating: list[Placed] = []
+    harmless: list[Placed] = []
+    for placed in pods:
+        violates = False
+        for i, budget in enumerate(budgets if placed.demand.labels else ()):
+            if budget.covers(placed.pod):
+                left[i] -= 1
+                if left[i] < 0:
+                    violates = True
+                    break
+        (violating if violates else harmless).append(placed)
+    return violating, harmless
+
+
+def pick(candidates: Sequence[Victims]) -> Victims:
+    """The fewest broken budgets; then the least important top victim; the least sum; the fewest; the youngest."""
+    return min(
+        candidates,
+        key=lambda victims: (
+            victims.violations,
+            victims.pods[0].demand.priority,
+            sum(placed.demand.priority + _LEAST_PRIORITY for placed in victims.pods),
+            len(victims.pods),
+            -_earliest_start(victims.pods),
+        ),
+    )
+
+
+def _earliest_start(pods: Sequence[Placed]) -> float:
+    """Of the most important ones."""
+    top = pods[0].demand.priority
+    return min(_started(placed.pod) for placed in pods if placed.demand.priority == top)
+
+
+def _started(pod: Obj) -> float:
+    stamp = (pod.get("status") or {}).get("startTime")
+    # One that has not started counts as starting now, which is later than any other.
+    return parse_time(stamp).timestamp() if stamp else datetime.max.replace(tzinfo=UTC).timestamp()
+
+
+def importance(placed: Placed) -> tuple[int, float, str]:
+    """The most important first: by priority, then by age."""
+    return (-placed.demand.priority, _started(placed.pod), placed.key)
+
+
+def is_leaving_for_another(pod: Obj) -> bool:
+    if "deletionTimestamp" not in pod["metadata"]:
+        return False
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "DisruptionTarget":
+            return bool(condition["status"] == "True" and condition.get("reason") == "PreemptionByScheduler")
+    return False

@@ -1,0 +1,226 @@
+"""A profile: the plugins that decide for the Pods of one scheduler name, and how they decide together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from setpoint.scheduler.arrays import Ints, Mask
+from setpoint.scheduler.diagnosis import Diagnosis, NoNodes, Unfit
+from setpoint.scheduler.framework import Cycle, FilterPlugin, Plugin, Refusal, Rejected, ScorePlugin
+from setpoint.scheduler.nominations import Nominations
+
+
+class Choice(NamedTuple):
+    node: str
+    feasible: int
+    """How many nodes would have done."""
+
+
+class Profile:
+    def __init__(
+        self,
+        name: str,
+        filters: Sequence[FilterPlugin],
+        scorers: Sequence[tuple[ScorePlugin, int]],
+        others: Sequence[Plugin] = (),
+        *,
+        preempts: bool = True,
+    ) -> None:
+        """`others` only say what could help the Pods that they keep waiting."""
+        self.name = name
+        self.filters = tuple(filters)
+        self.scorers = tuple(scorers)
+        self.plugins: tuple[Plugin, ...] = tuple(
+            {plugin.name: plugin for plugin in (*others, *filters, *(scorer for scorer, _ in scorers))}.values()
+        )
+        self.preempts = preempts
+
+    def choose(self, cycle: Cycle, nominations: Nominations, below: Callable[[int], int]) -> Choice:
+        """The best node, one of the best by `below(their number)`. Raises NoNodes, Unfit."""
+        if not len(cycle.table):
+            raise NoNodes
+        try:
+            limits = self.prefilter(cycle)
+        except Rejected as rejection:
+            raise Unfit(_rejected(cycle, rejection)) from None
+        only = _only(cycle, limits)
+        nominated = (cycle.pod.get("status") or {}).get("nominatedNodeName")
+        if nominated:
+            # Room was made there for this Pod: nothing else is looked at if it fits now.
+            slot = cycle.table.slots.get(nominated)
+            if slot is not None and (only is None or only[slot]) and self.fits(cycle, slot, nominations):
+                return Choice(nominated, 1)
+        feasible = self._feasible(cycle, only, nominations)
+        slots = np.flatnonzero(feasible)
+        if not len(slots):
+            raise Unfit(self._diagnose(cycle, limits, only, nominations))
+        if len(slots) == 1:
+            return Choice(cycle.table.name(int(slots[0])), 1)
+        scores = self._scores(cycle, feasible)
+        if scores is not None:
+            among = scores[slots]
+            slots_of_best = slots[among == among.max()]
+        else:
+            slots_of_best = slots
+        pick = slots_of_best[below(len(slots_of_best)) if len(slots_of_best) > 1 else 0]
+        return Choice(cycle.table.name(int(pick)), len(slots))
+
+    # -- filters --------------------------------------------------------------------------------------------------
+
+    def prefilter(self, cycle: Cycle) -> dict[str, frozenset[str]]:
+        """By plugin, the only nodes that it will have. Raises Rejected."""
+        limits: dict[str, frozenset[str]] = {}
+        together: frozenset[str] | None = None
+        later: Rejected | None = None
+        for plugin in self.filters:
+            try:
+                found = plugin.prefilter(cycle)
+            except Rejected as rejection:
+                rejection.add_note(plugin.name)
+                if rejection.unresolvable:
+                    raise
+                later = rejection  # the others must have looked before room can be made
+                continue
+            if found is not None:
+                limits[plugin.name] = found
+                together = found if together is None else together & found
+                if not together:
+                    raise _nothing_left(limits)
+        if later is not None:
+            raise later
+        return limits
+
+    def _feasible(self, cycle: Cycle, only: Mask | None, nominations: Nominations) -> Mask:
+        feasible = cycle.table.valid.copy() if only is None else cycle.table.valid & only
+        for plugin in self.filters:
+            for refusal in plugin.refusals(cycle):
+                np.greater(feasible, refusal.where, out=feasible)  # and not
+        for name in nominations.nodes():
+            slot = cycle.table.slots.get(name)
+            if slot is not None and feasible[slot] and self._told_beside(cycle, slot, nominations):
+                feasible[slot] = False
+        return feasible
+
+    def fits(self, cycle: Cycle, slot: int, nominations: Nominations) -> bool:
+        """On this one node, with and without the Pods that it is set aside for."""
+        return not self.why_not(cycle, slot, nominations)
+
+    def why_not(self, cycle: Cycle, slot: int, nominations: Nominations) -> tuple[str, ...]:
+        """The reasons of the first plugin that will not have it there; none: it fits."""
+        return self._told_beside(cycle, slot, nominations) or self._told(cycle, slot)
+
+    def _told(self, cycle: Cycle, slot: int) -> tuple[str, ...]:
+        for plugin in self.filters:
+            told = [refusal.reason for refusal in plugin.refusals(cycle) if refusal.where[slot]]
+            if told:
+                return tuple(told) if plugin.cumulative else (told[0],)
+        return ()
+
+    def _told_beside(self, cycle: Cycle, slot: int, nominations: Nominations) -> tuple[str, ...]:
+        name = cycle.table.name(slot)
+        coming = nominations.before(cycle.pod, name)
+        if not coming:
+            return ()
+        with cycle.snapshot.with_more(coming, name):
+            return self._told(cycle, slot)
+
+    # -- scores ---------------------------------------------------------------------------------------------------
+
+    def _scores(self, cycle: Cycle, feasible: Mask) -> Ints | None:
+        total: Ints | None = None
+        for plugin, weight in self.scorers:
+            scores = plugin.score(cycle, feasible)
+            if scores is not None:
+                part = scores * weight if weight != 1 else scores
+                total = part if total is None else total + part
+        return total
+
+    # -- reasons --------------------------------------------------------------------------------------------------
+
+    def _diagnose(
+        self, cycle: Cycle, limits: dict[str, frozenset[str]], only: Mask | None, nominations: Nominations
+    ) -> Diagnosis:
+        table = cycle.table
+        found = Diagnosis(len(table))
+        helpless = ~table.valid
+        alive = table.valid.copy()
+        if only is not None:
+            outside = int(np.count_nonzero(alive & ~only))
+            if outside:
+                found.reasons[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(limits))}]"] += outside
+            found.plugins.update(dict.fromkeys(sorted(limits)))
+            helpless |= ~only
+            alive &= only
+        beside = [
+            (slot, name)
+            for name in nominations.nodes()
+            if (slot := table.slots.get(name)) is not None and alive[slot] and nominations.before(cycle.pod, name)
+        ]
+        for slot, name in beside:
+            # What a node says that is set aside for others, it says with them on it.
+            with cycle.snapshot.with_more(nominations.before(cycle.pod, name), name):
+                one = np.zeros(table.capacity, dtype=np.bool_)
+                one[slot] = True
+                if self._tell(cycle, one, helpless, found):
+                    alive[slot] = False
+        self._tell(cycle, alive, helpless, found)
+        found.helpless = helpless
+        return found
+
+    def _tell(self, cycle: Cycle, alive: Mask, helpless: Mask, found: Diagnosis) -> bool:
+        """Adds why the nodes that are `alive` will not do, each from the first plugin that refuses it. Whether any was
+        refused."""
+        told = False
+        for plugin in self.filters:
+            refused = np.zeros_like(alive)
+            for refusal in plugin.refusals(cycle):
+                where = refusal.where & alive if plugin.cumulative else refusal.where & alive & ~refused
+                count = int(np.count_nonzero(where))
+                if count:
+                    found.reasons[refusal.reason] += count
+                    found.plugins[plugin.name] = None
+                    helpless |= where & _hopeless(refusal)
+                    refused |= where
+                    told = True
+            alive = alive & ~refused
+            if not alive.any():
+                break
+        return told
+
+
+def _hopeless(refusal: Refusal) -> Mask | bool:
+    return refusal.unresolvable if isinstance(refusal.unresolvable, bool) else refusal.unresolvable()
+
+
+def _only(cycle: Cycle, limits: dict[str, frozenset[str]]) -> Mask | None:
+    if not limits:
+        return None
+    only = np.zeros(cycle.table.capacity, dtype=np.bool_)
+    for name in frozenset.intersection(*limits.values()):
+        slot = cycle.table.slots.get(name)
+        if slot is not None:
+            only[slot] = True
+    return only
+
+
+def _nothing_left(limits: dict[str, frozenset[str]]) -> Rejected:
+    names = sorted(limits)
+    if len(names) == 1:
+        rejection = Rejected(f"node(s) didn't satisfy plugin {names[0]}")
+    else:
+        rejection = Rejected(f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously")
+    for name in names:
+        rejection.add_note(name)
+    return rejection
+
+
+def _rejected(cycle: Cycle, rejection: Rejected) -> Diagnosis:
+    return Diagnosis(
+        len(cycle.table),
+        plugins=dict.fromkeys(rejection.__notes__),
+        rejected=str(rejection),
+        helpless=None if rejection.unresolvable else ~cycle.table.valid,
+    )
