@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from local_server import LocalServer
 
     from setpoint.client import Client
+
+
+@pytest.fixture(autouse=True)
+def nothing_shared_is_changed() -> Iterator[None]:
+    """What components in one process are given, all of them share: after the test it must still be what it was."""
+    if "setpoint.apiserver.watch_cache" not in sys.modules:
+        yield  # a test of a small room, without a server
+        return
+    from mutation_detector import nothing_shared_is_changed
+
+    with nothing_shared_is_changed():
+        yield
 
 
 @pytest.fixture

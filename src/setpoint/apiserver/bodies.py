@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, body_type
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
@@ -49,7 +50,10 @@ def _summary(data: bytes) -> str:
 
 def parse(call: Call, group: str, version: str, kind: str, type_: Type) -> tuple[Any, list[str]]:
     """The body as plain values and the duplicate fields found in it."""
-    data = call.request.body
+    request = call.request
+    if isinstance(request, ObjectRequest):
+        return request.value, []
+    data = request.body
     media_type = body_type(call.request.headers.get("content-type", ""), protobuf=bool(type_.go))
     if media_type == PROTOBUF:
         # Loaded with the first such body: most servers never see one.
@@ -78,20 +82,19 @@ def read_object(call: Call, group: str, version: str, kind: str, type_: Type) ->
 def check_object(call: Call, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type) -> Obj:
     if value is None:
         value = {}
-    data = call.request.body
     expected = f"{group}/{version}" if group else version
     try:
         given_version, given_kind = type_meta(value)
     except DecodeError as error:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
-            f"error: {error} ({_summary(data)})"
+            f"error: {error} ({_summary(call.request.body)})"
         ) from None
     given_version, given_kind = given_version or expected, given_kind or kind
     if given_version.count("/") > 1:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): unexpected GroupVersion string: "
-            f"{given_version} ({_summary(data)})"
+            f"{given_version} ({_summary(call.request.body)})"
         )
     given_group, _, short_version = given_version.rpartition("/")
     if (given_version, given_kind) != (expected, kind):
@@ -109,6 +112,10 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
             emptied=call.emptied,
         )
     except DecodeError as error:
+        if isinstance(call.request, ObjectRequest):
+            # Perhaps it is only Python's way to say it, tuples for lists and the like: as the wire would see it.
+            call.request = call.request.as_sent()
+            return read_object(call, group, version, kind, type_)
         raise BadRequest(f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}') from None
     report_strict(call, unknown, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
     obj.pop("kind", None)
@@ -119,6 +126,8 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
 
 def _json_text(call: Call) -> bytes | None:
     """The body, if it is JSON: numbers are judged by how they were written."""
+    if isinstance(call.request, ObjectRequest):
+        return None
     return call.request.body if body_type(call.request.headers.get("content-type", "")) == JSON else None
 
 

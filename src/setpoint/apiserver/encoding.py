@@ -39,9 +39,12 @@ class Encoding:
         """Decoded in this version, without kind and apiVersion. Shared: not to be changed."""
         return entry.obj
 
-    def full(self, entry: Entry) -> Obj:
-        """Decoded, with kind and apiVersion: what patches see. A new top level over shared parts."""
-        return {"kind": self.resource.kind, "apiVersion": self.resource.api_version, **self.obj(entry)}
+    def shared(self, entry: Entry) -> Obj:
+        """Decoded, with kind and apiVersion: what everyone within the process gets. Shared: not to be changed."""
+        whole = entry.whole
+        if whole is None or whole["apiVersion"] != self.form:
+            whole = entry.whole = {"kind": self.resource.kind, "apiVersion": self.form, **self.obj(entry)}
+        return whole
 
     def list(self, items: Sequence[bytes], meta: Obj) -> list[bytes]:
         """In pieces, so that megabytes are put together once and not again."""
@@ -94,6 +97,12 @@ class ConvertedEncoding(Encoding):
     def obj(self, entry: Entry) -> Obj:
         converted: Obj = entry.remembered(self.form, lambda e: self._from_storage(orjson.loads(e.value)))
         return converted
+
+    def shared(self, entry: Entry) -> Obj:
+        whole: Obj = entry.remembered(
+            self.form + "#whole", lambda e: {"kind": self.resource.kind, "apiVersion": self.form, **self.obj(e)}
+        )
+        return whole
 
     def settle(self, obj: Obj) -> Obj:
         stored = self._to_storage(obj)

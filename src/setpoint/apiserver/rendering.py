@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Response
+from setpoint.apiserver.http.message import Answer, ObjectRequest, ObjectResponse, Response
 from setpoint.apiserver.negotiate import JSON, YAML, Form
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Entry, Obj
@@ -45,6 +45,21 @@ def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Res
     return Response(status, body, [("Content-Type", JSON)])
 
 
+def respond_value(call: Call, form: Form, value: Obj, status: int = 200) -> Answer:
+    if isinstance(call.request, ObjectRequest) and form.media_type == JSON:
+        return ObjectResponse(status, value)
+    return respond(form, orjson.dumps(value) + b"\n", status)
+
+
+def respond_error(call: Call, form: Form, error: ApiError) -> Answer:
+    if not isinstance(call.request, ObjectRequest):
+        return respond_status(form, error)
+    response = ObjectResponse(error.code, error.status())
+    if error.retry_after:
+        response.headers.append(("Retry-After", str(error.retry_after)))
+    return response
+
+
 def respond_status(form: Form, error: ApiError) -> Response:
     response = respond(form, orjson.dumps(error.status()) + b"\n", error.code)
     if error.retry_after:
@@ -52,7 +67,11 @@ def respond_status(form: Form, error: ApiError) -> Response:
     return response
 
 
-def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, status: int = 200) -> Response:
+def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, status: int = 200) -> Answer:
+    if isinstance(call.request, ObjectRequest) and form.media_type == JSON:
+        value = object_of(registry, entry, form)
+        if value is not None:
+            return ObjectResponse(status, value)
     if not form.transform:
         return respond(form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
@@ -74,7 +93,7 @@ def respond_list(
     revision: int,
     continue_token: str = "",
     remaining: int | None = None,
-) -> Response:
+) -> Answer:
     meta: Obj = {"resourceVersion": str(revision)}
     if continue_token:
         meta["continue"] = continue_token
@@ -83,8 +102,10 @@ def respond_list(
     return respond_listed(call, form, registry, entries, meta)
 
 
-def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Response:
+def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Answer:
     """A list with this metadata."""
+    if isinstance(call.request, ObjectRequest) and form.media_type == JSON and form.transform != "Table":
+        return ObjectResponse(200, _listed_objects(registry, entries, meta, form))
     if not form.transform:
         encoding = registry.encoding
         return respond(form, encoding.list(encoding.items(entries), meta))
@@ -103,6 +124,23 @@ def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence
         f"you requested {form.transform}, but the requested object is a list "
         f"(*{_internal(registry)}.{registry.resource.list_kind})"
     )
+
+
+def object_of(registry: Registry, entry: Entry, form: Form) -> Obj | None:
+    """The object in this form as it is shared within the process; None: there it has no such form."""
+    if not form.transform:
+        return registry.encoding.shared(entry)
+    return partial(registry, entry, form) if form.transform == "PartialObjectMetadata" else None
+
+
+def _listed_objects(registry: Registry, entries: Sequence[Entry], meta: Obj, form: Form) -> Obj:
+    if form.transform:
+        kind, api_version = "PartialObjectMetadataList", form.meta_version
+        items = [partial(registry, entry, form) for entry in entries]
+    else:
+        kind, api_version = registry.resource.list_kind, registry.resource.api_version
+        items = [registry.encoding.shared(entry) for entry in entries]
+    return {"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items}
 
 
 def _internal(registry: Registry) -> str:

@@ -27,11 +27,18 @@ from setpoint.apiserver.handlers.patch import patch
 from setpoint.apiserver.handlers.update import update
 from setpoint.apiserver.handlers.watch import watch
 from setpoint.apiserver.health import Health
-from setpoint.apiserver.http.message import Answer, Request, Response, UpgradeResponse
+from setpoint.apiserver.http.message import (
+    Answer,
+    ObjectRequest,
+    ObjectResponse,
+    Request,
+    Response,
+    UpgradeResponse,
+)
 from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.negotiate import JSON, Form, discovery_form, negotiate, require_json
 from setpoint.apiserver.registry import Environment, Hooks, Registry
-from setpoint.apiserver.rendering import TRANSFORMS, respond, respond_status
+from setpoint.apiserver.rendering import TRANSFORMS, respond, respond_error, respond_status
 from setpoint.apiserver.request import Target, parse_path, parse_query, truthy, verb_of
 from setpoint.apiserver.version import VERSION
 from setpoint.apiserver.watch_cache import ResourceCache
@@ -161,7 +168,8 @@ class ApiServer:
             call.user = self._impersonator.user_for(call, user, self.authorizer)
             counted = self.in_flight.enter(verb)
             access = access_of(call)
-            flow = self.flows.headers(access) if self.flows is not None else ()
+            if self.flows is not None and not isinstance(request, ObjectRequest):
+                flow = self.flows.headers(access)
             decision, reason = self.authorizer.authorize(access)
             if decision is not Decision.ALLOW:
                 raise forbidden(access, reason)
@@ -173,7 +181,10 @@ class ApiServer:
             answer = _refusal(call, InternalError.of(str(error)))
         finally:
             self.in_flight.leave(counted)
-        if not isinstance(answer, UpgradeResponse):
+        if isinstance(answer, ObjectResponse):
+            if call.warnings:
+                answer.headers += _warning_headers(call)
+        elif not isinstance(answer, UpgradeResponse):
             answer.headers.extend(flow)
             self._finish(call, answer)
         status = 101 if isinstance(answer, UpgradeResponse) else answer.status
@@ -194,8 +205,8 @@ class ApiServer:
             headers.append(("Cache-Control", "no-cache, private"))
         if answer.status == 403:
             headers.append(("X-Content-Type-Options", "nosniff"))
-        for text in call.warnings:
-            headers.append(("Warning", f'299 - "{_header_text(text)}"'))
+        if call.warnings:
+            headers += _warning_headers(call)
 
     async def _dispatch(self, call: Call) -> Answer:
         target = call.target
@@ -351,13 +362,17 @@ def _none() -> Any:
     return None
 
 
-def _refusal(call: Call, error: ApiError) -> Response:
+def _warning_headers(call: Call) -> list[tuple[str, str]]:
+    return [("Warning", f'299 - "{_header_text(text)}"') for text in call.warnings]
+
+
+def _refusal(call: Call, error: ApiError) -> Answer:
     try:
         # A client that wants its objects in another shape did not say in which form it wants to hear of failures.
         form = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())
     except NotAcceptable:
         form = Form()
-    return respond_status(Form(form.media_type), error)
+    return respond_error(call, Form(form.media_type), error)
 
 
 def _header_text(text: str) -> str:

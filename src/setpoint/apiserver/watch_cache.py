@@ -26,7 +26,7 @@ _VERSION = b'"resourceVersion":"'
 class Entry:
     """An object at one revision."""
 
-    __slots__ = ("_converted", "_fields", "_obj", "key", "revision", "value")
+    __slots__ = ("_converted", "_fields", "_obj", "key", "revision", "value", "whole")
 
     def __init__(self, key: str, value: bytes, revision: int) -> None:
         self.key = key
@@ -35,6 +35,8 @@ class Entry:
         self._obj: Obj | None = None
         self._fields: dict[str, str] | None = None
         self._converted: dict[str, Any] | None = None
+        self.whole: Obj | None = None
+        """`obj` with kind and apiVersion, once somebody has asked for it; its parts are those of `obj`."""
 
     @property
     def obj(self) -> Obj:

@@ -12,7 +12,7 @@ from setpoint.client.paths import path_of, query_of
 from setpoint.client.rate_limit import RateLimiter
 from setpoint.client.resources import BY_KIND, BY_PLURAL
 from setpoint.client.sending import JSON, Sender
-from setpoint.client.transport import StreamReply, Transport
+from setpoint.client.transport import EventStream, Transport
 from setpoint.client.watch import Watch
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
@@ -217,10 +217,10 @@ class Client:
             }
         )
 
-        async def start() -> StreamReply:
+        async def start() -> EventStream:
             found = await self.resource(resource)
             accept = METADATA if metadata_only else JSON
-            return await self.sender.stream("GET", path_of(found, namespace), query, accept=accept)
+            return await self.sender.watch(path_of(found, namespace), query, accept=accept)
 
         return Watch(start, resource_version)
 
@@ -364,7 +364,7 @@ def _delete_options(
 def _object_list(answer: Mapping[str, Any], resource: Resource, metadata_only: bool) -> ObjectList:
     meta = answer.get("metadata") or {}
     items: list[Obj] = answer.get("items") or []
-    if not metadata_only:
+    if not metadata_only and items and "kind" not in items[0]:
         # On the wire only the list says what its items are.
         api_version, kind = resource.api_version, resource.kind
         for item in items:

@@ -1,21 +1,31 @@
-"""The transport within one process: no sockets, but the whole of the server's pipeline."""
+"""The transports within one process: no sockets, but the whole of the server's pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from setpoint.client.transport import Headers, Reply, StreamReply, Unreachable
+from setpoint.client.transport import (
+    Event,
+    EventStream,
+    Headers,
+    ObjectReply,
+    Reply,
+    StreamReply,
+    Unreachable,
+)
+
+T = TypeVar("T", covariant=True)
 
 
-class Chunks(Protocol):
+class Pieces(Protocol[T]):
     """The body of an answer that comes over time, piece by piece as the server wrote it. Bounded: when its reader falls
     too far behind the server ends it, and the reader sees what came before the end, then the end."""
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    def __aiter__(self) -> AsyncIterator[T]: ...
 
-    async def __anext__(self) -> bytes:
+    async def __anext__(self) -> T:
         """Raises ConnectionError if the server failed midway."""
         ...
 
@@ -24,20 +34,32 @@ class Chunks(Protocol):
 
 @dataclass(slots=True)
 class InProcessAnswer:
+    """With a body, or with one of the others instead."""
+
     status: int
     headers: Headers
     body: bytes = b""
-    chunks: Chunks | None = None
-    """Instead of `body`."""
+    value: dict[str, Any] | None = None
+    chunks: Pieces[bytes] | None = None
+    events: Pieces[Event] | None = None
 
 
 class InProcessServer(Protocol):
     """What the composition root puts in front of the API server."""
 
-    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer: ...
+    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
+        """As over a wire: the answer is a body or chunks."""
+        ...
+
+    async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
+        """Objects for objects: the answer is a value or events; a body only where it is no object. `value` is neither
+        changed nor kept; None is none at all."""
+        ...
 
 
 class InProcessTransport:
+    """With JSON in between: what comes out is the caller's own, as if it had come over a wire."""
+
     def __init__(self, server: InProcessServer, token: str = "") -> None:
         """`token` authenticates every request, as it would over the wire."""
         self._server = server
@@ -58,6 +80,36 @@ class InProcessTransport:
 
     async def close(self) -> None:
         pass
+
+
+class SharingTransport(InProcessTransport):
+    """An ObjectTransport: what comes out is shared with everyone in the process."""
+
+    async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> ObjectReply:
+        if self._credentials:
+            headers = [*headers, *self._credentials]
+        answer = await self._server.exchange(method, path, query, headers, value)
+        return ObjectReply(answer.status, answer.headers, answer.value, answer.body)
+
+    async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
+        answer = await self._server.exchange("GET", path, query, [*headers, *self._credentials], None)
+        if answer.events is not None:
+            return _Events(answer.events)
+        return ObjectReply(answer.status, answer.headers, answer.value, answer.body)
+
+
+class _Events:
+    __slots__ = ("_events", "close")
+
+    def __init__(self, events: Pieces[Event]) -> None:
+        self._events = events
+        self.close = events.close
+
+    async def __anext__(self) -> Event:
+        try:
+            return await self._events.__anext__()
+        except ConnectionError as error:
+            raise Unreachable(f"the stream broke off: {error}") from error
 
 
 class _Stream:

@@ -1,4 +1,12 @@
-"""What the client offers, reads split from writes: whoever only looks is given a Reader."""
+"""What the client offers, reads split from writes: whoever only looks is given a Reader.
+
+Objects that come out of a client, from reads, writes and watches alike, are shared: within the process, all who asked
+for an object at one revision hold the same dict. They are read and never changed; whoever wants another one makes it:
+
+    await client.update({**lease, "spec": {**lease["spec"], "renewTime": now}})
+
+What is handed in stays the caller's: it is read until the call returns, and neither changed nor kept.
+"""
 
 from __future__ import annotations
 

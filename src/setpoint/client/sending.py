@@ -7,12 +7,23 @@ from typing import Any
 
 import orjson
 
-from setpoint.client.failures import failure
+from setpoint.client.event_lines import event_lines
+from setpoint.client.failures import failure, failure_of
 from setpoint.client.impersonation import Impersonation
 from setpoint.client.rate_limit import RateLimiter
-from setpoint.client.transport import Headers, Reply, StreamReply, Transport, header
+from setpoint.client.transport import (
+    EventStream,
+    Headers,
+    ObjectReply,
+    ObjectTransport,
+    Reply,
+    StreamReply,
+    Transport,
+    header,
+)
 from setpoint.client.warning_header import warning_texts
 from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
 
 JSON = "application/json"
 _MOST_RETRIES = 10
@@ -35,6 +46,8 @@ class Sender:
         self.impersonate = impersonate
         self.limiter = limiter
         self.on_warning = on_warning
+        self._objects = transport if isinstance(transport, ObjectTransport) else None
+        self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._who: list[tuple[str, str]] = [("user-agent", user_agent)]
         if impersonate is not None:
             self._who += impersonate.headers()
@@ -50,7 +63,7 @@ class Sender:
         content_type: str = JSON,
     ) -> Reply:
         """The answer, if it is a success. Waits and tries again where the server asks for that."""
-        headers = self._headers(body, accept, content_type)
+        headers = self._headers(bool(body), accept, content_type)
         for attempt in range(_MOST_RETRIES + 1):
             if self.limiter is not None:
                 await self.limiter.wait()
@@ -78,7 +91,7 @@ class Sender:
         """An answer of any status, to be read piece by piece and closed."""
         if self.limiter is not None:
             await self.limiter.wait()
-        stream = await self.transport.stream(method, path, query, self._headers(body, accept, content_type), body)
+        stream = await self.transport.stream(method, path, query, self._headers(bool(body), accept, content_type), body)
         if self.on_warning is not None:
             self._warn(stream.headers)
         return stream
@@ -87,15 +100,54 @@ class Sender:
         self, method: str, path: str, query: str = "", body: Any = None, *, accept: str = JSON, content_type: str = JSON
     ) -> dict[str, Any]:
         """The object in the answer to the object in `body`."""
+        if self._objects is not None and not isinstance(body, bytes):
+            return await self._exchange(self._objects, method, path, query, body, accept, content_type)
         sent = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
         reply = await self.request(method, path, query, sent, accept=accept, content_type=content_type)
         found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
         return found
 
-    def _headers(self, body: bytes, accept: str, content_type: str) -> list[tuple[str, str]]:
-        headers = [("accept", accept), *self._who]
-        if body:
-            headers.append(("content-type", content_type))
+    async def watch(self, path: str, query: str, *, accept: str = JSON) -> EventStream:
+        if self._objects is None:
+            return await event_lines(await self.stream("GET", path, query, accept=accept))
+        if self.limiter is not None:
+            await self.limiter.wait()
+        stream = await self._objects.follow(path, query, self._headers(False, accept, ""))
+        if isinstance(stream, ObjectReply):
+            raise _refusal(stream)
+        return stream
+
+    async def _exchange(
+        self, objects: ObjectTransport, method: str, path: str, query: str, value: Any, accept: str, content_type: str
+    ) -> dict[str, Any]:
+        """As `request`, without bytes on either side."""
+        headers = self._headers(value is not None, accept, content_type)
+        for attempt in range(_MOST_RETRIES + 1):
+            if self.limiter is not None:
+                await self.limiter.wait()
+            reply = await objects.exchange(method, path, query, headers, value)
+            if reply.status < 400:
+                if self.on_warning is not None:
+                    self._warn(reply.headers)
+                if reply.value is not None:
+                    return reply.value
+                found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
+                return found
+            pause = _asks_to_wait(reply.status, reply.headers)
+            if pause is None or attempt == _MOST_RETRIES:
+                break
+            await self.clock.sleep(pause)
+        raise _refusal(reply)
+
+    def _headers(self, body: bool, accept: str, content_type: str) -> list[tuple[str, str]]:
+        """The same list for every request alike: nobody changes it."""
+        key = (accept, content_type if body else "")
+        headers = self._known.get(key)
+        if headers is None:
+            headers = [("accept", accept), *self._who]
+            if body:
+                headers.append(("content-type", content_type))
+            self._known[key] = headers
         return headers
 
     def _warn(self, headers: Headers) -> None:
@@ -104,6 +156,12 @@ class Sender:
             if name == "warning":
                 for text in warning_texts(value):
                     self.on_warning(text)
+
+
+def _refusal(reply: ObjectReply) -> ApiError:
+    if reply.value is not None:
+        return failure_of({"code": reply.status, **reply.value})
+    return failure(Reply(reply.status, reply.headers, reply.body))
 
 
 def _asks_to_wait(status: int, headers: Headers) -> float | None:

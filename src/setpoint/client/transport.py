@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 Headers = Sequence[tuple[str, str]]
 """Names in lower case, in the order sent; a name may come more than once."""
@@ -46,6 +46,29 @@ class StreamReply(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class ObjectReply:
+    status: int
+    headers: Headers
+    value: dict[str, Any] | None
+    """Shared: read and never changed. None: the answer is no object, and `body` has it."""
+    body: bytes = b""
+
+
+Event = tuple[str, dict[str, Any]]
+"""Type and object, as they stand in a watch."""
+
+
+class EventStream(Protocol):
+    async def __anext__(self) -> Event:
+        """The next, in order, until the server ends it with StopAsyncIteration; raises Unreachable if it broke off."""
+        ...
+
+    def close(self) -> None:
+        """The rest is not wanted: frees everything, at once, any number of times."""
+        ...
+
+
 class Transport(Protocol):
     """Both calls raise Unreachable, and take being cancelled at any time."""
 
@@ -58,3 +81,16 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class ObjectTransport(Transport, Protocol):
+    """A transport that has no wire to cross can take objects as they are, and hand out those that everyone shares."""
+
+    async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> ObjectReply:
+        """`value` is neither changed nor kept. None: there is none."""
+        ...
+
+    async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
+        """A watch, or the refusal."""
+        ...

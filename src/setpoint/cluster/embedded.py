@@ -88,7 +88,7 @@ async def embedded_cluster(
                 upkeep(api, services, _ADDRESS, "embedded", config.event_ttl),
                 Components(api, clock, ids, options.components) as parts,
             ):
-                client = parts.who.client("kubernetes-admin", (MASTERS,), agent="setpoint")
+                client = parts.who.guest("kubernetes-admin", (MASTERS,), agent="setpoint")
                 yield EmbeddedCluster(api, store, parts, client, journal)
         finally:
             compactor.cancel()

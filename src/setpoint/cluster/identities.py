@@ -7,7 +7,7 @@ from collections.abc import Callable
 from setpoint import __version__
 from setpoint.apiserver.filters.in_process import peer_of
 from setpoint.client import Client
-from setpoint.client.inprocess import InProcessTransport
+from setpoint.client.inprocess import InProcessTransport, SharingTransport
 from setpoint.cluster.inprocess import InProcess
 from setpoint.meta.clock import Clock
 
@@ -29,12 +29,19 @@ class Identities:
     def client(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
         found = self._clients.get(user)
         if found is None:
-            transport = InProcessTransport(self._entrance.for_peer(peer_of(user, groups)))
-            found = Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
+            found = self._client(SharingTransport, user, groups, agent)
             if self._wrap is not None:
                 found = self._wrap(found)
             self._clients[user] = found
         return found
+
+    def guest(self, user: str, groups: tuple[str, ...] = (), *, agent: str) -> Client:
+        """For those who are no components: what they get is theirs alone, to do with it as they please."""
+        return self._client(InProcessTransport, user, groups, agent)
+
+    def _client(self, kind: type[InProcessTransport], user: str, groups: tuple[str, ...], agent: str) -> Client:
+        transport = kind(self._entrance.for_peer(peer_of(user, groups)))
+        return Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
 
     def controller(self, name: str) -> Client:
         """Each controller writes with the rights of its own service account."""

@@ -5,16 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import orjson
 
 from setpoint.apiserver.http.encoding import unframed
-from setpoint.apiserver.http.message import Handler, Peer, Request, StreamResponse, UpgradeResponse
+from setpoint.apiserver.http.message import (
+    Handler,
+    ObjectRequest,
+    ObjectResponse,
+    Peer,
+    Request,
+    StreamResponse,
+    UpgradeResponse,
+)
 from setpoint.client.inprocess import InProcessAnswer, InProcessServer
 from setpoint.client.transport import Headers, Unreachable
 
 log = logging.getLogger("setpoint.cluster")
+
+Obj = dict[str, Any]
+Event = tuple[str, Obj]
+T = TypeVar("T")
+P = TypeVar("P", "_BytePipe", "_EventPipe")
 
 
 class InProcess:
@@ -28,7 +43,7 @@ class InProcess:
         self._handle = handle
         self._peer = Peer("127.0.0.1")
         self._tasks = asyncio.TaskGroup()
-        self._pipes: set[_Pipe] = set()
+        self._pipes: set[_Pipe[Any]] = set()
 
     async def __aenter__(self) -> InProcess:
         await self._tasks.__aenter__()
@@ -41,31 +56,35 @@ class InProcess:
             pipe.close()
         await self._tasks.__aexit__(kind, error, trace)
 
-    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        return await self._serve(self._peer, method, path, query, headers, body)
-
     def for_peer(self, peer: Peer) -> InProcessServer:
         """The same server, as this peer sees it."""
-        return partial(self._serve, peer)
+        return _Entrance(self, peer)
 
-    async def _serve(
-        self, peer: Peer, method: str, path: str, query: str, headers: Headers, body: bytes
-    ) -> InProcessAnswer:
-        together = dict(headers)
-        request = Request(method, path, query, together, body, peer)
+    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
+        return await self.serve(Request(method, path, query, {}, body, self._peer), headers)
+
+    async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
+        return await self.serve(ObjectRequest(method, path, query, {}, value, self._peer), headers)
+
+    async def serve(self, request: Request, headers: Headers) -> InProcessAnswer:
+        request.headers = together = dict(headers)
         if len(together) != len(headers):
             _join_repeated(request, headers)
         answer = await self._handle(request)
+        if isinstance(answer, ObjectResponse):
+            sent = [(name.lower(), value) for name, value in answer.headers] if answer.headers else ()
+            return InProcessAnswer(answer.status, sent, value=answer.value)
         if isinstance(answer, UpgradeResponse):
             raise Unreachable("connections that leave HTTP need a socket: they cannot be had within the process")
         sent = [(name.lower(), value) for name, value in answer.headers]
         if isinstance(answer, StreamResponse):
-            return InProcessAnswer(answer.status, sent, chunks=self._open(answer))
+            if isinstance(request, ObjectRequest):
+                return InProcessAnswer(answer.status, sent, events=self._open(answer, _EventPipe()))
+            return InProcessAnswer(answer.status, sent, chunks=self._open(answer, _BytePipe()))
         whole = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         return InProcessAnswer(answer.status, sent, whole)
 
-    def _open(self, answer: StreamResponse) -> _Pipe:
-        pipe = _Pipe()
+    def _open(self, answer: StreamResponse, pipe: P) -> P:
         self._pipes.add(pipe)
         task = self._tasks.create_task(self._run(answer, pipe))
         pipe.cancel = task.cancel
@@ -77,12 +96,28 @@ class InProcess:
         task.add_done_callback(over)
         return pipe
 
-    async def _run(self, answer: StreamResponse, pipe: _Pipe) -> None:
+    async def _run(self, answer: StreamResponse, pipe: P) -> None:
         try:
             await answer.run(pipe)
         except Exception as error:  # one stream must not take the others along
             log.exception("a stream failed")
             pipe.failure = error
+
+
+class _Entrance:
+    """An InProcessServer for one peer."""
+
+    __slots__ = ("_peer", "_serve")
+
+    def __init__(self, server: InProcess, peer: Peer) -> None:
+        self._serve = server.serve
+        self._peer = peer
+
+    async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
+        return await self._serve(Request(method, path, query, {}, body, self._peer), headers)
+
+    async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
+        return await self._serve(ObjectRequest(method, path, query, {}, value, self._peer), headers)
 
 
 def _join_repeated(request: Request, headers: Headers) -> None:
@@ -100,14 +135,16 @@ def _nothing() -> None:
     pass
 
 
-class _Pipe:
-    """A StreamWriter at the server's end, Chunks at the client's. The server looks at `buffered` and gives up on a
-    reader who does not read, just as with a socket; what is in the pipe then still reaches the reader, in order."""
+class _Pipe(Generic[T]):
+    """A StreamWriter at the server's end, what was written at the client's. The server looks at `buffered` and gives
+    up on a reader who does not read, just as with a socket; what is in the pipe then still reaches the reader, in
+    order."""
 
-    __slots__ = ("_chunks", "_closed", "_drain", "_ended", "_reader", "buffered", "cancel", "failure")
+    __slots__ = ("_closed", "_drain", "_ended", "_reader", "_waiting", "buffered", "cancel", "failure")
 
     def __init__(self) -> None:
-        self._chunks: deque[bytes] = deque()
+        self._waiting: deque[tuple[T, int]] = deque()
+        """What was written, and what of `buffered` it is."""
         self._closed = asyncio.Event()
         self._ended = False
         self._reader: asyncio.Future[None] | None = None
@@ -118,15 +155,12 @@ class _Pipe:
 
     # The server's end.
 
-    def write(self, data: bytes) -> None:
-        if self._ended or not data:
-            return
-        self._chunks.append(data)
-        self.buffered += len(data)
-        self._wake()
-
-    def write_frames(self, frames: bytes) -> None:
-        self.write(unframed(frames))
+    def put(self, item: T, size: int) -> None:
+        if not self._ended:
+            self._waiting.append((item, size))
+            self.buffered += size
+            if self._reader is not None:
+                self._wake()
 
     async def drained(self) -> None:
         while self.buffered and not self._ended:
@@ -144,11 +178,11 @@ class _Pipe:
 
     # The client's end.
 
-    def __aiter__(self) -> _Pipe:
+    def __aiter__(self) -> AsyncIterator[T]:
         return self
 
-    async def __anext__(self) -> bytes:
-        while not self._chunks:
+    async def __anext__(self) -> T:
+        while not self._waiting:
             if self._ended:
                 if self.failure is not None:
                     raise ConnectionResetError(str(self.failure)) from self.failure
@@ -158,14 +192,14 @@ class _Pipe:
                 await self._reader
             finally:
                 self._reader = None
-        data = self._chunks.popleft()
-        self.buffered -= len(data)
-        if self._drain is not None and not self._chunks:
+        item, size = self._waiting.popleft()
+        self.buffered -= size
+        if self._drain is not None and not self._waiting:
             self._drain.set()
-        return data
+        return item
 
     def close(self) -> None:
-        self._chunks.clear()
+        self._waiting.clear()
         self.buffered = 0
         self._ended = True
         self._closed.set()
@@ -177,3 +211,31 @@ class _Pipe:
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+
+class _BytePipe(_Pipe[bytes]):
+    __slots__ = ()
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self.put(data, len(data))
+
+    def write_frames(self, frames: bytes) -> None:
+        self.write(unframed(frames))
+
+
+class _EventPipe(_Pipe[Event]):
+    """An EventWriter. What a stream writes as bytes nevertheless is lines, each an event."""
+
+    __slots__ = ()
+
+    def event(self, kind: str, obj: Obj, size: int) -> None:
+        self.put((kind, obj), size)
+
+    def write(self, data: bytes) -> None:
+        for line in data.splitlines():
+            event = orjson.loads(line)
+            self.put((event["type"], event["object"]), len(line))
+
+    def write_frames(self, frames: bytes) -> None:
+        self.write(unframed(frames))

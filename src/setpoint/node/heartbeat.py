@@ -111,9 +111,9 @@ class Heartbeat:
         client, now = self._client_for(name), self._clock.now()
         lease = self._leases.get(name)
         if lease is not None:
-            lease["spec"]["renewTime"] = format_micro(now)
+            renewed = {**lease, "spec": {**lease["spec"], "renewTime": format_micro(now)}}
             try:
-                self._leases[name] = await client.update(lease)
+                self._leases[name] = await client.update(renewed)
                 return
             except (Conflict, NotFound):
                 del self._leases[name]
@@ -122,5 +122,4 @@ class Heartbeat:
             self._leases[name] = await client.create(fresh)
         except AlreadyExists:
             lease = await client.get(LEASES, name, LEASE_NAMESPACE)
-            lease["spec"] = {**lease["spec"], **fresh["spec"]}
-            self._leases[name] = await client.update(lease)
+            self._leases[name] = await client.update({**lease, "spec": {**lease["spec"], **fresh["spec"]}})

@@ -12,20 +12,16 @@ from setpoint.apiserver.http.server import Server
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from front_door import FrontDoor, MutationDetector, YieldingStore
+from front_door import FrontDoor, YieldingStore
+from mutation_detector import MutationDetector, nothing_shared_is_changed
 from wire_client import Wire
 
 
 @pytest.fixture
 def mutation_detector() -> Iterator[MutationDetector]:
     """Objects in the caches are shared by all readers: after the test each must still be what its bytes say."""
-    detector = MutationDetector()
-    detector.install()
-    try:
+    with nothing_shared_is_changed() as detector:
         yield detector
-    finally:
-        detector.remove()
-    detector.check()
 
 
 @pytest.fixture

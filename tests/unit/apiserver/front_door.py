@@ -22,7 +22,6 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.encoding import unframed
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse
 from setpoint.apiserver.server import ApiServer, Options
-from setpoint.apiserver.watch_cache import Entry
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.system import RandomIds
 from setpoint.cluster.wiring import wire
@@ -329,36 +328,3 @@ class FrontDoor:
         self.watchers.append(watcher)
         await settle()
         return watcher
-
-
-# -- nobody changes what is shared ------------------------------------------------------------------------------------
-
-
-class MutationDetector:
-    """Remembers every entry that was ever decoded, and says which of them no longer are what their bytes say."""
-
-    def __init__(self) -> None:
-        self.decoded: list[Entry] = []
-        self._original = Entry.obj
-
-    def install(self) -> None:
-        remember = self.decoded.append
-
-        def obj(entry: Entry) -> dict[str, Any]:
-            found = entry._obj
-            if found is None:
-                found = entry._obj = orjson.loads(entry.value)
-                remember(entry)
-            return found
-
-        Entry.obj = property(obj)  # type: ignore[assignment,method-assign]
-
-    def remove(self) -> None:
-        Entry.obj = self._original  # type: ignore[method-assign]
-
-    def changed(self) -> list[str]:
-        return [f"{entry.key}@{entry.revision}" for entry in self.decoded if entry._obj != orjson.loads(entry.value)]
-
-    def check(self) -> None:
-        changed = self.changed()
-        assert not changed, f"shared objects were changed: {changed[:5]}"

@@ -9,10 +9,11 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, FrontDoor, MutationDetector, Reply
+from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, FrontDoor, Reply
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from minimal_objects import STORED, collection, minimal
+from mutation_detector import MutationDetector
 
 from setpoint.kinds.catalog import Resource
 

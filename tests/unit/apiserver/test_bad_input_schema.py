@@ -9,9 +9,10 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import FrontDoor, MutationDetector
+from front_door import FrontDoor
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from mutation_detector import MutationDetector
 
 schemathesis = pytest.importorskip("schemathesis")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from front_door import FrontDoor, MutationDetector
+from front_door import FrontDoor
+from mutation_detector import MutationDetector
 
 
 async def test_a_changed_shared_object_is_found() -> None:

@@ -46,8 +46,7 @@ async def test_an_object_is_created_read_updated_and_deleted(client: Client) -> 
     made = await client.create(config_map("a", x="1"))
     assert made["metadata"]["uid"]
     assert await client.get(CONFIG_MAPS, "a", "default") == made
-    made["data"]["x"] = "2"
-    changed = await client.update(made)
+    changed = await client.update({**made, "data": {"x": "2"}})
     assert changed["data"] == {"x": "2"}
     assert changed["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
     gone = await client.delete(CONFIG_MAPS, "a", "default")
@@ -120,12 +119,11 @@ async def test_unknown_fields_are_refused_when_asked_to(client: Client) -> None:
 
 async def test_subresources(client: Client) -> None:
     made = await client.create(deployment("d"))
-    made["status"] = {"replicas": 2, "readyReplicas": 1}
-    assert (await client.update(made, subresource="status"))["status"]["readyReplicas"] == 1
+    status = {"replicas": 2, "readyReplicas": 1}
+    assert (await client.update({**made, "status": status}, subresource="status"))["status"]["readyReplicas"] == 1
     scale = await client.get(DEPLOYMENTS, "d", "default", subresource="scale")
     assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 2)
-    scale["spec"]["replicas"] = 5
-    await client.update(scale, resource=DEPLOYMENTS, subresource="scale")
+    await client.update({**scale, "spec": {"replicas": 5}}, resource=DEPLOYMENTS, subresource="scale")
     assert (await client.get(DEPLOYMENTS, "d", "default"))["spec"]["replicas"] == 5
 
 
@@ -246,8 +244,7 @@ async def test_a_conflict_is_tried_again_on_fresh_state(client: Client, local_se
         if raced < 2:
             raced += 1
             await client.patch(CONFIG_MAPS, "a", {"data": {"n": str(raced)}}, "default")
-        current["data"]["mine"] = "yes"
-        return await client.update(current)
+        return await client.update({**current, "data": {**current["data"], "mine": "yes"}})
 
     import asyncio
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import orjson
-
 from setpoint.apiserver.bodies import read_object
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.rendering import respond
+from setpoint.apiserver.rendering import respond_value
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.core.pod_binding import binding_refusal, bound, validate_binding
 from setpoint.kinds.strategy import Context, Strategy
@@ -23,9 +21,9 @@ _TYPE = "io.k8s.api.core.v1.Binding"
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def created(form: Form) -> Answer:
+def created(call: Call, form: Form) -> Answer:
     """What a POST that stores nothing of its own answers."""
-    return respond(form, orjson.dumps(_SUCCESS) + b"\n", 201)
+    return respond_value(call, form, _SUCCESS, 201)
 
 
 class AsGiven(Strategy):
@@ -72,7 +70,7 @@ async def bind(call: Call, registry: Registry, form: Form) -> Answer:
 
     await admit_order(call, registry, "binding", name, binding)
     await registry.update(call, name, change, strategy=AS_GIVEN, admit=False)
-    return created(form)
+    return created(call, form)
 
 
 async def admit_order(call: Call, registry: Registry, subresource: str, name: str, order: Obj) -> None:

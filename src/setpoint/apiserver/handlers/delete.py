@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from setpoint.apiserver import deletion
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.list import continue_token, select
-from setpoint.apiserver.http.message import Answer, Response
+from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, Form, body_type
 from setpoint.apiserver.options import DeleteOptions, delete_options, list_options
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.rendering import respond, respond_list, respond_object
+from setpoint.apiserver.rendering import respond_list, respond_object, respond_value
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.tables import type_of
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
@@ -24,7 +22,10 @@ _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 def read_options(call: Call) -> DeleteOptions:
-    return delete_options(call, _read_body(call) if call.request.body else None)
+    request = call.request
+    if isinstance(request, ObjectRequest):
+        return delete_options(call, _typed(request.value, None) if request.value else None)
+    return delete_options(call, _read_body(call) if request.body else None)
 
 
 def _read_body(call: Call) -> dict[str, Any]:
@@ -39,9 +40,17 @@ def _read_body(call: Call) -> dict[str, Any]:
             value = read_protobuf_delete_options(call.request.body)
         else:
             value, _ = parse_json(call.request.body) if as_json else parse_yaml(call.request.body)
-        api_version, kind = type_meta(value)
-    except (BodyError, DecodeError) as error:
+    except BodyError as error:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}" if as_json else str(error)) from None
+    return _typed(value, call.request.body if as_json else None)
+
+
+def _typed(value: Any, raw: bytes | None) -> dict[str, Any]:
+    try:
+        api_version, kind = type_meta(value)
+    except DecodeError as error:
+        why = f"couldn't get version/kind; json parse error: {error}" if raw is not None else str(error)
+        raise BadRequest(why) from None
     if api_version.count("/") > 1:
         raise BadRequest(f"unexpected GroupVersion string: {api_version}")
     if kind not in ("", "DeleteOptions"):
@@ -50,9 +59,7 @@ def _read_body(call: Call) -> dict[str, Any]:
             'in scheme "pkg/apis/meta/internalversion/scheme/register.go:27"'
         )
     try:
-        options: dict[str, Any] = decode(
-            type_of(_OPTIONS), value or {}, strict=None, raw=call.request.body if as_json else None
-        )
+        options: dict[str, Any] = decode(type_of(_OPTIONS), value or {}, strict=None, raw=raw)
     except DecodeError as error:
         raise BadRequest(str(error)) from None
     return options
@@ -69,19 +76,17 @@ async def delete(call: Call, registry: Registry, form: Form) -> Answer:
     entry, gone = await deletion.delete(call, registry, call.target.name, options)
     if not gone or registry.strategy.returns_deleted:
         return respond_object(call, form, registry, entry)
-    return success(form, registry, entry)
+    return success(call, form, registry, entry)
 
 
-def success(form: Form, registry: Registry, entry: Entry) -> Response:
+def success(call: Call, form: Form, registry: Registry, entry: Entry) -> Answer:
     meta, resource = entry.obj["metadata"], registry.resource
     details: dict[str, Any] = {"name": meta["name"]}
     if resource.group:
         details["group"] = resource.group
     details |= {"kind": resource.plural, "uid": meta["uid"]}
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    return respond(
-        Form(form.media_type if not form.transform else JSON, pretty=form.pretty), orjson.dumps(status) + b"\n"
-    )
+    return respond_value(call, Form(form.media_type if not form.transform else JSON, pretty=form.pretty), status)
 
 
 async def delete_collection(call: Call, registry: Registry, form: Form) -> Answer:

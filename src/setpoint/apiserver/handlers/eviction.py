@@ -73,7 +73,7 @@ class Evictions:
         if same_version and options.revision is None:
             options.revision = pod["metadata"]["resourceVersion"]
         await self._delete(call, registry, name, options)
-        return created(form)
+        return created(call, form)
 
     async def _ask_budget(self, call: Call, pod: Obj) -> bool:
         """Raises if a budget says no; otherwise whether the Pod must still be as it is now when it is deleted."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Answer
+from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import ListOptions, decode_continue, encode_continue, list_options
 from setpoint.apiserver.registry import Registry
@@ -33,7 +33,7 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     namespace = call.target.namespace
     whole = options.labels.empty and options.fields.empty
     cache = registry.cache
-    if whole and not limit and not form.transform:
+    if whole and not limit and not form.transform and not isinstance(call.request, ObjectRequest):
         encoding = registry.encoding
         if encoding.stored:
             return respond(form, encoding.list(cache.values(namespace), {"resourceVersion": str(cache.fresh)}))

@@ -8,7 +8,7 @@ from typing import Any
 from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.update import check_bare_name, strategy_for
-from setpoint.apiserver.http.message import Answer
+from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.ownership import apply_config, own
@@ -21,7 +21,7 @@ from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import check_request
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
-from setpoint.meta.errors import BadRequest, Invalid, UnsupportedMediaType
+from setpoint.meta.errors import ApiError, BadRequest, Invalid, UnsupportedMediaType
 from setpoint.meta.field import invalid
 from setpoint.meta.goformat import kind_of
 from setpoint.meta.patch import (
@@ -79,11 +79,27 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
 
 def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
     """The patch, read once; it may be applied several times."""
-    strict = call.option("fieldValidation") != "Ignore"
+    request = call.request
+    if isinstance(request, ObjectRequest):
+        quick = _patcher(call, resource, media_type, request.value, [])
+
+        def patcher(full: Obj) -> Obj:
+            try:
+                return quick(full)
+            except ApiError:
+                # Perhaps it is only Python's way to say it, tuples for lists and the like: as the wire would see it.
+                return _patcher(call, resource, media_type, *parse_json(request.body))(full)
+
+        return patcher
     try:
-        value, duplicates = parse_json(call.request.body)
+        value, duplicates = parse_json(request.body)
     except BodyError:
         raise BadRequest("invalid JSON patch") from None
+    return _patcher(call, resource, media_type, value, duplicates)
+
+
+def _patcher(call: Call, resource: Resource, media_type: str, value: Any, duplicates: list[str]) -> Patcher:
+    strict = call.option("fieldValidation") != "Ignore"
 
     def guarded(run: Patcher) -> Patcher:
         def patcher(full: Obj) -> Obj:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.http.message import Answer, StreamResponse, StreamWriter, frame
+from setpoint.apiserver.http.message import Answer, EventWriter, StreamResponse, StreamWriter, frame
 from setpoint.apiserver.negotiate import JSON, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
 from setpoint.apiserver.registry import Registry
@@ -43,20 +43,77 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
         timeout = _MIN_TIMEOUT + registry.env.ids.below(_MIN_TIMEOUT)
 
     async def run(writer: StreamWriter) -> None:
-        stream = _Stream(call, registry, form, options, writer)
+        if isinstance(writer, EventWriter) and form.transform != "Table":
+            teller: _Teller = _Objects(registry, form, writer)
+        else:
+            teller = _Frames(call, registry, form, writer)
+        stream = _Stream(call, registry, options, writer, teller)
         await stream.run(float(timeout))
 
     return StreamResponse(200, [("Content-Type", JSON)], run)
 
 
+class _Teller(Protocol):
+    """How one stream is told of events."""
+
+    def tell(self, kind: str, entry: Entry, change: Change | None = None) -> None:
+        """With a `change`, others are told of the same."""
+        ...
+
+    def refuse(self, error: ApiError) -> None: ...
+
+
+class _Frames:
+    """As bytes, made once for all streams of one form."""
+
+    def __init__(self, call: Call, registry: Registry, form: Form, writer: StreamWriter) -> None:
+        self._writer = writer
+        self._encode, self._form_key = _encoder(call, registry, form)
+
+    def tell(self, kind: str, entry: Entry, change: Change | None = None) -> None:
+        if change is None:
+            self._writer.write(self._encode(kind, entry))
+            return
+        if self._form_key:
+            key = (kind, self._form_key)
+            data = change.frames.get(key)
+            if data is None:
+                data = change.frames[key] = frame(self._encode(kind, entry))
+        else:
+            data = frame(self._encode(kind, entry))
+        self._writer.write_frames(data)
+
+    def refuse(self, error: ApiError) -> None:
+        self._writer.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status()))
+
+
+class _Objects:
+    """As they are, shared by everyone in the process."""
+
+    def __init__(self, registry: Registry, form: Form, writer: EventWriter) -> None:
+        self._writer = writer
+        if form.transform:
+            self._form: Callable[[Entry], dict[str, Any]] = lambda entry: partial(registry, entry, form)
+        else:
+            self._form = registry.encoding.shared
+
+    def tell(self, kind: str, entry: Entry, change: Change | None = None) -> None:
+        self._writer.event(kind, self._form(entry), len(entry.value))
+
+    def refuse(self, error: ApiError) -> None:
+        self._writer.event("ERROR", error.status(), 0)
+
+
 class _Stream:
-    def __init__(self, call: Call, registry: Registry, form: Form, options: ListOptions, writer: StreamWriter) -> None:
-        self.call = call
+    def __init__(
+        self, call: Call, registry: Registry, options: ListOptions, writer: StreamWriter, teller: _Teller
+    ) -> None:
         self.registry = registry
         self.options = options
         self.writer = writer
+        self.tell = teller.tell
+        self.refuse = teller.refuse
         self.revision = 0
-        self.encode, self.form_key = _encoder(call, registry, form)
         self.over = asyncio.Event()
         target = call.target
         self.watch = Watch(
@@ -70,15 +127,8 @@ class _Stream:
         )
 
     def deliver(self, kind: str, entry: Entry, change: Change) -> None:
-        if self.form_key:
-            key = (kind, self.form_key)
-            data = change.frames.get(key)
-            if data is None:
-                data = change.frames[key] = frame(self.encode(kind, entry))
-        else:
-            data = frame(self.encode(kind, entry))
         self.revision = change.revision
-        self.writer.write_frames(data)
+        self.tell(kind, entry, change)
         if self.writer.buffered > _MAX_BUFFERED:
             self.over.set()
 
@@ -87,7 +137,7 @@ class _Stream:
         try:
             self._begin()
         except ApiError as error:
-            self.writer.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status()))
+            self.refuse(error)
             return
         try:
             ends = clock.monotonic() + timeout
@@ -110,10 +160,10 @@ class _Stream:
         if initial:
             for entry in cache.scan(self.watch.namespace):
                 if cache.concerns(self.watch, entry.key) and self.watch.selects(entry):
-                    self.writer.write(self.encode("ADDED", entry))
+                    self.tell("ADDED", entry)
             self.revision = cache.fresh
             if options.initial_events and options.bookmarks:
-                self.writer.write(self._bookmark({_INITIAL_END: "true"}))
+                self._bookmark({_INITIAL_END: "true"})
         elif options.revision:
             if options.revision < cache.since:
                 raise Expired(f"too old resource version: {options.revision} ({cache.since})")
@@ -150,11 +200,11 @@ class _Stream:
                     break
                 await clock.sleep(pause)
                 self.revision = max(self.revision, self.registry.cache.fresh)
-                self.writer.write(self._bookmark(None))
+                self._bookmark(None)
         await clock.sleep(max(0.0, ends - clock.monotonic()))
         self.over.set()
 
-    def _bookmark(self, annotations: dict[str, str] | None) -> bytes:
+    def _bookmark(self, annotations: dict[str, str] | None) -> None:
         meta: dict[str, Any] = {"resourceVersion": str(max(self.revision, self.options.revision))}
         if annotations:
             meta["annotations"] = annotations
@@ -162,7 +212,7 @@ class _Stream:
         empty.pop("kind", None)
         empty.pop("apiVersion", None)
         empty["metadata"] = meta
-        return self.encode("BOOKMARK", Entry("", orjson.dumps(empty), self.revision))
+        self.tell("BOOKMARK", Entry("", orjson.dumps(empty), self.revision))
 
 
 def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:

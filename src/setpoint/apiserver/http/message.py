@@ -1,10 +1,17 @@
-"""What passes between the wire and the API server: requests, answers, streams. No sockets in here."""
+"""What passes between the API server and its callers: requests, answers, streams. No sockets in here.
+
+Callers are the wire, and components of the server's own process. Those pass objects where the wire has bytes, and
+nothing else is different for them. What they bring is read and copied, never changed or kept; what they get is shared
+with the watch cache and every other reader: nobody changes it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
+
+import orjson
 
 
 @dataclass(slots=True)
@@ -104,5 +111,55 @@ class UpgradeResponse:
     run: Callable[[RawConnection], Awaitable[None]]
 
 
-Answer = Response | StreamResponse | UpgradeResponse
+# -- within the process -----------------------------------------------------------------------------------------------
+
+
+class ObjectRequest(Request):
+    """A request that brings a value instead of a body, and takes one for an answer. Whoever needs the body as text,
+    to quote it or because it is of a kind that is read as text, gets it made."""
+
+    __slots__ = ("_text", "value")
+
+    def __init__(self, method: str, path: str, query: str, headers: dict[str, str], value: Any, peer: Peer) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.peer = peer
+        self.repeated = {}
+        self.value = value
+        """None: no body."""
+        self._text: bytes | None = None
+
+    @property
+    def body(self) -> bytes:  # type: ignore[override]
+        if self._text is None:
+            self._text = b"" if self.value is None else orjson.dumps(self.value)
+        return self._text
+
+    def as_sent(self) -> Request:
+        """The same request as it would come over the wire."""
+        return Request(self.method, self.path, self.query, self.headers, self.body, self.peer, self.repeated)
+
+
+@dataclass(slots=True)
+class ObjectResponse:
+    """The answer to an ObjectRequest, where it is an object; else it is one of the others."""
+
+    status: int
+    value: dict[str, Any]
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    """Only those that a client acts upon."""
+
+
+@runtime_checkable
+class EventWriter(StreamWriter, Protocol):
+    """The open end of a watch that was asked for by an ObjectRequest."""
+
+    def event(self, kind: str, obj: dict[str, Any], size: int) -> None:
+        """`size` is what counts as buffered until the reader has taken it."""
+        ...
+
+
+Answer = Response | StreamResponse | UpgradeResponse | ObjectResponse
 Handler = Callable[[Request], Awaitable[Answer]]

@@ -27,6 +27,7 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS, PodControl
+from setpoint.controllers.pod_owners import PodOwners
 from setpoint.controllers.together import Together
 from setpoint.meta.clock import Clock
 from setpoint.meta.selectors import from_label_selector
@@ -72,6 +73,7 @@ class Jobs:
         self._jobs = jobs
         self._pods = pods
         self._recorder = recorder
+        self._owners = PodOwners("Job", jobs)
         self._expected = Expectations(clock)
         self._written = OwnWrites()
         self._backoffs: dict[str, Backoff] = {}
@@ -118,44 +120,21 @@ class Jobs:
         the Pod is on its way out."""
         if controller_of(pod) is None:
             return True
-        key = self._owner_key(pod)
+        key = self._owners.key(pod)
         if key is None:
             return "deletionTimestamp" in pod["metadata"]
         return is_finished(self._jobs.items[key])
 
     def _touched(self, old: Obj | None, new: Obj | None) -> list[str]:
         """The Jobs that a change of a Pod is news to; what they were waiting to see is noted."""
-        before = self._owner_key(old) if old is not None else None
-        after = self._owner_key(new) if new is not None else None
-        keys = [key for key in dict.fromkeys((before, after)) if key is not None]
         pod = new or old or {}
+        keys = self._owners.touched(old, new)
         if new is None or "deletionTimestamp" in new["metadata"]:
             for key in keys:
                 self._expected.deletion_observed(key, pod["metadata"]["uid"])
-        elif old is None and after is not None:
+        elif old is None and (after := self._owners.key(new)) is not None:
             self._expected.creation_observed(after)
-        if not keys and new is not None and controller_of(new) is None and "deletionTimestamp" not in new["metadata"]:
-            if old is None or controller_of(old) is not None or _labels(new) != _labels(old):
-                keys = self._could_adopt(new["metadata"]["namespace"], _labels(new))
         return keys
-
-    def _owner_key(self, pod: Obj) -> str | None:
-        owner = controller_of(pod)
-        if owner is None or owner["kind"] != "Job":
-            return None
-        key = f"{pod['metadata']['namespace']}/{owner['name']}"
-        found = self._jobs.get(key)
-        return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
-
-    def _could_adopt(self, namespace: str, labels: dict[str, str]) -> list[str]:
-        if not labels:
-            return []
-        return [
-            key
-            for key, job in self._jobs.items.items()
-            if job["metadata"]["namespace"] == namespace
-            and from_label_selector(job["spec"]["selector"]).matches(labels)
-        ]
 
     # -- what to do -------------------------------------------------------------------------------------------------
 
@@ -253,8 +232,9 @@ class Jobs:
         raise failure
 
     async def _write(self, key: str, seen: Progress) -> None:
-        seen.job = await self._client.update(seen.job, subresource="status")
-        seen.job.setdefault("status", {}).setdefault("uncountedTerminatedPods", {})
+        written = await self._client.update(seen.job, subresource="status")
+        # Its own status, to be worked on further: what was written is shared.
+        seen.job = {**written, "status": {"uncountedTerminatedPods": {}, **(written.get("status") or {})}}
         self._written.wrote(key, self._jobs, seen.job)
 
     def _announce(self, seen: Progress) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_door import FrontDoor, MutationDetector, YieldingStore
+from front_door import FrontDoor, YieldingStore
+from mutation_detector import MutationDetector
 
 from setpoint.apiserver.allocation.node_ports import PREFIX
 from setpoint.apiserver.server import ApiServer, Options

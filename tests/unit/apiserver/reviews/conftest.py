@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from front_door import FrontDoor, MutationDetector
+from front_door import FrontDoor
+from mutation_detector import MutationDetector
 
 
 @pytest.fixture

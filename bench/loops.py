@@ -1,0 +1,159 @@
+"""The loops together: `python bench/loops.py [--pods 2000] [--nodes 1000] [--store sqlite|memory] [--profile FILE]`.
+
+A whole cluster in this process, as `setpoint up` runs it. Measured are a Deployment from its POST until all of its Pods
+are bound and until all are Running, with the CPU that each Pod cost, and how long it takes until a deleted Pod has a
+successor that is bound to a node. The one who looks is a client of the same process with an informer of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import resource
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import uvloop
+
+from setpoint.client import Client
+from setpoint.client.inprocess import SharingTransport
+from setpoint.client.resources import builtin
+from setpoint.cluster.allinone import cluster
+from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.inprocess import InProcess
+from setpoint.reconcile import Informer
+
+Obj = dict[str, Any]
+PODS = builtin("pods")
+NAMESPACE = "bench"
+REPLACED = 25
+
+
+def deployment(replicas: int) -> Obj:
+    labels = {"app": "web"}
+    container = {
+        "name": "main", "image": "registry.example/app:1",
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "env": [{"name": f"V{i}", "value": str(i)} for i in range(4)],
+    }  # fmt: skip
+    return {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": NAMESPACE},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }  # fmt: skip
+
+
+class Observer:
+    """What an informer tells of the Pods there are."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.created: set[str] = set()
+        self.bound: dict[str, float] = {}
+        self.running: dict[str, float] = {}
+        self.all_running = asyncio.Event()
+        self.newly_bound = asyncio.Event()
+
+    def changed(self, _: Obj | None, new: Obj | None) -> None:
+        if new is None or new["metadata"]["namespace"] != NAMESPACE:
+            return
+        uid, now = new["metadata"]["uid"], time.perf_counter()
+        self.created.add(uid)
+        if new["spec"].get("nodeName") and uid not in self.bound:
+            self.bound[uid] = now
+            self.newly_bound.set()
+        if new["status"].get("phase") == "Running" and uid not in self.running:
+            self.running[uid] = now
+            if len(self.running) == self.wanted:
+                self.all_running.set()
+
+
+async def bench(client: Client, pods: Informer, wanted: int) -> None:
+    seen = Observer(wanted)
+    pods.add_handler(seen.changed)
+    began, cpu = time.perf_counter(), time.process_time()
+    await client.create(deployment(wanted))
+    reporter = asyncio.ensure_future(report(seen))
+    await asyncio.wait_for(seen.all_running.wait(), 600)
+    reporter.cancel()
+    took, used = time.perf_counter() - began, time.process_time() - cpu
+    bound = max(seen.bound.values()) - began
+    print(f"POST until all bound:    {bound:7.2f} s  {wanted / bound:7.0f} Pods/s")
+    print(
+        f"POST until all Running:  {took:7.2f} s  {wanted / took:7.0f} Pods/s {used / wanted * 1e6:7.0f} us of CPU each"
+    )
+    await settled()
+    later = time.process_time() - cpu
+    print(f"and until all is quiet:                            {later / wanted * 1e6:7.0f} us of CPU each")
+
+
+async def report(seen: Observer) -> None:
+    while True:
+        await asyncio.sleep(5)
+        print(f"  ... {len(seen.created)} created, {len(seen.bound)} bound, {len(seen.running)} Running", flush=True)
+
+
+async def settled() -> None:
+    """Events and statuses that are still on their way are part of the cost."""
+    while True:
+        before = time.process_time()
+        await asyncio.sleep(0.5)
+        if time.process_time() - before < 0.1:
+            return
+
+
+async def replace(client: Client, pods: Informer) -> None:
+    times = []
+    for victim in [pod for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE][:REPLACED]:
+        seen = Observer(0)
+        pods.add_handler(seen.changed)
+        seen.newly_bound.clear()
+        began = time.perf_counter()
+        await client.delete(PODS, victim["metadata"]["name"], NAMESPACE, grace_period=0)
+        await asyncio.wait_for(seen.newly_bound.wait(), 30)
+        times.append(time.perf_counter() - began)
+        await asyncio.sleep(0.2)
+    print(
+        f"deleted Pod until its successor is bound: median {median(times) * 1e3:.1f} ms, most {max(times) * 1e3:.1f} ms"
+    )
+
+
+async def main(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        config = ApiServerConfig(Path(directory), port=0, store=options.store)
+        began = time.perf_counter()
+        async with cluster(config, nodes=options.nodes) as running:
+            print(f"{options.nodes} nodes ready after  {time.perf_counter() - began:7.2f} s")
+            server = running.apiserver
+            async with InProcess(server.api.handle) as entrance:
+                transport = SharingTransport(entrance, server.loopback_token)
+                client = Client(transport, server.api.clock, user_agent="bench")
+                await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+                pods = Informer(client, PODS, server.api.clock)
+                following = asyncio.ensure_future(pods.run())
+                await pods.synced.wait()
+                await settled()
+                profile = cProfile.Profile() if options.profile else None
+                if profile is not None:
+                    profile.enable()
+                await bench(client, pods, options.pods)
+                if profile is not None:
+                    profile.disable()
+                    profile.dump_stats(options.profile)
+                await replace(client, pods)
+                print(f"resident at most:        {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:7.0f} MiB")
+                following.cancel()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pods", type=int, default=2000)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--store", default="sqlite")
+    parser.add_argument("--profile")
+    uvloop.run(main(parser.parse_args()))
