@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from setpoint.controllers.cronjob.controller import cronjob_controller
+from setpoint.controllers.daemonset.controller import daemonset_controller
 from setpoint.controllers.deployment.controller import deployment_controller
 from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
@@ -29,6 +30,7 @@ Build = Callable[[Manager, ControllerOptions], Runnable]
 
 CONTROLLERS: dict[str, Build] = {
     "cronjob-controller": cronjob_controller,
+    "daemonset-controller": daemonset_controller,
     "deployment-controller": deployment_controller,
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,

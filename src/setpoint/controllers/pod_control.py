@@ -43,7 +43,7 @@ class PodControl:
         self._client = client
         self._recorder = recorder
 
-    async def create(self, owner: Obj, template: Obj, generate_name: str = "") -> None:
+    async def create(self, owner: Obj, template: Obj, generate_name: str = "") -> Obj:
         """`generate_name`: what the Pod's name begins with, if not with the owner's."""
         try:
             made = await self._client.create(pod_from(template, owner, generate_name))
@@ -53,14 +53,16 @@ class PodControl:
                 self._recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
             raise
         self._recorder.normal(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+        return made
 
-    async def delete(self, owner: Obj, pod: Obj) -> None:
+    async def delete(self, owner: Obj, pod: Obj) -> Obj:
         meta = pod["metadata"]
         try:
-            await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
+            answer = await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
         except NotFound:
             raise
         except ApiError as error:
             self._recorder.warning(owner, "FailedDelete", f"Error deleting: {error}")
             raise
         self._recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {meta['name']}")
+        return answer

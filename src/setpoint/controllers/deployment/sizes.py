@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from setpoint.controllers.shares import share_of
+
 Obj = dict[str, Any]
 
 
@@ -32,18 +34,11 @@ def limits(deployment: Obj) -> tuple[int, int]:
     if not is_rolling(deployment):
         return 0, 0
     rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
-    surge = _scaled(rolling.get("maxSurge", 0), desired, up=True)
-    unavailable = _scaled(rolling.get("maxUnavailable", 0), desired, up=False)
+    surge = share_of(rolling.get("maxSurge", 0), desired, up=True)
+    unavailable = share_of(rolling.get("maxUnavailable", 0), desired, up=False)
     if not surge and not unavailable:
         unavailable = 1  # both rounded to nothing: something has to give
     return surge, min(unavailable, desired)
-
-
-def _scaled(value: int | str, total: int, *, up: bool) -> int:
-    if isinstance(value, int):
-        return value
-    percent = int(value.removesuffix("%")) * total
-    return -(-percent // 100) if up else percent // 100
 
 
 def size_of_new(deployment: Obj, everything: Sequence[Obj], current: int) -> int:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.availability import is_available, look_again
 from setpoint.controllers.history import REVISIONS, History, template_in
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pod_owners import PodOwners
-from setpoint.controllers.pods import available_in, is_ready, phase
+from setpoint.controllers.pods import phase
 from setpoint.controllers.slow_start import slow_start
 from setpoint.controllers.statefulset.identity import (
     follows_current,
@@ -33,7 +34,6 @@ from setpoint.controllers.statefulset.replicas import CLAIMS, ClaimsMissing, Rep
 from setpoint.controllers.statefulset.revisions import Revisions, beyond_limit, revisions_of
 from setpoint.controllers.statefulset.rollout import (
     in_parallel,
-    is_available,
     is_created,
     is_leaving,
     is_running_and_ready,
@@ -130,7 +130,7 @@ class StatefulSets:
             return Result(retry=True)
         if failure is not None:
             raise failure
-        return _look_again(stateful_set, pods, now)
+        return look_again(pods, stateful_set["spec"].get("minReadySeconds", 0), now)
 
     async def _members(self, stateful_set: Obj) -> list[Obj]:
         meta = stateful_set["metadata"]
@@ -270,12 +270,3 @@ async def _for_all(pods: Sequence[Obj], step: Callable[[Obj], Awaitable[bool]], 
     if failure is not None:
         raise failure
     return True
-
-
-def _look_again(stateful_set: Obj, pods: Sequence[Obj], now: datetime) -> Result | None:
-    """Pods become available by the mere passing of time."""
-    min_ready = stateful_set["spec"].get("minReadySeconds", 0)
-    if not min_ready:
-        return None
-    waits = [wait for pod in pods if is_ready(pod) and (wait := available_in(pod, min_ready, now) or 0) > 0]
-    return Result(requeue_after=min(waits)) if waits else None

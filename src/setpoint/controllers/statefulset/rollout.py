@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from setpoint.controllers.pods import available_in, is_ready, phase
+from setpoint.controllers.availability import is_available
+from setpoint.controllers.pods import is_ready, phase
+from setpoint.controllers.shares import share_of
 from setpoint.controllers.statefulset.identity import partition, revision_of_pod, size
 
 Obj = dict[str, Any]
@@ -24,11 +26,6 @@ def is_running_and_ready(pod: Obj) -> bool:
     return phase(pod) == "Running" and is_ready(pod)
 
 
-def is_available(pod: Obj, min_ready: int, now: datetime) -> bool:
-    wait = available_in(pod, min_ready, now)
-    return wait is not None and wait <= 0
-
-
 def is_unavailable(pod: Obj, min_ready: int, now: datetime) -> bool:
     """Or about to be."""
     return is_leaving(pod) or not is_available(pod, min_ready, now)
@@ -42,11 +39,7 @@ def max_unavailable(stateful_set: Obj) -> int:
     """Never less than one: something has to move."""
     rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     asked = rolling.get("maxUnavailable")
-    if asked is None:
-        return 1
-    if isinstance(asked, str):
-        asked = int(asked.removesuffix("%")) * size(stateful_set) // 100
-    return max(1, int(asked))
+    return 1 if asked is None else max(1, share_of(asked, size(stateful_set), up=False))
 
 
 def to_replace(stateful_set: Obj, replicas: Sequence[Obj], update: str, now: datetime) -> list[Obj]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from setpoint.controllers.availability import is_available
 from setpoint.controllers.statefulset.identity import revision_of_pod, size
-from setpoint.controllers.statefulset.rollout import is_available, is_created, is_leaving, is_running_and_ready
+from setpoint.controllers.statefulset.rollout import is_created, is_leaving, is_running_and_ready
 
 Obj = dict[str, Any]
 
