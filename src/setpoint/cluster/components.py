@@ -20,6 +20,7 @@ from setpoint.apiserver.version import VERSION
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.cluster.component import Component, running
+from setpoint.cluster.default_storage import ensure_default_storage
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import MASTERS, Identities
 from setpoint.cluster.inprocess import InProcess
@@ -47,6 +48,8 @@ class ComponentOptions:
     same need not wait until the old Lease has run out."""
     wrap: Callable[[str, Client], Client] | None = None
     """What a component's client is to be seen through, by the component's name."""
+    default_storage_class: bool = True
+    """A new cluster has one."""
 
 
 class Components:
@@ -72,6 +75,8 @@ class Components:
     async def __aenter__(self) -> Components:
         await self._entrance.__aenter__()
         await self._tasks.__aenter__()
+        if self._options.default_storage_class:
+            await ensure_default_storage(self.who.client("system:addons", (MASTERS,), agent="setpoint"))
         await self.start(self.controllers)
         if self._options.scheduler:
             await self.start(self.scheduler)

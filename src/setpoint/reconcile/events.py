@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
+from zlib import crc32
 
 from setpoint.client import Writer
 from setpoint.meta.clock import Clock
@@ -65,6 +66,8 @@ class EventRecorder:
         self._correlator = Correlator(clock)
         self._writing = EventWriting(component)
         self._names = EventNames()
+        # The clock counts microseconds; what is below tells two components apart that speak in the same one.
+        self._share = crc32(component.encode()) % 1000
 
     def normal(
         self, about: Mapping[str, Any], reason: str, message: str, *, field_path: str = "", host: str = ""
@@ -89,7 +92,7 @@ class EventRecorder:
             about.get("kind"), meta.get("namespace"), meta["name"], meta.get("uid"), about.get("apiVersion"),
         ))  # fmt: skip
         said = Said((self._component, host), identity, field_path, kind, reason, message)
-        name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000)
+        name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000 + self._share)
         taken = self._correlator.take(said, name, stamp)
         if taken is None:
             return

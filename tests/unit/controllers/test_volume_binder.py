@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from setpoint.client.resources import builtin
@@ -81,3 +82,203 @@ async def test_a_claim_gets_the_smallest_volume_that_suits(cluster: VirtualClust
     reference = volume["spec"]["claimRef"]
     assert reference["name"] == "data" and reference["uid"] == claim["metadata"]["uid"]
     assert await volume_phase(cluster, "big") == "Available"
+
+
+@virtual(**ONLY)
+async def test_a_claim_waits_for_a_volume_and_says_so(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_claim())
+    await cluster.sleep(1)
+    assert await claim_phase(cluster) == "Pending"
+    text = "no persistent volumes available for this claim and no storage class is set"
+    assert ("Normal", "FailedBinding", text) in await cluster.events("data")
+    await cluster.client.create(a_volume())
+    await cluster.until(lambda: bound_to(cluster), within=1)
+
+
+@virtual(**ONLY)
+async def test_labels_and_volume_mode_decide(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume("slow", labels={"speed": "slow"}))
+    await cluster.client.create(a_volume("fast", "5Gi", labels={"speed": "fast"}))
+    somewhere = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
+    raw = a_volume("raw", labels={"speed": "fast"}, volumeMode="Block", nodeAffinity={"required": somewhere})
+    raw["spec"] |= {"hostPath": None, "local": {"path": "/dev/x"}}
+    await cluster.client.create(raw)
+    await cluster.client.create(a_claim(selector={"matchLabels": {"speed": "fast"}}))
+    await cluster.client.create(a_claim("device", volumeMode="Block"))
+    await cluster.until(lambda: bound_to(cluster))
+    await cluster.until(lambda: bound_to(cluster, "device"))
+    assert (await bound_to(cluster), await bound_to(cluster, "device")) == ("fast", "raw")
+
+
+@virtual(**ONLY)
+async def test_fewest_access_modes_come_before_the_smallest_size(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume("more", "1Gi", accessModes=["ReadWriteOnce", "ReadWriteMany"]))
+    await cluster.client.create(a_volume("just", "9Gi"))
+    await cluster.sleep(1)
+    await cluster.client.create(a_claim())
+    await cluster.until(lambda: bound_to(cluster))
+    assert await bound_to(cluster) == "just"
+
+
+@virtual(**ONLY)
+async def test_a_volume_that_is_reserved_goes_to_nobody_else(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume(claimRef={"namespace": "default", "name": "late"}))
+    await cluster.client.create(a_claim())
+    await cluster.sleep(40)
+    assert (await claim_phase(cluster), await volume_phase(cluster)) == ("Pending", "Available")
+    await cluster.client.create(a_claim("late"))
+    await cluster.until(lambda: bound_to(cluster, "late"), within=1)
+    volume = await cluster.client.get(VOLUMES, "disk")
+    late = await cluster.client.get(CLAIMS, "late", "default")
+    assert volume["spec"]["claimRef"]["uid"] == late["metadata"]["uid"]
+    # Its author chose the claim, not the binder; the claim was chosen for.
+    assert "annotations" not in volume["metadata"]
+    assert "pv.kubernetes.io/bound-by-controller" in late["metadata"]["annotations"]
+
+
+@virtual(**ONLY)
+async def test_a_claim_that_names_its_volume(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_claim(volumeName="disk"))
+    await cluster.sleep(1)
+    assert await claim_phase(cluster) == "Pending"
+    await cluster.client.create(a_volume())
+    await cluster.until(lambda: bound_to(cluster), within=20)
+    claim = await cluster.client.get(CLAIMS, "data", "default")
+    assert claim["metadata"]["annotations"] == {"pv.kubernetes.io/bind-completed": "yes"}
+    await cluster.client.create(a_claim("second", volumeName="disk"))
+    await cluster.sleep(1)
+    text = 'volume "disk" already bound to a different claim.'
+    assert ("Warning", "FailedBinding", text) in await cluster.events("second")
+    assert await claim_phase(cluster, "second") == "Pending"
+
+
+@virtual(**ONLY)
+async def test_a_named_volume_must_suit(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume("tiny", "1Mi"))
+    await cluster.client.create(a_claim(volumeName="tiny"))
+    await cluster.sleep(1)
+    text = 'Cannot bind to requested volume "tiny": requested PV is too small'
+    assert ("Warning", "VolumeMismatch", text) in await cluster.events("data")
+    assert (await claim_phase(cluster), await volume_phase(cluster, "tiny")) == ("Pending", "Available")
+
+
+@virtual(**ONLY)
+async def test_who_comes_before_the_default_class_gets_it_later(cluster: VirtualCluster) -> None:
+    await cluster.client.delete(CLASSES, "standard")
+    await cluster.client.create(a_claim(storage_class=None))
+    await cluster.sleep(1)
+    await cluster.client.create(a_class("basic", default=True))
+    await cluster.sleep(1)
+    claim = await cluster.client.get(CLAIMS, "data", "default")
+    assert claim["spec"]["storageClassName"] == "basic"
+    assert claim["metadata"]["annotations"] == {
+        "volume.beta.kubernetes.io/storage-provisioner": "example.com/disks",
+        "volume.kubernetes.io/storage-provisioner": "example.com/disks",
+    }
+    assert ("Normal", "ExternalProvisioning") in [event[:2] for event in await cluster.events("data")]
+
+
+@virtual(**ONLY)
+async def test_what_cannot_be_provisioned_is_said(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_class("by-hand", "kubernetes.io/no-provisioner"))
+    await cluster.client.create(a_claim("one", storage_class="by-hand"))
+    await cluster.client.create(a_claim("two", storage_class="missing"))
+    await cluster.sleep(1)
+    text = "no volume plugin matched name: kubernetes.io/no-provisioner"
+    assert await cluster.events("one") == [("Warning", "ProvisioningFailed", text)]
+    text = 'storageclass.storage.k8s.io "missing" not found'
+    assert await cluster.events("two") == [("Warning", "ProvisioningFailed", text)]
+
+
+@virtual(**ONLY)
+async def test_the_first_consumer_is_waited_for(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_class("lazy", volumeBindingMode="WaitForFirstConsumer"))
+    await cluster.client.create(a_volume(storageClassName="lazy"))
+    await cluster.client.create(a_claim(storage_class="lazy"))
+    await cluster.sleep(20)
+    assert (await claim_phase(cluster), await volume_phase(cluster)) == ("Pending", "Available")
+    text = "waiting for first consumer to be created before binding"
+    assert ("Normal", "WaitForFirstConsumer", text) in await cluster.events("data")
+    # The scheduler chooses by reserving the volume.
+    await cluster.client.patch(VOLUMES, "disk", {"spec": {"claimRef": {"namespace": "default", "name": "data"}}})
+    await cluster.until(lambda: bound_to(cluster), within=1)
+
+
+@virtual(**ONLY)
+async def test_the_end_of_a_claim(cluster: VirtualCluster) -> None:
+    kinds: dict[str, Obj] = {
+        "kept": {"persistentVolumeReclaimPolicy": "Retain"},
+        "deleted": {"persistentVolumeReclaimPolicy": "Delete"},
+        "refused": {"persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": "/srv"}},
+        "recycled": {"persistentVolumeReclaimPolicy": "Recycle"},
+        "nfs": {"persistentVolumeReclaimPolicy": "Delete", "hostPath": None, "nfs": {"server": "s", "path": "/"}},
+        "csi": {
+            "persistentVolumeReclaimPolicy": "Delete", "hostPath": None, "csi": {"driver": "a.b", "volumeHandle": "h"},
+        },
+    }  # fmt: skip
+    for name, spec in kinds.items():
+        await cluster.client.create(a_volume(name, **spec))
+        await cluster.client.create(a_claim(name, volumeName=name))
+    for name in kinds:
+        await cluster.until(partial(bound_to, cluster, name))
+        await cluster.client.patch(CLAIMS, name, {"metadata": {"finalizers": None}}, "default")
+        await cluster.client.delete(CLAIMS, name, "default")
+    await cluster.sleep(1)
+    phases = {name: await volume_phase(cluster, name) for name in kinds}
+    assert phases == {
+        "kept": "Released", "deleted": "Released", "refused": "Failed", "recycled": "Failed", "nfs": "Failed",
+        "csi": "Released",
+    }  # fmt: skip
+    # Nobody takes the finalizer off here.
+    assert "deletionTimestamp" in (await cluster.client.get(VOLUMES, "deleted"))["metadata"]
+    assert "deletionTimestamp" not in (await cluster.client.get(VOLUMES, "csi"))["metadata"]
+    text = "host_path deleter only supports /tmp/.+ but received provided /srv"
+    assert (await cluster.client.get(VOLUMES, "refused"))["status"]["message"] == text
+    assert ("Warning", "VolumeFailedDelete", text) in await cluster.events("refused")
+    text = 'error getting deleter volume plugin for volume "nfs": no deletable volume plugin matched'
+    assert ("Warning", "VolumeFailedDelete", text) in await cluster.events("nfs")
+
+
+@virtual(**ONLY)
+async def test_a_claim_whose_volume_is_gone_is_lost(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume())
+    await cluster.client.create(a_claim())
+    await cluster.until(lambda: bound_to(cluster), within=20)
+    await cluster.client.patch(VOLUMES, "disk", {"metadata": {"finalizers": None}})
+    await cluster.client.delete(VOLUMES, "disk")
+    await cluster.sleep(1)
+    claim = await cluster.client.get(CLAIMS, "data", "default")
+    assert claim["status"] == {"phase": "Lost"}
+    text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    assert ("Warning", "ClaimLost", text) in await cluster.events("data")
+
+
+@virtual(**ONLY)
+async def test_a_retained_volume_is_not_given_to_a_claim_of_the_same_name(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume())
+    await cluster.client.create(a_claim())
+    await cluster.until(lambda: bound_to(cluster), within=20)
+    await cluster.client.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, "default")
+    await cluster.client.delete(CLAIMS, "data", "default")
+    await cluster.client.create(a_claim())
+    await cluster.sleep(40)
+    assert (await claim_phase(cluster), await volume_phase(cluster)) == ("Pending", "Released")
+    # Whoever knows that the data may be reused frees it.
+    await cluster.client.patch(VOLUMES, "disk", {"spec": {"claimRef": None}})
+    await cluster.until(lambda: bound_to(cluster), within=1)
+
+
+@virtual(**ONLY)
+async def test_a_claim_bound_elsewhere_gives_back_the_other_volume(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_volume("first"))
+    await cluster.client.create(a_claim())
+    await cluster.until(lambda: bound_to(cluster), within=20)
+    claim = await cluster.client.get(CLAIMS, "data", "default")
+    reference = {"namespace": "default", "name": "data", "uid": claim["metadata"]["uid"]}
+    other = a_volume("other", claimRef=reference)
+    other["metadata"]["annotations"] = {"pv.kubernetes.io/bound-by-controller": "yes"}
+    await cluster.client.create(other)
+    await cluster.until(lambda: volume_phase(cluster, "other"))
+    await cluster.sleep(1)
+    assert await volume_phase(cluster, "other") == "Available"
+    assert "claimRef" not in (await cluster.client.get(VOLUMES, "other"))["spec"]
