@@ -28,6 +28,8 @@ class Write:
         return f"{self.component}: {self.verb} {self.resource} {self.name} {self.subresource}".rstrip()
 
 
+Listed = Callable[[str, dict[str, Any], ObjectList], ObjectList]
+"""What becomes of the answer to a list of a plural with these parameters."""
 Before = Callable[[Write], Awaitable[None]]
 After = Callable[[Write], Awaitable[None]]
 
@@ -45,7 +47,7 @@ class Link:
         """May raise: then it has happened and the component does not know."""
         self.watched: Callable[[str, WatchStream], WatchStream] | None = None
         """What a watch of a plural is seen through."""
-        self.listed: Callable[[str, ObjectList], ObjectList] | None = None
+        self.listed: Listed | None = None
 
     def check(self) -> None:
         if self.severed:
@@ -70,7 +72,7 @@ class LinkedClient(Client):
         self._link.check()
         found = await super().list(resource, *args, **named)
         listed = self._link.listed
-        return found if listed is None else listed(_plural(resource), found)
+        return found if listed is None else listed(_plural(resource), named, found)
 
     def watch(self, resource: ResourceRef, *args: Any, **named: Any) -> Any:
         real = super().watch(resource, *args, **named)
