@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from setpoint.controllers.cronjob.controller import cronjob_controller
 from setpoint.controllers.daemonset.controller import daemonset_controller
 from setpoint.controllers.deployment.controller import deployment_controller
+from setpoint.controllers.disruption.controller import disruption_controller
 from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
 from setpoint.controllers.ephemeral_volume import ephemeral_volume_controller
@@ -32,6 +33,7 @@ CONTROLLERS: dict[str, Build] = {
     "cronjob-controller": cronjob_controller,
     "daemonset-controller": daemonset_controller,
     "deployment-controller": deployment_controller,
+    "disruption-controller": disruption_controller,
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
     "ephemeral-volume-controller": ephemeral_volume_controller,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import datetime
 from typing import Any
 
@@ -97,7 +96,7 @@ class CronJobs:
         cached = self._cron_jobs.get(key)
         if cached is None:
             return None
-        cron_job = {**cached, "status": copy.deepcopy(cached.get("status") or {})}
+        cron_job = {**cached, "status": dict(cached.get("status") or {})}
         jobs = self._jobs.controlled_by(cached["metadata"]["uid"])
         await self._clean_up(cron_job, jobs)
         failure: Exception | None = None
@@ -136,7 +135,7 @@ class CronJobs:
                 fresh = await self._client.get(CRON_JOBS, meta["name"], meta["namespace"])
                 if is_listed(fresh.get("status") or {}, uid):
                     cron_job.update(fresh)
-                    status = cron_job["status"]
+                    status = cron_job["status"] = dict(fresh["status"])
                     continue
                 text = f"Saw a job that the controller did not create or forgot: {name}"
                 self._recorder.warning(cron_job, "UnexpectedJob", text)
