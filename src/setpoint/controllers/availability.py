@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from math import inf
 from typing import Any
 
 from setpoint.controllers.pods import available_in
@@ -15,7 +16,7 @@ def look_again(pods: Iterable[dict[str, Any]], min_ready_seconds: int, now: date
     if not min_ready_seconds:
         return None
     waits = (available_in(pod, min_ready_seconds, now) for pod in pods)
-    still = [wait for wait in waits if wait is not None and wait > 0]
+    still = [wait for wait in waits if wait is not None and 0 < wait < inf]
     return Result(requeue_after=min(still)) if still else None
 
 

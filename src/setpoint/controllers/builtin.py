@@ -18,6 +18,7 @@ from setpoint.controllers.node_taints import node_taint_controller
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
 from setpoint.controllers.replicaset import replicaset_controller
+from setpoint.controllers.replicationcontroller import replicationcontroller_controller
 from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
@@ -44,6 +45,7 @@ CONTROLLERS: dict[str, Build] = {
     "persistentvolume-protection-controller": volume_protection_controller,
     "persistentvolumeclaim-protection-controller": claim_protection_controller,
     "replicaset-controller": replicaset_controller,
+    "replicationcontroller-controller": replicationcontroller_controller,
     "serviceaccount-controller": service_account_controller,
     "setpoint-local-provisioner-controller": local_provisioner,
     "statefulset-controller": statefulset_controller,

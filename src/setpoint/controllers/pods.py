@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from math import log2
+from math import inf, log2
 from typing import Any
 
-from setpoint.controllers.conditions import condition, is_true
 from setpoint.meta.times import parse_time
 
 Obj = dict[str, Any]
@@ -30,19 +29,27 @@ def is_terminating(pod: Mapping[str, Any]) -> bool:
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    return is_true(pod, "Ready")
+    return _ready(pod) is not None
+
+
+def _ready(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The condition that says so; None if it is not."""
+    for found in (pod.get("status") or {}).get("conditions") or ():
+        if found["type"] == "Ready":
+            return found if found.get("status") == "True" else None
+    return None
 
 
 def available_in(pod: Mapping[str, Any], min_ready_seconds: int, now: datetime) -> float | None:
     """Seconds until the Pod counts as available: zero or less if it does, None while it is not ready."""
-    ready = condition(pod, "Ready")
-    if ready is None or ready.get("status") != "True":
+    ready = _ready(pod)
+    if ready is None:
         return None
     if not min_ready_seconds:
         return 0.0
     since = ready.get("lastTransitionTime")
     if not since:
-        return None
+        return inf
     return min_ready_seconds - (now - parse_time(since)).total_seconds()
 
 
@@ -53,9 +60,9 @@ def first_to_go(pods: Iterable[Obj], related: Iterable[Obj], now: datetime) -> l
 
     def rank(pod: Obj) -> tuple[Any, ...]:
         node = pod["spec"].get("nodeName", "")
-        ready = condition(pod, "Ready")
-        is_up = ready is not None and ready.get("status") == "True"
-        ready_age = _age_class(ready.get("lastTransitionTime", ""), now) if is_up and ready else -1
+        ready = _ready(pod)
+        is_up = ready is not None
+        ready_age = _age_class(ready.get("lastTransitionTime", ""), now) if ready is not None else -1
         return (
             bool(node),
             _PHASES.get(phase(pod), 0),
@@ -75,7 +82,7 @@ def _age_class(stamp: str, now: datetime) -> int:
     if not stamp:
         return -1
     age = (now - parse_time(stamp)).total_seconds()
-    return int(log2(age)) if age >= 1 else 0
+    return int(log2(age * 1e9)) if age > 0 else -1
 
 
 def _deletion_cost(pod: Mapping[str, Any]) -> int:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from setpoint.client import Client
+from setpoint.client import Client, Resource
 from setpoint.client.resources import builtin
+from setpoint.controllers.availability import look_again
 from setpoint.controllers.conditions import condition, without
 from setpoint.controllers.expectations import Expectations
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.ownership import Claim
+from setpoint.controllers.patience import patience
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
-from setpoint.controllers.pods import available_in, first_to_go, is_active, is_ready, is_terminating
+from setpoint.controllers.pod_owners import PodOwners, selector_of
+from setpoint.controllers.pods import available_in, first_to_go, is_active, is_terminating
 from setpoint.controllers.slow_start import slow_start
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, NotFound
-from setpoint.meta.selectors import from_label_selector, from_map
+from setpoint.meta.selectors import Selector, from_map
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
@@ -31,11 +35,26 @@ _WORKERS = 5
 _FAILURE = "ReplicaFailure"
 
 
+class Flavour(NamedTuple):
+    """In what ReplicaSets and ReplicationControllers differ."""
+
+    resource: Resource
+    selector: Callable[[Obj], Selector]
+    tells_terminating: bool
+
+
+REPLICA_SET = Flavour(REPLICA_SETS, selector_of, True)
+
+
 def replicaset_controller(manager: Manager, _: ControllerOptions) -> Controller:
-    name = "replicaset-controller"
+    return replicas_controller(manager, "replicaset-controller", "replicaset-controller", REPLICA_SET)
+
+
+def replicas_controller(manager: Manager, name: str, account: str, flavour: Flavour) -> Controller:
+    client = manager.client_for(account)
+    sets, pods = manager.informer(flavour.resource), manager.informer(PODS)
     reconciler = ReplicaSets(
-        manager.client_for(name), manager.clock, manager.informer(REPLICA_SETS), manager.informer(PODS),
-        PodControl(manager.client_for(name), manager.recorder(name)),
+        client, manager.clock, sets, pods, PodControl(client, manager.recorder(account)), flavour
     )  # fmt: skip
     controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS)
     reconciler.watch(controller)
@@ -43,12 +62,16 @@ def replicaset_controller(manager: Manager, _: ControllerOptions) -> Controller:
 
 
 class ReplicaSets:
-    def __init__(self, client: Client, clock: Clock, sets: Informer, pods: Informer, control: PodControl) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, sets: Informer, pods: Informer, control: PodControl, flavour: Flavour
+    ) -> None:
         self._client = client
         self._clock = clock
         self._sets = sets
         self._pods = pods
         self._control = control
+        self._flavour = flavour
+        self._owners = PodOwners(flavour.resource.kind, sets, flavour.selector)
         self._expected = Expectations(clock)
 
     # -- when to look -----------------------------------------------------------------------------------------------
@@ -60,46 +83,31 @@ class ReplicaSets:
             controller.enqueue(key_of(new or old or {}))
 
         def pod_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in self._touched(old, new):
-                controller.enqueue(key)
+            self._note(old, new)
+            for key in self._owners.touched(old, new):
+                controller.queue.add_after(key, self._patience(key, old, new))
 
         self._sets.add_handler(set_changed)
         self._pods.add_handler(pod_changed)
 
-    def _touched(self, old: Obj | None, new: Obj | None) -> list[str]:
-        """The sets that a change of a Pod is news to; what they were waiting to see is noted."""
-        before = self._owner_key(old) if old is not None else None
-        after = self._owner_key(new) if new is not None else None
-        pod = new or old or {}
+    def _note(self, old: Obj | None, new: Obj | None) -> None:
+        """What the sets were waiting to see."""
         if new is None or "deletionTimestamp" in new["metadata"]:
-            for key in {before, after} - {None}:
-                self._expected.deletion_observed(str(key), pod["metadata"]["uid"])
-        elif old is None and after is not None:
-            self._expected.creation_observed(after)
-        keys = [key for key in dict.fromkeys((before, after)) if key is not None]
-        if not keys and new is not None and controller_of(new) is None:
-            labels = new["metadata"].get("labels") or {}
-            if old is None or controller_of(old) is not None or labels != (old["metadata"].get("labels") or {}):
-                keys = self._could_adopt(new["metadata"]["namespace"], labels)
-        return keys
+            for key in dict.fromkeys((self._owners.key(old), self._owners.key(new))):
+                if key is not None:
+                    self._expected.deletion_observed(key, (new or old or {})["metadata"]["uid"])
+        elif old is None:
+            key = self._owners.key(new)
+            if key is not None:
+                self._expected.creation_observed(key)
 
-    def _owner_key(self, pod: Obj) -> str | None:
-        owner = controller_of(pod)
-        if owner is None or owner["kind"] != "ReplicaSet":
-            return None
-        key = f"{pod['metadata']['namespace']}/{owner['name']}"
+    def _patience(self, key: str, old: Obj | None, new: Obj | None) -> float:
         found = self._sets.get(key)
-        return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
-
-    def _could_adopt(self, namespace: str, labels: dict[str, str]) -> list[str]:
-        if not labels:
-            return []
-        return [
-            key
-            for key, found in self._sets.items.items()
-            if found["metadata"]["namespace"] == namespace
-            and from_label_selector(found["spec"]["selector"]).matches(labels)
-        ]
+        if found is None:
+            return 0.0
+        if old is None and not self._expected.satisfied(key):
+            old = new  # one of many to come: the last one will be told at once
+        return patience(old, new, size_of(found))
 
     # -- what to do -------------------------------------------------------------------------------------------------
 
@@ -111,23 +119,24 @@ class ReplicaSets:
         # Before anything is awaited: the cache as it is now is what the expectations speak about.
         may_act = self._expected.satisfied(key) and "deletionTimestamp" not in replica_set["metadata"]
         meta = replica_set["metadata"]
-        selector = from_label_selector(replica_set["spec"]["selector"])
-        candidates = [*self._pods.controlled_by(meta["uid"]), *self._pods.orphans(meta["namespace"])]
-        terminating = sum(
-            is_terminating(pod) and selector.matches(pod["metadata"].get("labels") or {})
-            for pod in self._pods.controlled_by(meta["uid"])
-        )
-        claim = Claim(self._client, REPLICA_SETS, replica_set, PODS, selector)
-        active = await claim.claimed([pod for pod in candidates if is_active(pod)])
+        selector = self._flavour.selector(replica_set)
+        owned = self._pods.controlled_by(meta["uid"])
+        claim = Claim(self._client, self._flavour.resource, replica_set, PODS, selector)
+        candidates = [pod for pod in (*owned, *self._pods.orphans(meta["namespace"])) if is_active(pod)]
+        active = await claim.claimed(candidates)
+        terminating = None
+        if self._flavour.tells_terminating:
+            leaving = (pod["metadata"].get("labels") or {} for pod in owned if is_terminating(pod))
+            terminating = sum(map(selector.matches, leaving))
         failure = await self._manage(key, replica_set, active) if may_act else None
         now = self._clock.now()
         await self._write_status(replica_set, status_of(replica_set, active, terminating, failure, now))
         if failure is not None:
             raise failure
-        return _look_again(replica_set, active, now)
+        return look_again(active, replica_set["spec"].get("minReadySeconds", 0), now)
 
     async def _manage(self, key: str, replica_set: Obj, active: list[Obj]) -> Exception | None:
-        missing = replica_set["spec"].get("replicas", 1) - len(active)
+        missing = size_of(replica_set) - len(active)
         if missing > 0:
             return await self._create(key, replica_set, min(missing, _BURST))
         if missing < 0:
@@ -185,24 +194,33 @@ class ReplicaSets:
         except Conflict:
             # Often only the spec was scaled meanwhile; observedGeneration says which spec this status is about.
             meta = replica_set["metadata"]
-            fresh = await self._client.get(REPLICA_SETS, meta["name"], meta["namespace"])
+            fresh = await self._client.get(self._flavour.resource, meta["name"], meta["namespace"])
             if fresh["metadata"]["uid"] != meta["uid"]:
                 return
             await self._client.update({**fresh, "status": status}, subresource="status")
 
 
-def status_of(replica_set: Obj, active: list[Obj], terminating: int, failure: Exception | None, now: datetime) -> Obj:
+def size_of(replica_set: Obj) -> int:
+    return int(replica_set["spec"].get("replicas", 1))
+
+
+def status_of(
+    replica_set: Obj, active: list[Obj], terminating: int | None, failure: Exception | None, now: datetime
+) -> Obj:
     spec, old = replica_set["spec"], replica_set.get("status") or {}
-    template_labels = from_map((spec["template"].get("metadata") or {}).get("labels"))
+    is_fully_labelled = from_map((spec["template"].get("metadata") or {}).get("labels")).matches
     min_ready = spec.get("minReadySeconds", 0)
-    waits = [available_in(pod, min_ready, now) for pod in active]
-    counts = {
-        "fullyLabeledReplicas": sum(template_labels.matches(pod["metadata"].get("labels") or {}) for pod in active),
-        "readyReplicas": sum(is_ready(pod) for pod in active),
-        "availableReplicas": sum(wait is not None and wait <= 0 for wait in waits),
-    }
+    labelled = ready = available = 0
+    for pod in active:
+        labelled += is_fully_labelled(pod["metadata"].get("labels") or {})
+        wait = available_in(pod, min_ready, now)
+        if wait is not None:
+            ready += 1
+            available += wait <= 0
+    counts = {"fullyLabeledReplicas": labelled, "readyReplicas": ready, "availableReplicas": available}
     status: Obj = {"replicas": len(active), **{name: count for name, count in counts.items() if count}}
-    status["terminatingReplicas"] = terminating
+    if terminating is not None:
+        status["terminatingReplicas"] = terminating
     status["observedGeneration"] = replica_set["metadata"]["generation"]
     conditions = _conditions(replica_set, old.get("conditions") or [], len(active), failure, now)
     if conditions:
@@ -215,7 +233,7 @@ def _conditions(replica_set: Obj, old: list[Obj], active: int, failure: Exceptio
         return without(old, _FAILURE)
     if condition(replica_set, _FAILURE) is not None:
         return old
-    reason = "FailedCreate" if active < replica_set["spec"].get("replicas", 1) else "FailedDelete"
+    reason = "FailedCreate" if active < size_of(replica_set) else "FailedDelete"
     made = {
         "type": _FAILURE,
         "status": "True",
@@ -224,10 +242,3 @@ def _conditions(replica_set: Obj, old: list[Obj], active: int, failure: Exceptio
         "message": str(failure),
     }
     return [*old, made]
-
-
-def _look_again(replica_set: Obj, active: list[Obj], now: datetime) -> Result | None:
-    """Pods become available by the mere passing of time."""
-    min_ready = replica_set["spec"].get("minReadySeconds", 0)
-    waits = [wait for pod in active if (wait := available_in(pod, min_ready, now)) is not None and wait > 0]
-    return Result(requeue_after=min(waits)) if waits else None
