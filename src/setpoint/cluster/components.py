@@ -16,23 +16,17 @@ from typing import Any
 
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator
 from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.version import VERSION
 from setpoint.client import Client
-from setpoint.client.resources import builtin
-from setpoint.cluster.component import Component, running
+from setpoint.cluster.component import Component
 from setpoint.cluster.default_storage import ensure_default_storage
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import MASTERS, Identities
 from setpoint.cluster.inprocess import InProcess
+from setpoint.cluster.parts import Election, Parts, nodes_ready
 from setpoint.cluster.system import hostname
-from setpoint.controllers.builtin import GARBAGE_COLLECTOR, add_controllers
-from setpoint.controllers.garbagecollector.collector import GarbageCollector
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
-from setpoint.reconcile import LeaderElection, Manager
-
-_NODES = builtin("nodes")
-_NOT_READY = "node.kubernetes.io/not-ready"
+from setpoint.reconcile import Manager
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,96 +91,28 @@ class Components:
             finally:
                 await self._entrance.__aexit__(None, None, None)
 
-    def _identities(self, component: str) -> Identities:
-        wrap = self._options.wrap
-        return Identities(self._entrance, self._clock, None if wrap is None else partial(wrap, component))
+    def _parts(self, component: str) -> Parts:
+        wrap, options = self._options.wrap, self._options
+        clients = Identities(self._entrance, self._clock, None if wrap is None else partial(wrap, component))
+        election = Election(self._identity) if options.leader_elect else None
+        return Parts(clients, self._clock, self._ids, election)
 
-    @asynccontextmanager
-    async def _elected(
-        self, name: str, client: Client, term: Callable[[], AbstractAsyncContextManager[Manager]]
-    ) -> AsyncIterator[Elected]:
-        election = None
-        if self._options.leader_elect:
-            election = LeaderElection(client, self._clock, self._ids, name=name, identity=self._identity)
-        elected = Elected(election, term)
-        async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(elected.run())
-            await elected.settled()
-            try:
-                yield elected
-            finally:
-                task.cancel()
+    def _controllers(self) -> AbstractAsyncContextManager[Elected]:
+        return self._parts("controllers").controllers(self._options.controller_options, self._options.controllers)
 
-    @asynccontextmanager
-    async def _controllers(self) -> AsyncIterator[Elected]:
-        who = self._identities("controllers")
-        client = who.client("system:kube-controller-manager", agent="kube-controller-manager")
-        names = self._options.controllers
-
-        @asynccontextmanager
-        async def term() -> AsyncIterator[Manager]:
-            manager = Manager(client, self._clock, self._ids, client_for=who.controller)
-            add_controllers(manager, self._options.controller_options, names)
-            async with running(manager.run, manager.ready):
-                if names is not None and GARBAGE_COLLECTOR not in names:
-                    yield manager
-                    return
-                # Now only: its many watches are nothing that the others need to be ready.
-                collector = GarbageCollector(manager)
-                async with running(collector.run, collector.started):
-                    yield manager
-
-        async with self._elected("kube-controller-manager", client, term) as elected:
-            yield elected
-
-    @asynccontextmanager
-    async def _scheduler(self) -> AsyncIterator[Elected]:
-        # Here, because what it needs is large and a cluster without it need not load it.
-        from setpoint.scheduler.scheduler import add_scheduler
-
-        client = self._identities("scheduler").client("system:kube-scheduler", agent="kube-scheduler")
-
-        @asynccontextmanager
-        async def term() -> AsyncIterator[Manager]:
-            manager = Manager(client, self._clock, self._ids)
-            add_scheduler(manager)
-            async with running(manager.run, manager.ready):
-                yield manager
-
-        async with self._elected("kube-scheduler", client, term) as elected:
-            yield elected
+    def _scheduler(self) -> AbstractAsyncContextManager[Elected]:
+        return self._parts("scheduler").scheduler()
 
     @asynccontextmanager
     async def _fleet(self) -> AsyncIterator[Manager]:
-        # Here, for the same reason.
-        from setpoint.node.fleet import add_fleet, node_names
-        from setpoint.node.runtime.simulated import SimulatedRuntime
+        # Here, because a cluster without nodes need not load them.
+        from setpoint.node.fleet import node_names
 
         nodes = self._options.nodes
-        who = self._identities("fleet")
-        manager = Manager(who.client("system:node-fleet", (MASTERS,), agent="kubelet"), self._clock, self._ids)
-        heartbeat = add_fleet(
-            manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=who.node,
-            version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version,
-        )  # fmt: skip
-        async with running(manager.run, manager.ready):
-            await heartbeat.registered.wait()
+        async with self._parts("fleet").fleet(nodes) as manager:
             if self._options.scheduler and self._options.controllers is None:
-                await self._found_ready(node_names(nodes))
+                await nodes_ready(self.who.fleet(), node_names(nodes))
             yield manager
-
-    async def _found_ready(self, names: list[str]) -> None:
-        """A node is registered as not ready, and only then found to be: returns when that has happened for all."""
-        waiting = set(names)
-        if not waiting:
-            return
-        client = self.who.client("system:node-fleet", (MASTERS,), agent="kubelet")
-        async with client.watch(_NODES, resource_version="0") as watch:
-            async for _, node in watch:
-                if not any(taint["key"] == _NOT_READY for taint in (node.get("spec") or {}).get("taints") or ()):
-                    waiting.discard(node["metadata"].get("name"))
-                    if not waiting:
-                        return
 
 
 def components(api: ApiServer, clock: Clock, ids: Ids, nodes: int) -> Components:

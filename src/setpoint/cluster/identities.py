@@ -43,11 +43,20 @@ class Identities:
         transport = kind(self._entrance.for_peer(peer_of(user, groups)))
         return Client(transport, self._clock, user_agent=f"{agent}/v{__version__}")
 
+    def controller_manager(self) -> Client:
+        return self.client("system:kube-controller-manager", agent="kube-controller-manager")
+
     def controller(self, name: str) -> Client:
         """Each controller writes with the rights of its own service account."""
         namespace = "kube-system"
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return self.client(f"system:serviceaccount:{namespace}:{name}", groups, agent="kube-controller-manager")
+
+    def scheduler(self) -> Client:
+        return self.client("system:kube-scheduler", agent="kube-scheduler")
+
+    def fleet(self) -> Client:
+        return self.client("system:node-fleet", (MASTERS,), agent="kubelet")
 
     def node(self, name: str) -> Client:
         # Masters, because the rights of nodes come from an authorizer that knows which Pods are on which node.

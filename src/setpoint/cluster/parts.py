@@ -1,0 +1,155 @@
+"""What runs above an API server, wherever that server is: controllers, scheduler, nodes.
+
+Each part is opened with clients that know how to reach the server; whether they do so within the process or over the
+wire is no concern of the part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from setpoint.apiserver.version import VERSION
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.cluster.component import running
+from setpoint.cluster.elected import Elected
+from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.clock import Clock, Ids
+from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
+
+_NODES = builtin("nodes")
+_NOT_READY = "node.kubernetes.io/not-ready"
+
+Obj = dict[str, Any]
+
+
+class Clients(Protocol):
+    """In whose name a part speaks to the server."""
+
+    def controller_manager(self) -> Client: ...
+
+    def controller(self, name: str) -> Client:
+        """Each controller has rights of its own."""
+        ...
+
+    def scheduler(self) -> Client: ...
+
+    def fleet(self) -> Client: ...
+
+    def node(self, name: str) -> Client: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    identity: str
+    """Nobody else's. Who comes back under the same need not wait until the old Lease has run out."""
+    times: ElectionTimes = field(default_factory=ElectionTimes)
+    namespace: str = "kube-system"
+
+
+class Parts:
+    def __init__(self, clients: Clients, clock: Clock, ids: Ids, election: Election | None, host: str = "") -> None:
+        """Without an election, controllers and scheduler work at once."""
+        self._clients = clients
+        self._clock = clock
+        self._ids = ids
+        self._election = election
+        self._host = host
+
+    @asynccontextmanager
+    async def controllers(
+        self, options: ControllerOptions, names: Collection[str] | None = None
+    ) -> AsyncIterator[Elected]:
+        """Those with these names, or all."""
+        # Here, because a process that runs one part need not load the others.
+        from setpoint.controllers.builtin import GARBAGE_COLLECTOR, add_controllers
+        from setpoint.controllers.garbagecollector.collector import GarbageCollector
+
+        client = self._clients.controller_manager()
+
+        @asynccontextmanager
+        async def term() -> AsyncIterator[Manager]:
+            manager = self._manager(client, self._clients.controller)
+            add_controllers(manager, options, names)
+            async with running(manager.run, manager.ready):
+                if names is not None and GARBAGE_COLLECTOR not in names:
+                    yield manager
+                    return
+                # Now only: its many watches are nothing that the others need to be ready.
+                collector = GarbageCollector(manager)
+                async with running(collector.run, collector.started):
+                    yield manager
+
+        async with self._elected("kube-controller-manager", client, term) as elected:
+            yield elected
+
+    @asynccontextmanager
+    async def scheduler(self, configuration: Obj | None = None) -> AsyncIterator[Elected]:
+        """`configuration` is a KubeSchedulerConfiguration."""
+        from setpoint.scheduler.scheduler import add_scheduler
+
+        client = self._clients.scheduler()
+
+        @asynccontextmanager
+        async def term() -> AsyncIterator[Manager]:
+            manager = self._manager(client)
+            add_scheduler(manager)
+            async with running(manager.run, manager.ready):
+                yield manager
+
+        async with self._elected("kube-scheduler", client, term) as elected:
+            yield elected
+
+    @asynccontextmanager
+    async def fleet(self, nodes: int) -> AsyncIterator[Manager]:
+        """Entered when all nodes have registered."""
+        from setpoint.node.fleet import add_fleet
+        from setpoint.node.runtime.simulated import SimulatedRuntime
+
+        manager = self._manager(self._clients.fleet())
+        heartbeat = add_fleet(
+            manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=self._clients.node,
+            version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version,
+        )  # fmt: skip
+        async with running(manager.run, manager.ready):
+            await heartbeat.registered.wait()
+            yield manager
+
+    def _manager(self, client: Client, client_for: Callable[[str], Client] | None = None) -> Manager:
+        return Manager(client, self._clock, self._ids, client_for=client_for, host=self._host)
+
+    @asynccontextmanager
+    async def _elected(
+        self, name: str, client: Client, term: Callable[[], AbstractAsyncContextManager[Manager]]
+    ) -> AsyncIterator[Elected]:
+        election, asked = None, self._election
+        if asked is not None:
+            election = LeaderElection(
+                client, self._clock, self._ids,
+                name=name, identity=asked.identity, namespace=asked.namespace, times=asked.times,
+            )  # fmt: skip
+        elected = Elected(election, term)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(elected.run())
+            await elected.settled()
+            try:
+                yield elected
+            finally:
+                task.cancel()
+
+
+async def nodes_ready(client: Client, names: Collection[str]) -> None:
+    """A node is registered as not ready, and only then found to be: returns when that has happened for all."""
+    waiting = set(names)
+    if not waiting:
+        return
+    async with client.watch(_NODES, resource_version="0") as watch:
+        async for _, node in watch:
+            if not any(taint["key"] == _NOT_READY for taint in (node.get("spec") or {}).get("taints") or ()):
+                waiting.discard(node["metadata"].get("name"))
+                if not waiting:
+                    return
