@@ -152,7 +152,8 @@ class ResourceCache:
         self._store = store
         self._entries: dict[str, Entry] = {}
         self._keys: list[str] = []
-        self._watches: dict[str, set[Watch]] = {}
+        self._watches: dict[str, dict[Watch, None]] = {}
+        """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
         self._subscription: Subscription | None = None
 
     async def start(self, since: int = 0) -> None:
@@ -206,12 +207,12 @@ class ResourceCache:
     # -- watches --------------------------------------------------------------------------------------------------
 
     def add(self, watch: Watch) -> None:
-        self._watches.setdefault(watch.namespace, set()).add(watch)
+        self._watches.setdefault(watch.namespace, {})[watch] = None
 
     def remove(self, watch: Watch) -> None:
         watches = self._watches.get(watch.namespace)
         if watches is not None:
-            watches.discard(watch)
+            watches.pop(watch, None)
             if not watches:
                 del self._watches[watch.namespace]
 

@@ -43,7 +43,7 @@ class InProcess:
         self._handle = handle
         self._peer = Peer("127.0.0.1")
         self._tasks = asyncio.TaskGroup()
-        self._pipes: set[_Pipe[Any]] = set()
+        self._pipes: dict[_Pipe[Any], None] = {}
 
     async def __aenter__(self) -> InProcess:
         await self._tasks.__aenter__()
@@ -85,12 +85,12 @@ class InProcess:
         return InProcessAnswer(answer.status, sent, whole)
 
     def _open(self, answer: StreamResponse, pipe: P) -> P:
-        self._pipes.add(pipe)
+        self._pipes[pipe] = None
         task = self._tasks.create_task(self._run(answer, pipe))
         pipe.cancel = task.cancel
 
         def over(_: asyncio.Task[None]) -> None:
-            self._pipes.discard(pipe)
+            self._pipes.pop(pipe, None)
             pipe.end()
 
         task.add_done_callback(over)
