@@ -19,6 +19,7 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.replicationcontroller import replicationcontroller_controller
+from setpoint.controllers.resourcequota.controller import resourcequota_controller
 from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
@@ -46,6 +47,7 @@ CONTROLLERS: dict[str, Build] = {
     "persistentvolumeclaim-protection-controller": claim_protection_controller,
     "replicaset-controller": replicaset_controller,
     "replicationcontroller-controller": replicationcontroller_controller,
+    "resourcequota-controller": resourcequota_controller,
     "serviceaccount-controller": service_account_controller,
     "setpoint-local-provisioner-controller": local_provisioner,
     "statefulset-controller": statefulset_controller,

@@ -1,0 +1,153 @@
+"""The quota controller: when a quota changes, when something it is about goes away, and every five minutes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client import Client, Unreachable
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.resourcequota.followers import Followers
+from setpoint.controllers.resourcequota.usage import added_up, is_news, measured_names, same_amounts
+from setpoint.controllers.together import Together
+from setpoint.kinds.core.quota_usage import Meter
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
+from setpoint.meta.quantity import compare
+from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
+
+Obj = dict[str, Any]
+
+QUOTAS = builtin("resourcequotas")
+_WORKERS = 5
+_RESYNC = 300.0
+_NEW_KINDS = 30.0
+"""Seconds between two looks for kinds that a quota names and the server did not know."""
+_SECOND_LOOK = 1.0
+"""What was charged and not yet stored when usage was added up is missing from the sum. It is there soon after."""
+
+
+def resourcequota_controller(manager: Manager, _: ControllerOptions) -> Together:
+    name = "resourcequota-controller"
+    client = manager.client_for(name)
+    quotas = Quotas(client, manager.clock, manager.informer(QUOTAS))
+    controller = Controller(name, quotas.reconcile, manager.clock, workers=_WORKERS)
+    quotas.watch(controller)
+    quotas.followers = Followers(client, manager.clock, manager.shared_informer, quotas.object_changed)
+    return Together(quotas.followers, controller, Resync(quotas, manager.clock))
+
+
+class Quotas:
+    followers: Followers
+
+    def __init__(self, client: Client, clock: Clock, quotas: Informer) -> None:
+        self._client = client
+        self._clock = clock
+        self._quotas = quotas
+        self._controller: Controller
+        self.unmeasured: dict[str, set[str]] = {}
+        """By key: names in the quota that stand for no kind there is."""
+        quotas.add_index("namespace", lambda quota: (quota["metadata"]["namespace"],))
+
+    # -- when to look -----------------------------------------------------------------------------------------------
+
+    def watch(self, controller: Controller) -> None:
+        self._controller = controller
+
+        def quota_changed(old: Obj | None, new: Obj | None) -> None:
+            if new is None and old is not None:
+                self.unmeasured.pop(key_of(old), None)
+            elif new is not None and (old is None or not same_amounts(_hard(old), _hard(new))):
+                controller.enqueue(key_of(new))
+
+        self._quotas.add_handler(quota_changed)
+
+    def object_changed(self, its_meter: Meter, old: Obj | None, new: Obj | None) -> None:
+        """Only what may give something back: what takes has been charged on its way in."""
+        obj = new or old or {}
+        if old is None:
+            return
+        for quota in self._quotas.by_index("namespace", obj["metadata"]["namespace"]):
+            if not measured_names(its_meter, _hard(quota)):
+                continue
+            if new is None or (its_meter.updates and is_news(its_meter, quota, old, new, self._clock.now())):
+                self._controller.enqueue(key_of(quota))
+
+    def enqueue_all(self) -> None:
+        for key in self._quotas.items:
+            self.look_again(key)
+
+    def look_again(self, key: str) -> None:
+        self._controller.enqueue(key)
+
+    # -- what to do -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> Result | None:
+        quota = self._quotas.get(key)
+        if quota is None:
+            return None
+        hard, status = _hard(quota), quota.get("status") or {}
+        known = await self.followers.measured()
+        measured: set[str] = set()
+        usage: dict[str, str] = {}
+        for resource, its_meter in known.values():
+            names = measured_names(its_meter, hard)
+            if not names:
+                continue
+            measured.update(names)
+            namespace = quota["metadata"]["namespace"]
+            objects = self.followers.objects(resource, its_meter, namespace, lambda: self.look_again(key))
+            if objects is None:
+                return None
+            usage |= added_up(quota, its_meter, objects, names, self._clock.now())
+        self._remember(key, hard.keys() - measured)
+        before = status.get("used")
+        used = {name: amount for name, amount in {**(before or {}), **usage}.items() if name in hard}
+        if same_amounts(hard, status.get("hard")) and same_amounts(used, before):
+            return None
+        current = self._quotas.get(key)
+        if current is not quota:
+            # Charged or changed while kinds were being asked for: add up again.
+            self.look_again(key)
+            return None
+        await self._client.update({**quota, "status": {"hard": hard, "used": used}}, subresource="status")
+        lowered = any(compare(used[name], (before or {})[name]) < 0 for name in used.keys() & (before or {}).keys())
+        return Result(requeue_after=_SECOND_LOOK) if lowered else None
+
+    def _remember(self, key: str, unmeasured: set[str]) -> None:
+        if unmeasured:
+            self.unmeasured[key] = unmeasured
+        else:
+            self.unmeasured.pop(key, None)
+
+
+class Resync:
+    """What no event tells: Pods that should be gone by now, kinds that are new."""
+
+    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
+
+    async def run(self) -> None:
+        due = self._clock.monotonic() + _RESYNC
+        while True:
+            await self._clock.sleep(_NEW_KINDS)
+            if self._clock.monotonic() >= due:
+                due += _RESYNC
+                self._quotas.enqueue_all()
+            elif self._quotas.unmeasured:
+                await self._look_for_kinds()
+
+    async def _look_for_kinds(self) -> None:
+        try:
+            known = await self._quotas.followers.measured(fresh=True)
+        except (ApiError, Unreachable):
+            return
+        for key, names in tuple(self._quotas.unmeasured.items()):
+            if any(its_meter.measures(name) for _, its_meter in known.values() for name in names):
+                self._quotas.look_again(key)
+
+
+def _hard(quota: Obj) -> dict[str, str]:
+    hard: dict[str, str] = (quota.get("spec") or {}).get("hard") or {}
+    return hard

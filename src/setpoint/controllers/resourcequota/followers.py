@@ -1,0 +1,96 @@
+"""The objects that quotas are about: followed from when the first quota names their kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from setpoint.client import Client, Resource
+from setpoint.kinds.core.quota_usage import Meter, meter
+from setpoint.meta.clock import Clock
+from setpoint.reconcile import Informer
+
+Obj = dict[str, Any]
+Key = tuple[str, str]
+"""Group and plural."""
+Changed = Callable[[Meter, Obj | None, Obj | None], None]
+
+_NEEDED = {"create", "delete", "list", "watch"}
+_KEPT = ("name", "namespace", "uid", "resourceVersion")
+
+
+class Followers:
+    def __init__(
+        self, client: Client, clock: Clock, shared: Callable[[Resource], Informer | None], changed: Changed
+    ) -> None:
+        """`shared` gives the informers that are there anyway; `changed` hears of every change of what is followed."""
+        self._client = client
+        self._clock = clock
+        self._shared = shared
+        self._changed = changed
+        self._tasks: asyncio.TaskGroup | None = None
+        self._informers: dict[Key, Informer] = {}
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            await asyncio.Event().wait()
+
+    async def measured(self, *, fresh: bool = False) -> dict[Key, tuple[Resource, Meter]]:
+        """Every kind of object that a quota can be about, as the server knows them; `fresh`: ask it again."""
+        found: dict[Key, tuple[Resource, Meter]] = {}
+        for resource in await self._client.discovery.resources(fresh=fresh):
+            key = (resource.group, resource.plural)
+            if resource.namespaced and key not in found and _NEEDED.issubset(resource.verbs):
+                its_meter = meter(*key)
+                if its_meter is not None:
+                    found[key] = (resource, its_meter)
+        return found
+
+    def objects(
+        self, resource: Resource, its_meter: Meter, namespace: str, ready: Callable[[], None]
+    ) -> list[Obj] | None:
+        """Those of a namespace; None while they are not all known, and `ready` is called when they are."""
+        informer = self._follow(resource, its_meter)
+        if not informer.synced.is_set():
+            assert self._tasks is not None
+            self._tasks.create_task(_then(informer, ready))
+            return None
+        return informer.by_index("namespace", namespace)
+
+    def _follow(self, resource: Resource, its_meter: Meter) -> Informer:
+        key = (resource.group, resource.plural)
+        informer = self._informers.get(key)
+        if informer is not None:
+            return informer
+        informer = self._shared(resource)
+        if informer is None:
+            counted_only = type(its_meter) is Meter
+            informer = Informer(
+                self._client, resource, self._clock, metadata_only=counted_only, keep=_name if counted_only else None
+            )
+            assert self._tasks is not None
+            self._tasks.create_task(_run(informer))
+        self._informers[key] = informer
+        informer.add_index("namespace", _namespace)
+        informer.add_handler(lambda old, new: self._changed(its_meter, old, new))
+        return informer
+
+
+def _name(obj: Obj) -> Obj:
+    meta = obj["metadata"]
+    return {"metadata": {name: meta[name] for name in _KEPT if name in meta}}
+
+
+def _namespace(obj: Obj) -> tuple[str]:
+    return (obj["metadata"]["namespace"],)
+
+
+async def _run(informer: Informer) -> None:
+    await informer.run()
+
+
+async def _then(informer: Informer, ready: Callable[[], None]) -> None:
+    await informer.synced.wait()
+    ready()
