@@ -18,6 +18,8 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _PATIENCE = 10.0
 """Real seconds for a thread or a socket to answer when nothing else is left that could happen."""
 
+_SHORTEST = 1e-6
+
 
 class NothingLeft(RuntimeError):
     """Everybody waits for something that cannot come."""
@@ -65,7 +67,8 @@ class VirtualClock:
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        # A wait too short for the loop to tell it from none would be over at once and could go on for ever.
+        await asyncio.sleep(max(seconds, _SHORTEST) if seconds > 0 else seconds)
 
 
 def run_virtual(main: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:

@@ -124,3 +124,17 @@ def test_also_in_another_process_where_strings_hash_otherwise() -> None:
         for number in ("1", "2")
     }  # fmt: skip
     assert len(found) == 1
+
+
+def test_the_shortest_wait_takes_time() -> None:
+    async def main() -> int:
+        clock, waits = VirtualClock(), 0
+        await clock.sleep(4000)
+        until = clock.monotonic() + 1e-11
+        while (left := until - clock.monotonic()) > 0:
+            await clock.sleep(left)
+            waits += 1
+            assert waits < 100
+        return waits
+
+    assert run_virtual(main) == 1
