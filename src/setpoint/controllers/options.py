@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +39,9 @@ class ControllerOptions:
     node_cidr_mask_size_ipv6: int = 64
 
     pvclaimbinder_sync_period: float = 15.0
+
+    cluster_signing_cert: str = ""
+    """What certificate requests are signed with, as PEM, and its key. Empty: none are signed."""
+    cluster_signing_key: str = field(default="", repr=False)
+    cluster_signing_duration: float = 365 * 24 * 3600.0
+    """The longest life of a certificate that is signed."""

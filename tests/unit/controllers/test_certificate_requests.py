@@ -1,0 +1,242 @@
+"""Certificate requests: approved, signed, refused, cleaned up."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.certificates.cleaning import is_over
+from setpoint.controllers.certificates.requests import asked_for, refusal
+from setpoint.controllers.options import ControllerOptions
+from setpoint.testing import VirtualCluster, virtual
+from setpoint.testing.virtual_time import EPOCH
+
+Obj = dict[str, Any]
+REQUESTS = builtin("certificatesigningrequests", "certificates.k8s.io")
+CLIENT, KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING = "kubernetes.io/kubelet-serving"
+SIGN, ENCIPHER = "digital signature", "key encipherment"
+
+
+def _authority() -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster-ca")])
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+        .not_valid_before(EPOCH - timedelta(days=1)).not_valid_after(EPOCH + timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, SHA256())
+    )  # fmt: skip
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return made.public_bytes(Encoding.PEM).decode(), pem.decode()
+
+
+CA, CA_KEY = _authority()
+ONLY: Obj = {
+    "nodes": 0,
+    "scheduler": False,
+    "controllers": [
+        f"certificatesigningrequest-{part}-controller" for part in ("approving", "signing", "cleaner")
+    ],
+    "controller_options": ControllerOptions(cluster_signing_cert=CA, cluster_signing_key=CA_KEY),
+}  # fmt: skip
+
+
+def a_request(
+    common_name: str = "jane", organization: str = "", names: list[x509.GeneralName] | None = None,
+    signer: str = CLIENT, usages: list[str] | None = None, **spec: Any,
+) -> Obj:  # fmt: skip
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
+    if organization:
+        attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(attributes))
+    if names:
+        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    pem = made.sign(ec.generate_private_key(ec.SECP256R1()), SHA256()).public_bytes(Encoding.PEM)
+    return {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "csr"},
+        "spec": {
+            "request": b64encode(pem).decode(),
+            "signerName": signer,
+            "usages": usages or [SIGN, ENCIPHER, "client auth"],
+            **spec,
+        },
+    }
+
+
+async def approve(cluster: VirtualCluster, kind: str = "Approved") -> None:
+    csr = await cluster.client.get(REQUESTS, "csr")
+    condition = {"type": kind, "status": "True", "reason": "ByHand", "message": "yes"}
+    csr["status"] = {"conditions": [condition]}
+    await cluster.client.update(csr, subresource="approval")
+
+
+async def certificate(cluster: VirtualCluster) -> x509.Certificate:
+    csr = await cluster.client.get(REQUESTS, "csr")
+    return x509.load_pem_x509_certificate(b64decode(csr["status"]["certificate"]))
+
+
+@virtual(**ONLY)
+async def test_what_is_approved_is_signed(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_request(names=[x509.DNSName("a.example")], usages=["client auth", SIGN]))
+    await cluster.sleep(1)
+    assert not (await cluster.client.get(REQUESTS, "csr"))["status"]
+    await approve(cluster)
+    await cluster.sleep(1)
+    made, now = await certificate(cluster), EPOCH.replace(microsecond=0)
+    made.verify_directly_issued_by(x509.load_pem_x509_certificate(CA.encode()))
+    assert made.subject.rfc4514_string() == "CN=jane"
+    assert made.not_valid_before_utc - now < timedelta(seconds=5) - timedelta(minutes=5)
+    assert made.not_valid_after_utc - made.not_valid_before_utc == timedelta(days=365)
+    get = made.extensions.get_extension_for_class
+    assert list(get(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert get(x509.KeyUsage).value.digital_signature and not get(x509.KeyUsage).value.key_encipherment
+    assert get(x509.BasicConstraints).critical and not get(x509.BasicConstraints).value.ca
+    assert get(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == ["a.example"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "life"), [(3600, timedelta(minutes=65)), (10 * 3600, timedelta(hours=10)), (10**9, timedelta(days=365))]
+)
+@virtual(**ONLY)
+async def test_the_life_of_a_certificate(cluster: VirtualCluster, asked: int, life: timedelta) -> None:
+    await cluster.client.create(a_request(expirationSeconds=asked))
+    await approve(cluster)
+    await cluster.sleep(1)
+    made = await certificate(cluster)
+    assert made.not_valid_after_utc - made.not_valid_before_utc == life
+
+
+@virtual(**ONLY)
+async def test_what_a_signer_does_not_sign_fails(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_request(usages=["server auth"]))
+    await approve(cluster)
+    await cluster.sleep(1)
+    status = (await cluster.client.get(REQUESTS, "csr"))["status"]
+    failed = status["conditions"][1]
+    assert (failed["type"], failed["reason"]) == ("Failed", "SignerValidationFailure")
+    assert failed["message"] == "invalid usage for client certificate: server auth"
+    assert "certificate" not in status
+
+
+@virtual(**ONLY)
+async def test_other_signers_are_left_alone(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_request(signer="example.com/mine"))
+    await approve(cluster)
+    await cluster.sleep(60)
+    assert "certificate" not in (await cluster.client.get(REQUESTS, "csr"))["status"]
+
+
+def allow(user: str, permission: str) -> list[Obj]:
+    rule = {"apiGroups": ["certificates.k8s.io"], "resources": [f"certificatesigningrequests/{permission}"],
+            "verbs": ["create"]}  # fmt: skip
+    group = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "ask"}, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "ask"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "ask"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+        },
+    ]  # fmt: skip
+
+
+@virtual(**ONLY)
+async def test_a_node_on_its_way_in_is_approved_if_it_may(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_request("system:node:n1", "system:nodes", signer=KUBELET))
+    await cluster.sleep(5)
+    made = await cluster.client.get(REQUESTS, "csr")
+    # An administrator in system:masters may do anything; this one asks for somebody else than himself.
+    assert made["status"]["conditions"][0]["reason"] == "AutoApproved"
+    text = "Auto approving kubelet client certificate after SubjectAccessReview."
+    assert made["status"]["conditions"][0]["message"] == text
+    assert (await certificate(cluster)).subject.rfc4514_string() == "O=system:nodes,CN=system:node:n1"
+
+
+@virtual(**ONLY)
+async def test_who_may_not_waits_until_he_may(cluster: VirtualCluster) -> None:
+    joiner = cluster.embedded.components.who.client("joiner", ("system:authenticated",), agent="test")
+    for obj in allow("joiner", "none"):
+        obj["metadata"]["name"] = "create"
+        if "rules" in obj:
+            obj["rules"][0]["resources"] = ["certificatesigningrequests"]
+        else:
+            obj["roleRef"]["name"] = "create"
+        await cluster.client.create(obj)
+    await joiner.create(a_request("system:node:n1", "system:nodes", signer=KUBELET))
+    await cluster.sleep(5)
+    assert not (await cluster.client.get(REQUESTS, "csr"))["status"]
+    for obj in allow("joiner", "nodeclient"):
+        await cluster.client.create(obj)
+    await cluster.sleep(30)
+    assert (await cluster.client.get(REQUESTS, "csr"))["status"]["certificate"]
+
+
+@virtual(**ONLY)
+async def test_old_requests_go(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_request())
+    await approve(cluster, "Denied")
+    unanswered = a_request()
+    unanswered["metadata"]["name"] = "unanswered"
+    await cluster.client.create(unanswered)
+    await cluster.sleep(3000)
+    assert len(await cluster.all(REQUESTS, "")) == 2
+    await cluster.sleep(4300)
+    assert [csr["metadata"]["name"] for csr in await cluster.all(REQUESTS, "")] == ["unanswered"]
+    await cluster.sleep(25 * 3600)
+    assert not await cluster.all(REQUESTS, "")
+
+
+SAN = [x509.DNSName("a")]
+
+
+@pytest.mark.parametrize(
+    ("signer", "asked", "why"),
+    [
+        (KUBELET, {"organization": "other"}, "subject organization is not system:nodes"),
+        (KUBELET, {"names": SAN}, "DNS subjectAltNames are not allowed"),
+        (KUBELET, {"names": [x509.RFC822Name("a@b")]}, "Email subjectAltNames are not allowed"),
+        (KUBELET, {"names": [x509.UniformResourceIdentifier("a:b")]}, "URI subjectAltNames are not allowed"),
+        (KUBELET, {"common_name": "n1"}, "subject common name does not begin with system:node:"),
+        (KUBELET, {"usages": ["client auth"]},
+         "usages did not match [client auth digital signature key encipherment]"),
+        (KUBELET, {"usages": [SIGN, "client auth"]}, ""),
+        (KUBELET, {}, ""),
+        (SERVING, {}, "DNS or IP subjectAltName is required"),
+        (SERVING, {"names": SAN}, "usages did not match [digital signature key encipherment server auth]"),
+        (SERVING, {"names": SAN, "usages": [SIGN, ENCIPHER, "server auth"]}, ""),
+        (SERVING, {"names": SAN, "usages": [SIGN, "server auth"], "common_name": "n1"},
+         "subject common name does not begin with system:node:"),
+        (CLIENT, {"usages": [SIGN]}, "missing required usage for client certificate: client auth"),
+    ],
+)  # fmt: skip
+def test_what_each_signer_refuses(signer: str, asked: Obj, why: str) -> None:
+    csr = a_request(**{"common_name": "system:node:n1", "organization": "system:nodes", **asked})
+    assert refusal(signer, asked_for(csr), csr["spec"]["usages"]) == why
+
+
+@pytest.mark.parametrize(
+    ("kind", "issued", "hours", "over"),
+    [
+        ("Approved", False, 2, False), ("Approved", False, 25, True), ("Denied", False, 2, True),
+        ("Failed", False, 2, True), ("Denied", False, 0.9, False), ("", False, 23, False), ("", False, 25, True),
+    ],
+)  # fmt: skip
+def test_when_a_request_is_over(kind: str, issued: bool, hours: float, over: bool) -> None:
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    stamp = made.strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions = [{"type": kind, "status": "True", "lastUpdateTime": stamp}] if kind else []
+    csr = {"metadata": {"name": "csr", "creationTimestamp": stamp}, "status": {"conditions": conditions}}
+    assert is_over(csr, made + timedelta(hours=hours)) is over
