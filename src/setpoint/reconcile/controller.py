@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
+from setpoint.reconcile.busy import Busy
 from setpoint.reconcile.rate_limiting import RateLimitingQueue
 from setpoint.reconcile.workqueue import ShutDown
 
@@ -44,7 +45,14 @@ class Counts:
     """Spent reconciling, all workers together."""
 
 
+_REST = 3.0
+_WORTH_A_REST, _LONGEST_REST = 0.001, 1.0
+
+
 class Controller:
+    """A key whose reconcile held the event loop for long rests three times as long before it is taken again: news that
+    come one by one about an object with thousands of others are looked at together, and leave room for the rest."""
+
     def __init__(
         self, name: str, reconcile: Reconcile, clock: Clock, *, workers: int = 1, queue: RateLimitingQueue | None = None
     ) -> None:
@@ -72,16 +80,19 @@ class Controller:
             except ShutDown:
                 return
             started = self._clock.monotonic()
+            reconciling = Busy(self._reconcile(key), self._clock)
             try:
-                await self._attempt(key)
+                await self._attempt(key, reconciling)
             finally:
                 self.counts.done += 1
                 self.counts.seconds += self._clock.monotonic() - started
                 self.queue.done(key)
+                if reconciling.seconds > _WORTH_A_REST:
+                    self.queue.rest(key, min(_REST * reconciling.seconds, _LONGEST_REST))
 
-    async def _attempt(self, key: str) -> None:
+    async def _attempt(self, key: str, reconciling: Awaitable[Result | None]) -> None:
         try:
-            result = await self._reconcile(key)
+            result = await reconciling
         except (ApiError, Unreachable) as error:
             # Conflicts and the like are how concurrent writers find out about each other: no traceback.
             log.info("%s: %s: %s", self.name, key, error)

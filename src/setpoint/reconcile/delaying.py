@@ -9,6 +9,9 @@ from setpoint.meta.clock import Clock
 from setpoint.reconcile.workqueue import WorkQueue
 
 
+_MANY_RESTING = 1000
+
+
 class DelayingQueue(WorkQueue):
     """Keys for later come in while `run` runs. A key that is asked for at two times comes at the earlier one."""
 
@@ -19,6 +22,26 @@ class DelayingQueue(WorkQueue):
         """When each key is to come; what the heap says beyond that is out of date."""
         self._heap: list[tuple[float, str]] = []
         self._woken = asyncio.Event()
+        self._resting: dict[str, float] = {}
+        """Keys that are not to be handed out before their time."""
+
+    def add(self, key: str) -> None:
+        if self._resting and key in self._resting:
+            left = self._resting[key] - self._clock.monotonic()
+            if left > 0:
+                self.add_after(key, left)
+                return
+            del self._resting[key]
+        super().add(key)
+
+    def rest(self, key: str, seconds: float) -> None:
+        """Whoever adds the key before so much time has passed, or has added it already, gets it then."""
+        now = self._clock.monotonic()
+        if len(self._resting) >= _MANY_RESTING:
+            self._resting = {other: until for other, until in self._resting.items() if until > now}
+        self._resting[key] = now + seconds
+        if self._take_out(key):
+            self.add_after(key, seconds)
 
     def add_after(self, key: str, seconds: float) -> None:
         if self._closed:
@@ -56,7 +79,10 @@ class DelayingQueue(WorkQueue):
             at, key = heappop(self._heap)
             if self._due.get(key) == at:
                 del self._due[key]
-                self.add(key)
+                if self._resting.get(key, now) > now:
+                    self.add_after(key, self._resting[key] - now)
+                else:
+                    super().add(key)
 
     async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)

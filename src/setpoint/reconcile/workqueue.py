@@ -64,6 +64,14 @@ class WorkQueue:
             self._queue.append(key)
             self._wake()
 
+    def _take_out(self, key: str) -> bool:
+        """A key that waits to be handed out waits no longer. Whether it did."""
+        if key not in self._dirty or key in self._processing:
+            return False
+        self._dirty.discard(key)
+        self._queue.remove(key)
+        return True
+
     def shut_down(self) -> None:
         """No more keys are taken in; those that are there are still handed out."""
         self._closed = True
