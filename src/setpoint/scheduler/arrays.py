@@ -71,13 +71,14 @@ class Followed:
         self._cursor = Cursor()
         self._values: Ints | None = None
 
-    def values(self, log: ChangeLog, compute: Callable[[Any], Ints]) -> Ints:
-        """`compute(index)` gives the values at an index of slots. Nobody changes what is returned."""
+    def values(self, log: ChangeLog, compute: Callable[[], Ints], compute_one: Callable[[int], int]) -> Ints:
+        """`compute()` gives the values of all slots, `compute_one(slot)` the same for one: numbers are quicker than
+        arrays of one number. Nobody changes what is returned."""
         known = self._values
-        changed = self._cursor.unread(log, 0 if known is None else len(known) // 8)
+        changed = self._cursor.unread(log, 0 if known is None else len(known) // 32 + 4)
         if known is None or changed is None:
-            known = self._values = compute(slice(None))
-        elif changed:
-            index = np.array(changed)
-            known[index] = compute(index)
+            known = self._values = compute()
+        else:
+            for slot in changed:
+                known[slot] = compute_one(slot)
         return known

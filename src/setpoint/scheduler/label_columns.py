@@ -73,7 +73,8 @@ class Column:
 
     @property
     def present(self) -> Mask:
-        return self.of != ABSENT
+        found: Mask = self.of != ABSENT
+        return found
 
     @property
     def distinct(self) -> bool:

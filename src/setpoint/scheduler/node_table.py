@@ -49,6 +49,8 @@ class NodeTable:
         self.valid: Mask = np.zeros(self.capacity, dtype=np.bool_)
         self.rows: dict[str, int] = dict(_FIRST_ROWS)
         """By resource: where it is in the arrays below."""
+        self.resources = list(self.rows)
+        """By row."""
         self.allocatable: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
         self.requested: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
         self.free: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
@@ -83,6 +85,7 @@ class NodeTable:
         found = self.rows.get(resource)
         if found is None:
             found = self.rows[resource] = len(self.rows)
+            self.resources.append(resource)
             more = np.zeros((1, self.capacity), dtype=np.int64)
             self.allocatable = np.concatenate((self.allocatable, more))
             self.requested = np.concatenate((self.requested, more))

@@ -54,19 +54,17 @@ class Profile:
             if slot is not None and (only is None or only[slot]) and self.fits(cycle, slot, nominations):
                 return Choice(nominated, 1)
         feasible = self._feasible(cycle, only, nominations)
-        slots = np.flatnonzero(feasible)
-        if not len(slots):
+        number = int(np.count_nonzero(feasible))
+        if not number:
             raise Unfit(self._diagnose(cycle, limits, only, nominations))
-        if len(slots) == 1:
-            return Choice(cycle.table.name(int(slots[0])), 1)
-        scores = self._scores(cycle, feasible)
+        scores = self._scores(cycle, feasible) if number > 1 else None
+        best = feasible
         if scores is not None:
-            among = scores[slots]
-            slots_of_best = slots[among == among.max()]
-        else:
-            slots_of_best = slots
-        pick = slots_of_best[below(len(slots_of_best)) if len(slots_of_best) > 1 else 0]
-        return Choice(cycle.table.name(int(pick)), len(slots))
+            scores = np.where(feasible, scores, -1)
+            best = scores == scores.max()
+        slots = best.nonzero()[0]
+        pick = slots[below(len(slots)) if len(slots) > 1 else 0]
+        return Choice(cycle.table.name(int(pick)), number)
 
     # -- filters --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from math import sqrt
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, Interest
 from setpoint.scheduler.node_table import NodeTable
 from setpoint.scheduler.plugins.node_resources_fit import DEFAULT_RESOURCES
+
+_ALWAYS = ("cpu", "memory", "ephemeral-storage")
+"""What every node has; of other resources only those count that the Pod asks for."""
 
 
 class NodeResourcesBalancedAllocation:
@@ -30,29 +33,57 @@ class NodeResourcesBalancedAllocation:
         followed = demand.cache.get(self)
         if followed is None:
             followed = demand.cache[self] = Followed()
-        scores: Ints = followed.values(table.pod_log, lambda index: self._scores(table, demand, index))
+        scores: Ints = followed.values(
+            table.pod_log,
+            lambda: self._scores(table, demand),
+            lambda slot: self._score_of(table, demand, slot),
+        )
         return scores
 
-    def _scores(self, table: NodeTable, demand: Demand, index: Any) -> Ints:
+    def _score_of(self, table: NodeTable, demand: Demand, slot: int) -> int:
+        before, after = [], []
+        for name in self._names:
+            wanted = demand.requests.get(name, 0)
+            if not wanted and name not in _ALWAYS:
+                continue
+            row = table.row(name)
+            offered = table.allocatable.item(row, slot)
+            if offered:
+                requested = table.requested.item(row, slot)
+                before.append(min(requested / offered, 1.0))
+                after.append(min((requested + wanted) / offered, 1.0))
+        half = MAX_SCORE // 2
+        return half + (half + _evenness_of_one(after) - _evenness_of_one(before)) // 2
+
+    def _scores(self, table: NodeTable, demand: Demand) -> Ints:
         before: list[Floats] = []
         after: list[Floats] = []
         offered: list[Mask] = []
         for name in self._names:
             wanted = demand.requests.get(name, 0)
-            if not wanted and name not in ("cpu", "memory", "ephemeral-storage"):
+            if not wanted and name not in _ALWAYS:
                 continue
             row = table.row(name)
-            allocatable, requested = table.allocatable[row, index], table.requested[row, index]
+            allocatable, requested = table.allocatable[row], table.requested[row]
             there = allocatable > 0
             whole = np.where(there, allocatable, 1)
             before.append(np.minimum(requested / whole, 1.0))
             after.append(np.minimum((requested + wanted) / whole, 1.0))
             offered.append(there)
         half = MAX_SCORE // 2
-        # Integers, and none of the sums is negative: as upstream divides.
-        change = half + _evenness(after, offered) - _evenness(before, offered)
-        scores: Ints = half + np.sign(change) * (np.abs(change) // 2)
+        # No sum is negative, as evenness is 50 at least: both languages divide alike.
+        scores: Ints = half + (half + _evenness(after, offered) - _evenness(before, offered)) // 2
         return scores
+
+
+def _evenness_of_one(fractions: list[float]) -> int:
+    deviation = 0.0
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        mean = sum(fractions) / len(fractions)
+        deviation = sqrt(sum((fraction - mean) * (fraction - mean) for fraction in fractions) / len(fractions))
+    return int((1 - deviation) * MAX_SCORE)
 
 
 def _evenness(fractions: list[Floats], offered: list[Mask]) -> Ints:

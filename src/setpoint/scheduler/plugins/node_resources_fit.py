@@ -38,6 +38,7 @@ class NodeResourcesFit(FilterBase):
         """`shape` is (utilization, score out of 10) for RequestedToCapacityRatio."""
         self._resources = tuple(resources)
         self._ratio = strategy == "RequestedToCapacityRatio"
+        self._linear = {"LeastAllocated": _least_of_one, "MostAllocated": _most_of_one}.get(strategy)
         self._curve: Curve = (
             _least if strategy == "LeastAllocated" else _most if strategy == "MostAllocated" else _shaped(shape)
         )
@@ -47,14 +48,10 @@ class NodeResourcesFit(FilterBase):
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
         free = cycle.table.free
         found = [Refusal("Too many pods", free[PODS] < 1)]
-        names = None
         for row, number in cycle.demand.rows:
-            if names is None:
-                names = {row: name for name, row in cycle.table.rows.items()}
-            name = names[row]
-            if name in self._ignored or name.partition("/")[0] in self._ignored_groups:
-                if name not in _NATIVE:
-                    continue
+            name = cycle.table.resources[row]
+            if name not in _NATIVE and (name in self._ignored or name.partition("/")[0] in self._ignored_groups):
+                continue
             where = free[row] < number
             found.append(Refusal(f"Insufficient {name}", where, _never_enough(cycle.table, row, number)))
         return found
@@ -64,8 +61,31 @@ class NodeResourcesFit(FilterBase):
         if followed is None:
             followed = cycle.demand.cache[self] = Followed()
         table, demand = cycle.table, cycle.demand
-        scores: Ints = followed.values(table.pod_log, lambda index: self._scores(table, demand, index))
+        scores: Ints = followed.values(
+            table.pod_log,
+            lambda: self._scores(table, demand, slice(None)),
+            lambda slot: self._score_of(table, demand, slot),
+        )
         return scores
+
+    def _score_of(self, table: NodeTable, demand: Demand, slot: int) -> int:
+        if self._linear is None:
+            return int(self._scores(table, demand, np.array([slot]))[0])
+        total = weights = 0
+        for name, weight in self._resources:
+            row = table.row(name)
+            offered = table.allocatable.item(row, slot)
+            if row in (CPU, MEMORY):
+                requested = table.nonzero.item(row, slot) + demand.nonzero[row]
+            else:
+                wanted = demand.requests.get(name, 0)
+                if not wanted and name not in _NATIVE:
+                    continue
+                requested = table.requested.item(row, slot) + wanted
+            if offered > 0:
+                total += self._linear(requested, offered) * weight
+                weights += weight
+        return total // weights if weights else 0
 
     def _scores(self, table: NodeTable, demand: Demand, index: Any) -> Ints:
         total: Any = 0
@@ -118,6 +138,14 @@ def _least(requested: Ints, offered: Ints) -> Ints:
 
 def _most(requested: Ints, offered: Ints) -> Ints:
     return np.minimum(requested, offered) * MAX_SCORE // offered
+
+
+def _least_of_one(requested: int, offered: int) -> int:
+    return 0 if requested > offered else (offered - requested) * MAX_SCORE // offered
+
+
+def _most_of_one(requested: int, offered: int) -> int:
+    return min(requested, offered) * MAX_SCORE // offered
 
 
 def _shaped(shape: Sequence[tuple[int, int]]) -> Curve:
