@@ -14,14 +14,16 @@ from setpoint.controllers.ephemeral_volume import ephemeral_volume_controller
 from setpoint.controllers.job.controller import job_controller
 from setpoint.controllers.local_provisioner.controller import local_provisioner
 from setpoint.controllers.namespace.controller import namespace_controller
-from setpoint.controllers.node_taints import node_taint_controller
+from setpoint.controllers.node_lifecycle.controller import node_lifecycle_controller
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
+from setpoint.controllers.pod_gc import pod_gc_controller
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.replicationcontroller import replicationcontroller_controller
 from setpoint.controllers.resourcequota.controller import resourcequota_controller
 from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
+from setpoint.controllers.taint_eviction.controller import taint_eviction_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
 from setpoint.controllers.volume_protection.claims import claim_protection_controller
 from setpoint.controllers.volume_protection.volumes import volume_protection_controller
@@ -41,16 +43,18 @@ CONTROLLERS: dict[str, Build] = {
     "ephemeral-volume-controller": ephemeral_volume_controller,
     "job-controller": job_controller,
     "namespace-controller": namespace_controller,
-    "node-lifecycle-controller": node_taint_controller,
+    "node-lifecycle-controller": node_lifecycle_controller,
     "persistentvolume-binder-controller": persistentvolume_binder,
     "persistentvolume-protection-controller": volume_protection_controller,
     "persistentvolumeclaim-protection-controller": claim_protection_controller,
+    "pod-garbage-collector-controller": pod_gc_controller,
     "replicaset-controller": replicaset_controller,
     "replicationcontroller-controller": replicationcontroller_controller,
     "resourcequota-controller": resourcequota_controller,
     "serviceaccount-controller": service_account_controller,
     "setpoint-local-provisioner-controller": local_provisioner,
     "statefulset-controller": statefulset_controller,
+    "taint-eviction-controller": taint_eviction_controller,
     "ttl-after-finished-controller": ttl_after_finished_controller,
 }
 

@@ -1,0 +1,84 @@
+"""What was last heard of a node, and what its conditions become when that is too long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from setpoint.controllers.conditions import condition
+from setpoint.meta.times import format_time, parse_time
+
+Obj = dict[str, Any]
+
+_WATCHED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+"""Not NetworkUnavailable: that one is not the node's to say."""
+
+
+@dataclass(slots=True)
+class Health:
+    """By this process's own clock: those of nodes may be wrong. It begins anew with the process: then everybody gets
+    the whole grace period once more."""
+
+    heard_at: float
+    ready: Obj | None
+    """The Ready condition as it was when the node was last looked at."""
+    renewed: str = ""
+    """When the Lease was last renewed, as it says itself."""
+
+
+def listen(
+    health: Health | None, node: Mapping[str, Any], lease: Mapping[str, Any] | None, at: float, now: datetime
+) -> Health:
+    """The health of a node that is in this state at `at`, a moment of the monotonic clock, which is `now`."""
+    ready = condition(node, "Ready")
+    if health is None:
+        heard_at = at
+        if ready is None:
+            heard_at = at - (now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds()
+        health = Health(heard_at, ready)
+    elif (health.ready or {}).get("lastHeartbeatTime") != (ready or {}).get("lastHeartbeatTime"):
+        health.heard_at = at
+    health.ready = ready
+    renewed = ((lease or {}).get("spec") or {}).get("renewTime") or ""
+    # The times of Leases are all written in one form.
+    if renewed > health.renewed:
+        health.renewed = renewed
+        health.heard_at = at
+    return health
+
+
+def unknown_conditions(node: Mapping[str, Any], now: datetime) -> list[Obj] | None:
+    """The conditions of a node that is no longer heard of; None when that is what they say already."""
+    stamp = format_time(now)
+    conditions: list[Obj] = list((node.get("status") or {}).get("conditions") or ())
+    ready = condition(node, "Ready")
+    if ready is not None and ready["status"] == "Unknown":
+        return None
+    changed: list[Obj] = []
+    there = set()
+    for found in conditions:
+        there.add(found["type"])
+        if found["type"] in _WATCHED and found["status"] != "Unknown":
+            found = {
+                **found,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+                "lastTransitionTime": stamp,
+            }
+        changed.append(found)
+    for kind in _WATCHED:
+        if kind not in there:
+            changed.append(
+                {
+                    "type": kind,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated",
+                    "message": "Kubelet never posted node status.",
+                    "lastHeartbeatTime": node["metadata"]["creationTimestamp"],
+                    "lastTransitionTime": stamp,
+                }
+            )
+    return changed

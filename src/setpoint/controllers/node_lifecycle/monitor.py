@@ -1,0 +1,253 @@
+"""Looks at every node, every few seconds, and draws the consequences."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from setpoint.client import Client, Unreachable
+from setpoint.client.resources import builtin
+from setpoint.controllers.conditions import condition
+from setpoint.controllers.node_lifecycle.health import Health, listen, unknown_conditions
+from setpoint.controllers.node_lifecycle.pods_not_ready import mark_not_ready
+from setpoint.controllers.node_lifecycle.taints import (
+    EVICTING,
+    NODES,
+    evicting_taint,
+    ids_of,
+    swap_taints,
+    taints_of,
+)
+from setpoint.controllers.node_lifecycle.zones import Change, Zones, zone_of
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.pods_by_node import PodsByNode
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError, Conflict, NotFound
+from setpoint.reconcile import EventRecorder, Informer
+
+log = logging.getLogger("setpoint.controllers")
+
+Obj = dict[str, Any]
+
+LEASES = builtin("leases", "coordination.k8s.io")
+LEASE_NAMESPACE = "kube-node-lease"
+_EXCLUDED = "node.kubernetes.io/exclude-disruption"
+_AT_ONCE = 8
+_ATTEMPTS, _PAUSE = 5, 0.02
+_BREATHE_EVERY = 500
+"""Nodes that are looked at before others get their turn."""
+
+
+class Behind(Exception):
+    """The cache of Leases is behind: what it does not show says nothing about anybody."""
+
+
+class NodeMonitor:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        recorder: EventRecorder,
+        nodes: Informer,
+        leases: Informer,
+        pods: PodsByNode,
+        zones: Zones,
+        options: ControllerOptions,
+        taint: Callable[[str, str], None],
+    ) -> None:
+        """`taint(zone, node)` puts a node into the queue of its zone; an empty name: only look at the queue again."""
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._nodes = nodes
+        self._leases = leases
+        self._pods = pods
+        self._zones = zones
+        self._options = options
+        self._taint = taint
+        self.health: dict[str, Health] = {}
+        self._known: dict[str, str] = {}
+        """Names and uids of the nodes that were there the last time."""
+        self._unmarked: set[str] = set()
+        """Nodes some of whose Pods may count as ready and should not."""
+        self._leases_until = 0
+        """How far the cache of Leases has to have got."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except Behind:
+                log.info("node lifecycle: waiting for the cache of leases")
+            except (ApiError, Unreachable) as error:
+                log.warning("node lifecycle: %s", error)
+            except Exception:
+                log.exception("node lifecycle: a look at the nodes failed")
+            await self._clock.sleep(self._options.node_monitor_period)
+
+    def ready(self, name: str) -> str:
+        """The status of the node's Ready condition as it was last seen or set; empty if there is none."""
+        health = self.health.get(name)
+        return str((health.ready or {}).get("status") or "") if health is not None else ""
+
+    async def look(self) -> None:
+        if int(self._leases.resource_version or 0) < self._leases_until:
+            raise Behind
+        nodes = sorted(self._nodes.items.values(), key=lambda node: str(node["metadata"]["name"]))
+        self._greet(nodes)
+        before: dict[str, str] = {}
+        overdue: list[Obj] = []
+        for count, node in enumerate(nodes):
+            if count and count % _BREATHE_EVERY == 0:
+                await self._clock.sleep(0)
+            before[node["metadata"]["name"]] = (condition(node, "Ready") or {}).get("status") or "Unknown"
+            if self._is_overdue(node):
+                overdue.append(node)
+        failed = await self._all(overdue, self._mark_unknown)
+        ready_by_zone: dict[str, list[bool]] = {}
+        active = []
+        for node in nodes:
+            name = node["metadata"]["name"]
+            if name in failed:
+                continue
+            if _EXCLUDED not in (node["metadata"].get("labels") or {}):
+                ready_by_zone.setdefault(zone_of(node), []).append(self.ready(name) == "True")
+            if self._needs_attention(node, before[name]):
+                active.append(node)
+
+        async def attend(node: Obj) -> None:
+            await self._attend(node, before[node["metadata"]["name"]])
+
+        await self._all(active, attend)
+        await self._draw_conclusions(ready_by_zone, nodes)
+
+    async def _all(self, nodes: list[Obj], do: Callable[[Obj], Any]) -> set[str]:
+        """Some at once. The names of those with which it failed."""
+        limit, failed = asyncio.Semaphore(_AT_ONCE), set()
+
+        async def one(node: Obj) -> None:
+            async with limit:
+                try:
+                    await do(node)
+                except (ApiError, Unreachable) as error:
+                    log.warning("node lifecycle: node %s: %s", node["metadata"]["name"], error)
+                    failed.add(node["metadata"]["name"])
+
+        outcomes = await asyncio.gather(*(one(node) for node in nodes), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return failed
+
+    # -- coming and going ---------------------------------------------------------------------------------------------
+
+    def _greet(self, nodes: list[Obj]) -> None:
+        current = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        for name, uid in current.items():
+            if name not in self._known:
+                self._tell(name, uid, "RegisteredNode", f"Registered Node {name} in Controller")
+                self._unmarked.add(name)
+        for name, uid in self._known.items():
+            if name not in current:
+                self._tell(name, uid, "RemovingNode", f"Removing Node {name} from Controller")
+                self._unmarked.discard(name)
+                self.health.pop(name, None)
+        self._known = current
+
+    def _tell(self, name: str, uid: str, reason: str, message: str) -> None:
+        about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
+        self._recorder.normal(about, reason, f"Node {name} event: {message}")
+
+    # -- living -------------------------------------------------------------------------------------------------------
+
+    def _is_overdue(self, node: Obj) -> bool:
+        name = node["metadata"]["name"]
+        lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        at = self._clock.monotonic()
+        health = self.health[name] = listen(self.health.get(name), node, lease, at, self._clock.now())
+        options = self._options
+        grace = options.node_startup_grace_period if health.ready is None else options.node_monitor_grace_period
+        return at > health.heard_at + grace and self.ready(name) != "Unknown"
+
+    async def _mark_unknown(self, node: Obj) -> None:
+        name = node["metadata"]["name"]
+        await self._check_lease(name)
+        for attempt in range(_ATTEMPTS):
+            conditions = unknown_conditions(node, self._clock.now())
+            if conditions is None:
+                return
+            changed = {**node, "status": {**(node.get("status") or {}), "conditions": conditions}}
+            try:
+                node = await self._client.update(changed, subresource="status")
+                self.health[name].ready = condition(node, "Ready")
+                return
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            await self._clock.sleep(_PAUSE)
+            node = await self._client.get(NODES, name)
+            if not self._is_overdue(node):
+                return
+
+    async def _check_lease(self, name: str) -> None:
+        """A last look before a node is given up: it may be our cache that has stopped."""
+        try:
+            live = await self._client.get(LEASES, name, LEASE_NAMESPACE)
+        except NotFound:
+            return
+        cached = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
+        version = live["metadata"]["resourceVersion"]
+        if cached is None or cached["metadata"]["resourceVersion"] != version:
+            self._leases_until = int(version)
+            raise Behind
+
+    # -- consequences -------------------------------------------------------------------------------------------------
+
+    def _needs_attention(self, node: Obj, before: str) -> bool:
+        """Most nodes are well, and were: nothing is to be done for them."""
+        now = self.ready(node["metadata"]["name"])
+        if now == before == "True" and ids_of(taints_of(node)).isdisjoint(EVICTING):
+            self._unmarked.discard(node["metadata"]["name"])
+            return False
+        return bool(now)
+
+    async def _attend(self, node: Obj, before: str) -> None:
+        name, ready = node["metadata"]["name"], self.ready(node["metadata"]["name"])
+        await self._apply_taint(node, ready)
+        if ready != "True" and before == "True":
+            about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": node["metadata"]["uid"]}}
+            self._recorder.normal(about, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            self._unmarked.add(name)
+        if ready == "Unknown" and name in self._unmarked:
+            await mark_not_ready(self._client, self._clock, self._recorder, self._pods.on(name))
+        self._unmarked.discard(name)
+
+    async def _apply_taint(self, node: Obj, ready: str) -> None:
+        there, wanted = ids_of(taints_of(node)), evicting_taint(ready)
+        if wanted is None:
+            await swap_taints(self._client, self._clock, node, (), EVICTING)
+        elif not there.isdisjoint(each for each in EVICTING if each != wanted):
+            # It is being emptied already: only the reason has changed.
+            opposite = [each for each in EVICTING if each != wanted]
+            await swap_taints(self._client, self._clock, node, (wanted,), opposite)
+        elif wanted not in there:
+            self._taint(zone_of(node), node["metadata"]["name"])
+
+    async def _draw_conclusions(self, ready_by_zone: dict[str, list[bool]], nodes: list[Obj]) -> None:
+        change = self._zones.assess(ready_by_zone)
+        if change is Change.ALL_DOWN:
+            log.warning("node lifecycle: no node is ready; nobody is evicted until one is")
+
+            async def untaint(node: Obj) -> None:
+                await swap_taints(self._client, self._clock, node, (), EVICTING)
+
+            await self._all([node for node in nodes if not ids_of(taints_of(node)).isdisjoint(EVICTING)], untaint)
+        elif change is Change.UP_AGAIN:
+            log.warning("node lifecycle: some nodes are ready again")
+            now = self._clock.monotonic()
+            for health in self.health.values():
+                health.heard_at = now
+        for zone in ready_by_zone:
+            self._taint(zone, "")

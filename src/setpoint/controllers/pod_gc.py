@@ -1,0 +1,147 @@
+"""Pods that nobody else will take away: of nodes that are gone, never bound and told to go, or over and too many."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from setpoint.client import Client, Unreachable
+from setpoint.controllers.conditions import is_true
+from setpoint.controllers.node_lifecycle.taints import NODES, taints_of
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.pod_control import PODS
+from setpoint.controllers.pod_disruption import disruption_target
+from setpoint.controllers.pods import phase
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError, NotFound
+from setpoint.reconcile import Informer, Manager
+
+log = logging.getLogger("setpoint.controllers")
+
+Obj = dict[str, Any]
+
+ACCOUNT = "pod-garbage-collector"
+_EVERY = 20.0
+_QUARANTINE = 40.0
+"""How long a node has to be missing before anybody asks whether it is gone."""
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+_AT_ONCE = 16
+_OVER = ("Succeeded", "Failed")
+
+
+def pod_gc_controller(manager: Manager, options: ControllerOptions) -> PodGc:
+    threshold = options.terminated_pod_gc_threshold
+    pods, nodes = manager.informer(PODS), manager.informer(NODES)
+    return PodGc(manager.client_for(ACCOUNT), manager.clock, pods, nodes, threshold)
+
+
+class PodGc:
+    def __init__(self, client: Client, clock: Clock, pods: Informer, nodes: Informer, threshold: int) -> None:
+        """Over `threshold` Pods that have ended, the oldest go; zero: never."""
+        self._client = client
+        self._clock = clock
+        self._pods = pods
+        self._nodes = nodes
+        self._threshold = threshold
+        self._missing: dict[str, float] = {}
+        """Nodes that Pods are on and that are not there, and since when."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.collect()
+            except (ApiError, Unreachable) as error:
+                log.warning("pod gc: %s", error)
+            except Exception:
+                log.exception("pod gc failed")
+            await self._clock.sleep(_EVERY)
+
+    async def collect(self) -> None:
+        pods = list(self._pods.items.values())
+        if self._threshold > 0:
+            await self._delete(too_many(pods, self._threshold))
+        await self._delete(pod for pod in pods if self._is_out_of_service(pod))
+        gone = await self._gone_nodes(pods)
+        if gone:
+            await self._delete((pod for pod in pods if pod["spec"].get("nodeName") in gone), orphaned=True)
+        await self._delete(
+            pod for pod in pods if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
+        )
+
+    def _is_out_of_service(self, pod: Obj) -> bool:
+        """Its node is not ready, and somebody has said that it will not come back."""
+        if "deletionTimestamp" not in pod["metadata"]:
+            return False
+        node = self._nodes.get(pod["spec"].get("nodeName") or "")
+        if node is None or is_true(node, "Ready"):
+            return False
+        return any(taint["key"] == _OUT_OF_SERVICE for taint in taints_of(node))
+
+    async def _gone_nodes(self, pods: list[Obj]) -> set[str]:
+        now = self._clock.monotonic()
+        named = {pod["spec"].get("nodeName") for pod in pods} - {None, ""}
+        missing = sorted(str(name) for name in named if self._nodes.get(str(name)) is None)
+        self._missing = {name: self._missing.get(name, now) for name in missing}
+        gone = set()
+        for name, since in self._missing.items():
+            if now - since >= _QUARANTINE and not await self._exists(name):
+                gone.add(name)
+        return gone
+
+    async def _exists(self, node: str) -> bool:
+        """The cache may be behind."""
+        try:
+            await self._client.get(NODES, node)
+        except NotFound:
+            return False
+        return True
+
+    async def _delete(self, pods: Iterable[Obj], *, orphaned: bool = False) -> None:
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(pod: Obj) -> None:
+            async with limit:
+                try:
+                    await self._fail_and_delete(pod, orphaned)
+                except NotFound:
+                    return
+                except (ApiError, Unreachable) as error:
+                    meta = pod["metadata"]
+                    log.warning("pod gc: cannot delete %s/%s: %s", meta["namespace"], meta["name"], error)
+
+        await asyncio.gather(*(one(pod) for pod in pods))
+
+    async def _fail_and_delete(self, pod: Obj, orphaned: bool) -> None:
+        """Nobody is left who would say that it has failed, and those who count on it have to know."""
+        meta = pod["metadata"]
+        if phase(pod) not in _OVER:
+            status: Obj = {"phase": "Failed"}
+            if meta.get("generation"):
+                status["observedGeneration"] = meta["generation"]
+            if orphaned:
+                reason, message = "DeletionByPodGC", "PodGC: node no longer exists"
+                target = disruption_target(pod, reason, message, self._clock.now())
+                if target is not None:
+                    status["conditions"] = [target]
+            change = {"metadata": {"uid": meta["uid"]}, "status": status}
+            await self._client.patch(
+                PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status"
+            )
+        await self._client.delete(PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
+
+
+def too_many(pods: Iterable[Obj], threshold: int) -> list[Obj]:
+    """Those of the Pods that have ended which go first: the evicted ones, then the oldest."""
+    over = [pod for pod in pods if phase(pod) not in ("Pending", "Running", "Unknown")]
+    excess = len(over) - threshold
+    if excess <= 0:
+        return []
+
+    def order(pod: Obj) -> tuple[bool, str, str]:
+        status, meta = pod.get("status") or {}, pod["metadata"]
+        evicted = phase(pod) == "Failed" and status.get("reason") == "Evicted"
+        return not evicted, meta.get("creationTimestamp") or "", meta["name"]
+
+    return sorted(over, key=order)[:excess]

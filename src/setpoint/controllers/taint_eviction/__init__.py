@@ -1,0 +1,1 @@
+"""Pods leave a node with a NoExecute taint: at once, when the time for which they tolerate it is over, or never."""

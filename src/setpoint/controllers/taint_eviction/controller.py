@@ -1,0 +1,140 @@
+"""Finds out when Pods have to go, and makes them go then."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.controllers.node_lifecycle.taints import NODES
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.pod_control import PODS
+from setpoint.controllers.pod_disruption import disruption_target
+from setpoint.controllers.pods_by_node import PodsByNode
+from setpoint.controllers.taint_eviction.decision import AT_ONCE, bound_at, evicting, stays_until
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import NotFound
+from setpoint.meta.times import parse_time
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of, split_key
+
+Obj = dict[str, Any]
+
+_WORKERS = 8
+_REASON = "TaintManagerEviction"
+
+
+def taint_eviction_controller(manager: Manager, _: ControllerOptions) -> Controller:
+    name = "taint-eviction-controller"
+    account = "node-controller"
+    eviction = TaintEviction(
+        manager.client_for(account), manager.clock, manager.recorder(name, account), manager.informer(NODES),
+        manager.informer(PODS),
+    )  # fmt: skip
+    controller = Controller(name, eviction.reconcile, manager.clock, workers=_WORKERS)
+    eviction.watch(controller)
+    return controller
+
+
+class TaintEviction:
+    """By the time that a taint says it was added, so that a restart gives nobody more time. Only for taints that do
+    not say it, as those that people add, the time begins when they are first seen."""
+
+    def __init__(self, client: Client, clock: Clock, recorder: EventRecorder, nodes: Informer, pods: Informer) -> None:
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._nodes = nodes
+        self._pods = pods
+        self._by_node = PodsByNode(pods)
+        self._since: dict[str, datetime] = {}
+        """Pods that will have to go, and since when that has been so: when one taint follows another on a node, the
+        time does not begin anew."""
+        self._first_seen: dict[tuple[str, str, str], datetime] = {}
+        """Taints that do not say when they were added, by node, key and value."""
+
+    def watch(self, controller: Controller) -> None:
+        def node_changed(old: Obj | None, new: Obj | None) -> None:
+            before, after = evicting(old), evicting(new)
+            if before == after:
+                return
+            name = (new or old or {})["metadata"]["name"]
+            self._note(name, after)
+            for pod in self._by_node.on(name):
+                controller.enqueue(key_of(pod))
+
+        def pod_changed(old: Obj | None, new: Obj | None) -> None:
+            if old is not None and new is not None and _as_tolerating(old) == _as_tolerating(new):
+                return
+            key = key_of(new or old or {})
+            node = self._nodes.get((new or old or {})["spec"].get("nodeName") or "")
+            if key in self._since or evicting(node):
+                controller.enqueue(key)
+
+        self._nodes.add_handler(node_changed)
+        self._pods.add_handler(pod_changed)
+
+    def _note(self, node: str, taints: list[Obj]) -> None:
+        now = self._clock.now()
+        current = {(node, taint["key"], taint.get("value") or "") for taint in taints if not taint.get("timeAdded")}
+        for gone in [seen for seen in self._first_seen if seen[0] == node and seen not in current]:
+            del self._first_seen[gone]
+        for seen in current:
+            self._first_seen.setdefault(seen, now)
+
+    async def reconcile(self, key: str) -> Result | None:
+        pod = self._pods.get(key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            self._cancel(key)
+            return None
+        node = pod["spec"].get("nodeName") or ""
+        taints = evicting(self._nodes.get(node))
+        now = self._clock.now()
+
+        def since(taint: Obj) -> datetime:
+            added = taint.get("timeAdded")
+            seen = self._first_seen.get((node, taint["key"], taint.get("value") or ""), now)
+            return min(max(parse_time(added) if added else seen, bound_at(pod)), self._since.get(key, now))
+
+        until = stays_until(taints, pod["spec"].get("tolerations") or (), since)
+        if until is None:
+            self._cancel(key)
+            return None
+        if until is not AT_ONCE and until > now:
+            self._since.setdefault(key, min(since(taint) for taint in taints))
+            return Result(requeue_after=(until - now).total_seconds())
+        if until is AT_ONCE:
+            self._cancel(key)
+        await self._evict(key, pod)
+        return None
+
+    async def _evict(self, key: str, pod: Obj) -> None:
+        self._recorder.normal(_reference(key), _REASON, f"Marking for deletion Pod {key}")
+        meta = pod["metadata"]
+        message = "Taint manager: deleting due to NoExecute taint"
+        try:
+            fresh = await self._client.get(PODS, meta["name"], meta["namespace"])
+            if fresh["metadata"]["uid"] == meta["uid"]:
+                target = disruption_target(fresh, "DeletionByTaintManager", message, self._clock.now())
+                if target is not None:
+                    change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [target]}}
+                    await self._client.patch(
+                        PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status"
+                    )
+                await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
+        except NotFound:
+            pass
+        self._since.pop(key, None)
+
+    def _cancel(self, key: str) -> None:
+        if self._since.pop(key, None) is not None:
+            self._recorder.normal(_reference(key), _REASON, f"Cancelling deletion of Pod {key}")
+
+
+def _reference(key: str) -> Obj:
+    namespace, name = split_key(key)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}
+
+
+def _as_tolerating(pod: Obj) -> tuple[object, object, bool]:
+    spec = pod["spec"]
+    return spec.get("nodeName"), spec.get("tolerations"), "deletionTimestamp" in pod["metadata"]
