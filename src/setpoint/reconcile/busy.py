@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 class Busy(Generic[T]):
-    """`await Busy(awaitable, clock)` is `await awaitable`; `seconds` then says how long nobody else could run because of
-    it. In virtual time that is never."""
+    """`await Busy(awaitable, clock)` is `await awaitable`; `seconds` then says how long nobody else could run because
+    of it. In virtual time that is never."""
 
     __slots__ = ("_awaitable", "_clock", "seconds")
 

@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 from setpoint.meta.clock import Clock
 from setpoint.reconcile.workqueue import WorkQueue
 
-
 _MANY_RESTING = 1000
 
 
