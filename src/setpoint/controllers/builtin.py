@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from setpoint.controllers.certificates.approving import approving_controller
+from setpoint.controllers.certificates.cleaning import cleaning_controller
+from setpoint.controllers.certificates.signing import signing_controller
 from setpoint.controllers.cronjob.controller import cronjob_controller
 from setpoint.controllers.daemonset.controller import daemonset_controller
 from setpoint.controllers.deployment.controller import deployment_controller
@@ -34,6 +37,9 @@ Build = Callable[[Manager, ControllerOptions], Runnable]
 """Asks the manager for the informers that it needs and returns what is to run."""
 
 CONTROLLERS: dict[str, Build] = {
+    "certificatesigningrequest-approving-controller": approving_controller,
+    "certificatesigningrequest-cleaner-controller": cleaning_controller,
+    "certificatesigningrequest-signing-controller": signing_controller,
     "cronjob-controller": cronjob_controller,
     "daemonset-controller": daemonset_controller,
     "deployment-controller": deployment_controller,
