@@ -28,6 +28,7 @@ from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.taint_eviction.controller import taint_eviction_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
+from setpoint.controllers.volume_expand import volume_expand_controller
 from setpoint.controllers.volume_protection.claims import claim_protection_controller
 from setpoint.controllers.volume_protection.volumes import volume_protection_controller
 from setpoint.reconcile import Manager
@@ -51,6 +52,7 @@ CONTROLLERS: dict[str, Build] = {
     "namespace-controller": namespace_controller,
     "node-lifecycle-controller": node_lifecycle_controller,
     "persistentvolume-binder-controller": persistentvolume_binder,
+    "persistentvolume-expander-controller": volume_expand_controller,
     "persistentvolume-protection-controller": volume_protection_controller,
     "persistentvolumeclaim-protection-controller": claim_protection_controller,
     "pod-garbage-collector-controller": pod_gc_controller,

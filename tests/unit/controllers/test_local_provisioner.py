@@ -18,7 +18,7 @@ STORAGE: Obj = {
         "persistentvolume-binder-controller", "persistentvolume-protection-controller",
         "persistentvolumeclaim-protection-controller", "setpoint-local-provisioner-controller",
         "ephemeral-volume-controller", "garbage-collector-controller", "serviceaccount-controller",
-        "namespace-controller",
+        "namespace-controller", "persistentvolume-expander-controller",
     ],
 }  # fmt: skip
 
@@ -128,6 +128,27 @@ async def test_what_a_directory_is_not(cluster: VirtualCluster) -> None:
     text = f'failed to provision volume with StorageClass "now": {why}'
     assert ("Warning", "ProvisioningFailed", text) in await cluster.events("data")
     assert not await bound(cluster)
+
+
+@virtual(**STORAGE)
+async def test_a_claim_grows(cluster: VirtualCluster) -> None:
+    await cluster.client.create(immediate(allowVolumeExpansion=True))
+    await cluster.client.create(a_claim(storageClassName="now"))
+    await cluster.until(lambda: bound(cluster), within=5)
+    larger = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
+    await cluster.client.patch(CLAIMS, "data", larger, "default")
+    await cluster.sleep(1)
+    claim, volume = await cluster.client.get(CLAIMS, "data", "default"), await bound(cluster)
+    assert volume is not None and volume["spec"]["capacity"] == {"storage": "3Gi"}
+    status = claim["status"]
+    assert (status["capacity"], status["allocatedResources"]) == ({"storage": "3Gi"}, {"storage": "3Gi"})
+    assert [found["type"] for found in status["conditions"]] == ["Unused"]
+    assert "allocatedResourceStatuses" not in status
+    events = await cluster.events("data")
+    name = volume["metadata"]["name"]
+    assert ("Normal", "ExternalExpanding", "waiting for an external controller to expand this PVC") in events
+    assert ("Normal", "Resizing", f"External resizer is resizing volume {name}") in events
+    assert ("Normal", "VolumeResizeSuccessful", "Resize volume succeeded") in events
 
 
 @virtual(**STORAGE)

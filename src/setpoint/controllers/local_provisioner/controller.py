@@ -8,6 +8,7 @@ from setpoint.client.resources import builtin
 from setpoint.controllers.local_provisioner import PROVISIONER
 from setpoint.controllers.local_provisioner.deleting import VOLUMES, Deleting
 from setpoint.controllers.local_provisioner.provisioning import Provisioning
+from setpoint.controllers.local_provisioner.resizing import Resizing, wants_more
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.together import Together
 from setpoint.kinds.storage.binding import claim_class
@@ -30,11 +31,15 @@ def local_provisioner(manager: Manager, _: ControllerOptions) -> Together:
     provisioning = Provisioning(client, claims, volumes, classes, manager.informer(NODES), recorder)
     claim_loop = Controller("local provisioner: claims", provisioning.reconcile, clock, workers=_WORKERS)
     deleting = Deleting(client, volumes)
+    resizing = Resizing(client, clock, claims, volumes, recorder)
+    resize_loop = Controller("local provisioner: sizes", resizing.reconcile, clock, workers=_WORKERS)
     volume_loop = Controller("local provisioner: volumes", deleting.reconcile, clock, workers=_WORKERS)
 
     def claim_changed(old: Obj | None, new: Obj | None) -> None:
         if new is not None:
             claim_loop.enqueue(key_of(new))
+            if wants_more(new):
+                resize_loop.enqueue(key_of(new))
 
     def volume_changed(old: Obj | None, new: Obj | None) -> None:
         if new is not None:
@@ -48,4 +53,4 @@ def local_provisioner(manager: Manager, _: ControllerOptions) -> Together:
     claims.add_handler(claim_changed)
     volumes.add_handler(volume_changed)
     classes.add_handler(class_changed)
-    return Together(claim_loop, volume_loop)
+    return Together(claim_loop, volume_loop, resize_loop)

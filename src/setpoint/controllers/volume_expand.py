@@ -1,0 +1,57 @@
+"""Says who is waited for when a claim grows: volumes are resized by those who made them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.kinds.storage.binding import requested
+from setpoint.meta.quantity import compare
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
+
+Obj = dict[str, Any]
+
+CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
+_WORKERS = 10
+
+
+def volume_expand_controller(manager: Manager, _: ControllerOptions) -> Controller:
+    name = "expand-controller"
+    claims, volumes = manager.informer(CLAIMS), manager.informer(VOLUMES)
+    expansion = Expansion(claims, volumes, manager.recorder("volume_expand", name))
+    controller = Controller(name, expansion.reconcile, manager.clock, workers=_WORKERS)
+
+    def changed(old: Obj | None, new: Obj | None) -> None:
+        if new is None or (new.get("status") or {}).get("phase") != "Bound":
+            return
+        if old is None or compare(requested(new), requested(old)) > 0 or compare(_holds(new), _holds(old)) > 0:
+            controller.enqueue(key_of(new))
+
+    claims.add_handler(changed)
+    return controller
+
+
+def _holds(claim: Obj) -> str:
+    return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))
+
+
+class NotBound(Exception):
+    """The volume is another's, or nobody's yet as far as the cache knows."""
+
+
+class Expansion:
+    def __init__(self, claims: Informer, volumes: Informer, recorder: EventRecorder) -> None:
+        self._claims = claims
+        self._volumes = volumes
+        self._recorder = recorder
+
+    async def reconcile(self, key: str) -> None:
+        claim = self._claims.get(key)
+        if claim is None or compare(requested(claim), _holds(claim)) <= 0:
+            return
+        volume = self._volumes.get(claim["spec"].get("volumeName", ""))
+        reference = ((volume or {}).get("spec") or {}).get("claimRef") or {}
+        if reference.get("uid") != claim["metadata"]["uid"]:
+            raise NotBound(f"persistent Volume is not bound to PVC being updated : {key}")
+        self._recorder.normal(claim, "ExternalExpanding", "waiting for an external controller to expand this PVC")
