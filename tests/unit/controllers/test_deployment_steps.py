@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.controllers.deployment.revisions import for_new_set
-from setpoint.controllers.deployment.sizes import limits, scale_down_old, size, size_of_new
-from setpoint.controllers.deployment.status import seconds_to_deadline, status_of
+from setpoint.controllers.deployment.sizes import limits, proportional, scale_down_old, size, size_of_new
+from setpoint.controllers.deployment.status import (
+    pause_noted,
+    rollout_status,
+    seconds_to_deadline,
+    set_found,
+    status_of,
+)
 from setpoint.controllers.deployment.template import HASH_LABEL, same_template, set_name, split
 from setpoint.controllers.hashing import template_hash
 
@@ -158,7 +164,7 @@ def test_the_status_follows_a_rollout() -> None:
     web = deployment(3)
     new = replica_set("new", 3, 0)
     new["status"]["replicas"] = 0
-    status = status_of(web, new, [], NOW, created=True)
+    status = rollout_status(web, new, [], NOW, created=True)
     assert reasons(status) == {
         "Available": ("False", "MinimumReplicasUnavailable"),
         "Progressing": ("True", "NewReplicaSetCreated"),
@@ -167,10 +173,10 @@ def test_the_status_follows_a_rollout() -> None:
     assert "readyReplicas" not in status
 
     web["status"] = status
-    status = status_of(web, replica_set("new", 3, 1), [], NOW + timedelta(seconds=5))
+    status = rollout_status(web, replica_set("new", 3, 1), [], NOW + timedelta(seconds=5))
     assert reasons(status)["Progressing"] == ("True", "ReplicaSetUpdated")
     web["status"] = status
-    status = status_of(web, replica_set("new", 3), [], NOW + timedelta(seconds=9))
+    status = rollout_status(web, replica_set("new", 3), [], NOW + timedelta(seconds=9))
     assert reasons(status) == {
         "Available": ("True", "MinimumReplicasAvailable"),
         "Progressing": ("True", "NewReplicaSetAvailable"),
@@ -181,18 +187,18 @@ def test_the_status_follows_a_rollout() -> None:
     assert by_type["Available"]["lastTransitionTime"] == "2030-01-01T00:00:09Z"
 
     web["status"] = status
-    assert status_of(web, replica_set("new", 3), [], NOW + timedelta(hours=1)) == status
-    lost = status_of(web, replica_set("new", 3, 2), [], NOW + timedelta(hours=2))
+    assert rollout_status(web, replica_set("new", 3), [], NOW + timedelta(hours=1)) == status
+    lost = rollout_status(web, replica_set("new", 3, 2), [], NOW + timedelta(hours=2))
     assert reasons(lost)["Progressing"] == ("True", "NewReplicaSetAvailable")
 
 
 def test_a_rollout_without_progress_times_out() -> None:
     web = deployment(3)
     stuck = replica_set("new", 3, 0)
-    web["status"] = status_of(web, stuck, [], NOW, created=True)
-    web["status"] = status_of(web, stuck, [], NOW)
+    web["status"] = rollout_status(web, stuck, [], NOW, created=True)
+    web["status"] = rollout_status(web, stuck, [], NOW)
     assert seconds_to_deadline(web, web["status"], NOW + timedelta(seconds=100)) == 501
-    late = status_of(web, stuck, [], NOW + timedelta(seconds=601))
+    late = rollout_status(web, stuck, [], NOW + timedelta(seconds=601))
     assert reasons(late)["Progressing"] == ("False", "ProgressDeadlineExceeded")
     assert seconds_to_deadline(web, late, NOW) is None
 
@@ -201,6 +207,76 @@ def test_a_failure_of_a_set_is_shown() -> None:
     web = deployment(3)
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}
     failing = replica_set("new", 3, 0, conditions=[failure])
-    web["status"] = status_of(web, failing, [], NOW)
+    web["status"] = rollout_status(web, failing, [], NOW)
     assert reasons(web["status"])["ReplicaFailure"] == ("True", "FailedCreate")
-    assert "ReplicaFailure" not in reasons(status_of(web, replica_set("new", 3), [], NOW))
+    assert "ReplicaFailure" not in reasons(rollout_status(web, replica_set("new", 3), [], NOW))
+
+
+def test_a_pause_is_noted_and_forgiven() -> None:
+    web = deployment(3)
+    web["spec"]["paused"] = True
+    paused = pause_noted(web, NOW)
+    assert reasons(paused["status"])["Progressing"] == ("Unknown", "DeploymentPaused")
+    assert pause_noted(paused, NOW + timedelta(hours=1)) is paused
+    paused["spec"]["paused"] = False
+    resumed = pause_noted(paused, NOW + timedelta(hours=2))
+    assert reasons(resumed["status"])["Progressing"] == ("Unknown", "DeploymentResumed")
+    stuck = replica_set("new", 3, 0, terminatingReplicas=0)
+    after = rollout_status(resumed, stuck, [], NOW + timedelta(hours=2, seconds=590))
+    assert reasons(after)["Progressing"] == ("True", "ReplicaSetUpdated")
+    late = {**web, "status": {"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}}
+    assert pause_noted(late, NOW) is late
+
+
+def test_progress_is_measured_from_where_it_was_first_seen() -> None:
+    web = deployment(3)
+    found = set_found(web, replica_set("new", 3), NOW)
+    assert reasons(found["status"])["Progressing"] == ("True", "FoundNewReplicaSet")
+    assert set_found(found, replica_set("new", 3), NOW + timedelta(hours=1)) is found
+    web["spec"]["progressDeadlineSeconds"] = 2**31 - 1
+    assert set_found(web, replica_set("new", 3), NOW) is web
+
+
+def test_scaling_is_no_progress() -> None:
+    web = deployment(3)
+    assert set(reasons(status_of(web, replica_set("new", 3), [], NOW))) == {"Available"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "surge", "most_before", "old", "expected"),
+    [
+        # The sizes of the sets, the oldest first, and what becomes of them.
+        (30, 3, 13, (8, 5), (20, 13)),
+        (5, 3, 13, (8, 5), (5, 3)),
+        (12, 0, 10, (5, 5), (6, 6)),
+        (0, 3, 13, (8, 5), (0, 0)),
+        (20, 0, 10, (10,), (20,)),
+        (12, 0, 10, (4, 3, 3), (5, 3, 4)),
+    ],
+)
+def test_sets_share_in_a_new_size(
+    replicas: int, surge: int, most_before: int, old: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    web = deployment(replicas, surge, 0)
+    sets = [replica_set(f"s{age}", has) for age, has in enumerate(old)]
+    for age, found in enumerate(sets):
+        found["metadata"]["creationTimestamp"] = f"2030-01-0{age + 1}T00:00:00Z"
+    scaled_to = {to.replica_set["metadata"]["name"]: to.to for to in proportional(
+        web, sets, {found["metadata"]["name"]: most_before for found in sets}
+    )}  # fmt: skip
+    assert tuple(scaled_to[f"s{age}"] for age in range(len(old))) == expected
+
+
+@given(
+    replicas=st.integers(0, 40), surge=st.integers(0, 5), most_before=st.integers(0, 45),
+    has=st.lists(st.integers(1, 15), min_size=2, max_size=5),
+)  # fmt: skip
+def test_shares_add_up(replicas: int, surge: int, most_before: int, has: list[int]) -> None:
+    web = deployment(replicas, surge, 1)
+    sets = [replica_set(f"s{number}", size) for number, size in enumerate(has)]
+    before = {found["metadata"]["name"]: most_before for found in sets}
+    scalings = proportional(web, sets, before)
+    allowed = replicas + limits(web)[0] if replicas else 0
+    assert sum(to for _, to in scalings) == allowed or any(to == 0 for _, to in scalings)
+    assert sum(to for _, to in scalings) >= allowed
+    assert all(to >= 0 for _, to in scalings)

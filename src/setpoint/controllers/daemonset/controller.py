@@ -20,6 +20,7 @@ from setpoint.controllers.history import REVISIONS, History
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.ownership import Claim
+from setpoint.controllers.patience import patience
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
 from setpoint.controllers.pod_owners import PodOwners, selector_of
 from setpoint.controllers.pods import phase
@@ -80,7 +81,8 @@ class DaemonSets:
 
         def owned_changed(old: Obj | None, new: Obj | None) -> None:
             for key in owners.touched(old, new):
-                controller.enqueue(key)
+                status = (self._sets.items.get(key) or {}).get("status") or {}
+                controller.queue.add_after(key, patience(old, new, status.get("desiredNumberScheduled", 0)))
 
         def node_changed(old: Obj | None, new: Obj | None) -> None:
             if old is not None and new is not None and _is_alike(old, new):
@@ -117,10 +119,6 @@ class DaemonSets:
         daemon_set = self._sets.get(key)
         if daemon_set is None:
             self._writes.forget(key)
-            return None
-        if daemon_set["spec"]["selector"] == {}:
-            message = "This daemon set is selecting all pods. A non-empty selector is required."
-            self._recorder.warning(daemon_set, "SelectingAll", message)
             return None
         if is_leaving(daemon_set):
             return None  # its history may be gone already, and without it nothing can be said about its Pods

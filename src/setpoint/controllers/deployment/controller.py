@@ -10,21 +10,36 @@ from setpoint.client.resources import builtin
 from setpoint.controllers.deployment.revisions import (
     REVISION,
     annotations_of,
-    for_new_set,
+    desired_before,
+    max_before,
     next_revision,
-    revision,
-    sizes,
 )
-from setpoint.controllers.deployment.sizes import Scaling, is_rolling, scale_down_old, size, size_of_new
-from setpoint.controllers.deployment.status import is_complete, seconds_to_deadline, status_of
-from setpoint.controllers.deployment.template import HASH_LABEL, same_template, set_name, split
-from setpoint.controllers.hashing import template_hash
+from setpoint.controllers.deployment.sets import REPLICA_SETS, CreationFailed, DeploymentSets, HashTaken
+from setpoint.controllers.deployment.sizes import (
+    Scaling,
+    count,
+    is_rolling,
+    proportional,
+    scale_down_old,
+    size,
+    size_of_new,
+)
+from setpoint.controllers.deployment.status import (
+    creation_failed,
+    is_complete,
+    pause_noted,
+    rollout_status,
+    seconds_to_deadline,
+    set_found,
+    status_of,
+)
+from setpoint.controllers.deployment.template import split
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.ownership import Claim, controller_reference
+from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods import phase
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
+from setpoint.meta.errors import ApiError
 from setpoint.meta.selectors import from_label_selector
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
@@ -32,7 +47,6 @@ from setpoint.reconcile.keys import controller_of
 Obj = dict[str, Any]
 
 DEPLOYMENTS = builtin("deployments", "apps")
-REPLICA_SETS = builtin("replicasets", "apps")
 _WORKERS = 5
 
 
@@ -59,10 +73,10 @@ class Deployments:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._recorder = recorder
         self._deployments = deployments
         self._sets = sets
         self._pods = pods
+        self._hands = DeploymentSets(client, recorder)
 
     # -- when to look -----------------------------------------------------------------------------------------------
 
@@ -110,165 +124,109 @@ class Deployments:
     # -- what to do -------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
-        deployment = self._deployments.get(key)
-        if deployment is None:
+        stored = self._deployments.get(key)
+        if stored is None:
             return None
-        meta = deployment["metadata"]
-        selector = from_label_selector(deployment["spec"]["selector"])
-        claim = Claim(self._client, DEPLOYMENTS, deployment, REPLICA_SETS, selector)
+        meta, spec = stored["metadata"], stored["spec"]
+        claim = Claim(self._client, DEPLOYMENTS, stored, REPLICA_SETS, from_label_selector(spec["selector"]))
         sets = await claim.claimed([*self._sets.controlled_by(meta["uid"]), *self._sets.orphans(meta["namespace"])])
-        new, old = split(deployment, sets)
-        created = False
+        new, old = split(stored, sets)
+        deployment = stored
         if "deletionTimestamp" not in meta:
-            if deployment["spec"].get("paused"):
-                await self._scale_paused(deployment, new, old)
-            else:
-                new, created = await self._roll_out(deployment, new, old)
-        return await self._write_status(deployment, new, old, created)
+            deployment = pause_noted(stored, self._clock.now())
+            if new is not None:
+                new = await self._hands.keep_up(deployment, new, next_revision(old))
+                deployment = set_found(deployment, new, self._clock.now())
+            if not spec.get("paused") and not _is_scaled(deployment, new, old):
+                return await self._roll_out(stored, deployment, new, old)
+            await self._scale(deployment, new, old)
+            if spec.get("paused"):
+                await self._hands.forget_history(deployment, old)
+        await self._write_status(stored, status_of(deployment, new, old, self._clock.now()), new)
+        return None
 
-    async def _roll_out(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> tuple[Obj | None, bool]:
+    async def _roll_out(self, stored: Obj, deployment: Obj, new: Obj | None, old: list[Obj]) -> Result | None:
         """One step: whatever it changes comes back as an event, and with it the next step."""
-        number = next_revision(old)
         created = False
-        if not is_rolling(deployment) and await self._clear_for_recreate(deployment, old):
-            return new, False
-        if new is None:
-            new, created = await self._create_set(deployment, old, number)
+        if is_rolling(deployment) or not await self._clear_for_recreate(deployment, old):
             if new is None:
-                return None, False
-        new = await self._keep_up(deployment, new, number)
+                try:
+                    new, created = await self._hands.create(deployment, old, next_revision(old))
+                except HashTaken:
+                    status = dict(deployment.get("status") or {})
+                    status["collisionCount"] = status.get("collisionCount", 0) + 1
+                    await self._write_status(stored, status, None)
+                    return None
+                except CreationFailed as error:
+                    status = creation_failed(deployment, str(error), self._clock.now())
+                    with suppress(ApiError):  # there is a bigger problem to tell of
+                        await self._write_status(stored, status, None)
+                    raise error.cause from error
+            await self._step(deployment, new, old)
+        now = self._clock.now()
+        status = rollout_status(deployment, new, old, now, created=created)
+        await self._write_status(stored, status, new)
+        wait = seconds_to_deadline(deployment, status, now)
+        return Result(requeue_after=wait) if wait is not None else None
+
+    async def _step(self, deployment: Obj, new: Obj, old: list[Obj]) -> None:
         wanted = size_of_new(deployment, [new, *old], size(new))
         if wanted != size(new):
-            await self._scale(deployment, Scaling(new, wanted))
-        else:
-            for scaling in scale_down_old(deployment, new, old):
-                await self._scale(deployment, scaling)
-        if is_complete(deployment, deployment.get("status") or {}):
-            await self._forget_history(deployment, old)
-        return new, created
+            await self._hands.scale(deployment, Scaling(new, wanted))
+            return
+        scalings = scale_down_old(deployment, new, old) if is_rolling(deployment) else []
+        for scaling in scalings:
+            await self._hands.scale(deployment, scaling)
+        if not scalings and is_complete(deployment, deployment.get("status") or {}):
+            await self._hands.forget_history(deployment, old)
 
     async def _clear_for_recreate(self, deployment: Obj, old: list[Obj]) -> bool:
         """Whether the old Pods are still in the way."""
-        scaled = False
-        for found in old:
-            if size(found):
-                await self._scale(deployment, Scaling(found, 0))
-                scaled = True
-        running = [
-            pod
+        active = [found for found in old if size(found)]
+        for found in active:
+            await self._hands.scale(deployment, Scaling(found, 0))
+        if active or count(old, "replicas"):
+            return True
+        return any(
+            phase(pod) not in ("Succeeded", "Failed")
             for found in old
             for pod in self._pods.controlled_by(found["metadata"]["uid"])
-            if phase(pod) not in ("Succeeded", "Failed")
-        ]
-        return scaled or bool(running)
+        )
 
-    async def _scale_paused(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> None:
-        """Nothing is rolled out; but the one set that is in use follows the size."""
+    async def _scale(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> None:
+        """The size has changed, or nothing else may: what is in use follows, in proportion if it is several sets."""
         everything = [*old, *([new] if new is not None else [])]
         active = [found for found in everything if size(found)]
-        target = active[0] if len(active) == 1 else everything[-1] if everything and not active else None
-        if target is not None and size(target) != size(deployment):
-            await self._scale(deployment, Scaling(target, size(deployment)))
+        desired = size(deployment)
+        if len(active) <= 1:
+            target = active[0] if active else everything[-1] if everything else None
+            if target is not None and size(target) != desired:
+                await self._hands.scale(deployment, Scaling(target, desired))
+        elif new is not None and _is_saturated(deployment, new):
+            for found in active:
+                if found is not new:
+                    await self._hands.scale(deployment, Scaling(found, 0))
+        elif is_rolling(deployment):
+            before = {found["metadata"]["name"]: max_before(found) for found in active}
+            for scaling in proportional(deployment, active, before):
+                await self._hands.scale(deployment, scaling)
 
-    async def _create_set(self, deployment: Obj, old: list[Obj], number: int) -> tuple[Obj | None, bool]:
-        made = self._new_set(deployment, old, number)
-        name, namespace = made["metadata"]["name"], made["metadata"]["namespace"]
-        try:
-            created = await self._client.create(made)
-        except AlreadyExists:
-            # From an earlier reconcile that the cache has not caught up with, or somebody else's.
-            there = await self._client.get(REPLICA_SETS, name, namespace)
-            owner = controller_of(there)
-            if owner is not None and owner["uid"] == deployment["metadata"]["uid"]:
-                if same_template(there["spec"]["template"], deployment["spec"]["template"]):
-                    return there, False
-            status = dict(deployment.get("status") or {})
-            status["collisionCount"] = status.get("collisionCount", 0) + 1
-            await self._client.update({**deployment, "status": status}, subresource="status")
-            return None, False
-        except ApiError as error:
-            reason = f'Failed to create new replica set "{name}": {error}'
-            self._recorder.warning(deployment, "ReplicaSetCreateError", reason)
-            raise
-        if size(created):
-            text = f"Scaled up replica set {name} from 0 to {size(created)}"
-            self._recorder.normal(deployment, "ScalingReplicaSet", text)
-        return created, True
-
-    def _new_set(self, deployment: Obj, old: list[Obj], number: int) -> Obj:
-        spec, meta = deployment["spec"], deployment["metadata"]
-        template = spec["template"]
-        digest = template_hash(template, (deployment.get("status") or {}).get("collisionCount"))
-        labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH_LABEL: digest}
-        selector = spec["selector"]
-        made_spec = {
-            "replicas": size_of_new(deployment, old, 0),
-            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}},
-            "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
-        }
-        if spec.get("minReadySeconds"):
-            made_spec["minReadySeconds"] = spec["minReadySeconds"]
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {
-                "name": set_name(meta["name"], digest),
-                "namespace": meta["namespace"],
-                "labels": labels,
-                "annotations": {**for_new_set(deployment, {}, number), **sizes(deployment)},
-                "ownerReferences": [controller_reference(deployment)],
-            },
-            "spec": made_spec,
-        }
-
-    async def _keep_up(self, deployment: Obj, new: Obj, number: int) -> Obj:
-        """Annotations and minReadySeconds follow the Deployment without a rollout."""
-        wanted = for_new_set(deployment, annotations_of(new), number)
-        min_ready = deployment["spec"].get("minReadySeconds", 0)
-        if wanted == annotations_of(new) and min_ready == new["spec"].get("minReadySeconds", 0):
-            return new
-        changed = {
-            **new,
-            "metadata": {**new["metadata"], "annotations": wanted},
-            "spec": {**new["spec"], "minReadySeconds": min_ready},
-        }
-        return await self._client.update(changed)
-
-    async def _scale(self, deployment: Obj, scaling: Scaling) -> None:
-        found, to = scaling
-        before = size(found)
-        changed = {
-            **found,
-            "metadata": {**found["metadata"], "annotations": {**annotations_of(found), **sizes(deployment)}},
-            "spec": {**found["spec"], "replicas": to},
-        }
-        # An update, not a patch: it fails if the set is not the one that was looked at.
-        await self._client.update(changed)
-        direction = "up" if to > before else "down"
-        text = f"Scaled {direction} replica set {found['metadata']['name']} from {before} to {to}"
-        self._recorder.normal(deployment, "ScalingReplicaSet", text)
-
-    async def _forget_history(self, deployment: Obj, old: list[Obj]) -> None:
-        limit = deployment["spec"].get("revisionHistoryLimit")
-        kept = [found for found in old if "deletionTimestamp" not in found["metadata"]]
-        if limit is None or len(kept) <= limit:
-            return
-        for found in sorted(kept, key=revision)[: len(kept) - limit]:
-            status = found.get("status") or {}
-            settled = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
-            if size(found) or status.get("replicas", 0) or not settled:
-                continue
-            with suppress(NotFound):
-                await self._client.delete(REPLICA_SETS, found["metadata"]["name"], found["metadata"]["namespace"])
-
-    async def _write_status(self, deployment: Obj, new: Obj | None, old: list[Obj], created: bool) -> Result | None:
-        now = self._clock.now()
-        status = status_of(deployment, new, old, now, created=created)
-        noted = annotations_of(deployment)
-        if new is not None:
-            noted[REVISION] = annotations_of(new).get(REVISION, "1")
-        if status != (deployment.get("status") or {}) or noted != annotations_of(deployment):
-            changed = {**deployment, "metadata": {**deployment["metadata"], "annotations": noted}, "status": status}
+    async def _write_status(self, stored: Obj, status: Obj, new: Obj | None) -> None:
+        noted = annotations_of(stored)
+        if new is not None and annotations_of(new).get(REVISION):
+            noted[REVISION] = annotations_of(new)[REVISION]
+        if status != (stored.get("status") or {}) or noted != annotations_of(stored):
+            changed = {**stored, "metadata": {**stored["metadata"], "annotations": noted}, "status": status}
             await self._client.update(changed, subresource="status")
-        wait = seconds_to_deadline(deployment, status, now)
-        return Result(requeue_after=wait) if wait is not None else None
+
+
+def _is_scaled(deployment: Obj, new: Obj | None, old: list[Obj]) -> bool:
+    """Whether the Deployment's size is another one than when its sets were last scaled."""
+    desired = size(deployment)
+    sets = [*old, *([new] if new is not None else [])]
+    return any(size(found) and desired_before(found) not in (None, desired) for found in sets)
+
+
+def _is_saturated(deployment: Obj, new: Obj) -> bool:
+    desired = size(deployment)
+    return size(new) == desired == desired_before(new) and count([new], "availableReplicas") == desired

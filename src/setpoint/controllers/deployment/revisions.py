@@ -38,6 +38,20 @@ def sizes(deployment: Obj) -> dict[str, str]:
     return {_DESIRED: str(desired), _MAX: str(desired + limits(deployment)[0])}
 
 
+def desired_before(replica_set: Obj) -> int | None:
+    """The size of the Deployment when the set was last scaled; None if that is not known."""
+    return _number(annotations_of(replica_set).get(_DESIRED, ""))
+
+
+def max_before(replica_set: Obj) -> int | None:
+    """As many Pods could there be then."""
+    return _number(annotations_of(replica_set).get(_MAX, ""))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and int(text) < 2**31 else None
+
+
 def for_new_set(deployment: Obj, current: Mapping[str, str], number: int) -> dict[str, str]:
     """The annotations of the ReplicaSet of the current template; a revision only grows, and what it was is kept."""
     wanted = dict(current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from setpoint.controllers.shares import share_of
@@ -70,3 +70,38 @@ def scale_down_old(deployment: Obj, new: Obj, old: Sequence[Obj]) -> list[Scalin
         spare -= taken
     scalings = (Scaling(found, wanted[found["metadata"]["uid"]]) for found in old)
     return [scaling for scaling in scalings if scaling.to != size(scaling.replica_set)]
+
+
+def proportional(deployment: Obj, active: Sequence[Obj], before: Mapping[str, int | None]) -> list[Scaling]:
+    """A new size in the middle of a rollout: all sets share in it, so that the rollout gets neither ahead nor behind.
+    `before` is by name how many Pods there could be when the set was last scaled. Every set is named, also if its size
+    stays: it has to know the new size of all together."""
+    desired = size(deployment)
+    allowed = desired + limits(deployment)[0] if desired else 0
+    to_add = allowed - sum(size(found) for found in active)
+    by_age = sorted(
+        active, key=lambda found: (found["metadata"].get("creationTimestamp", ""), found["metadata"]["name"])
+    )
+    # The largest first; among equals the newest grows and the oldest shrinks.
+    ordered = sorted(reversed(by_age) if to_add > 0 else by_age, key=size, reverse=True)
+    scalings, added = [], 0
+    for found in ordered:
+        share = _share(deployment, found, before.get(found["metadata"]["name"])) if to_add != added else 0
+        share = min(share, to_add - added) if to_add > 0 else max(share, to_add - added)
+        added += share
+        scalings.append(Scaling(found, size(found) + share))
+    if scalings and to_add != added:
+        scalings[0] = Scaling(scalings[0].replica_set, max(0, scalings[0].to + to_add - added))
+    return scalings
+
+
+def _share(deployment: Obj, found: Obj, most_before: int | None) -> int:
+    desired, current = size(deployment), size(found)
+    if not desired:
+        return -current
+    if not most_before:
+        most_before = int((deployment.get("status") or {}).get("replicas", 0))
+    if not most_before:
+        return 0
+    exact = current * (desired + limits(deployment)[0]) / most_before
+    return int(exact + 0.5) - current

@@ -13,11 +13,11 @@ from setpoint.meta.times import format_time, parse_time
 Obj = dict[str, Any]
 
 _NO_DEADLINE = 2**31 - 1
-_COMPLETE, _TIMED_OUT = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
+_COMPLETE, _TIMED_OUT, _PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"
 
 
-def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime, *, created: bool = False) -> Obj:
-    """`created`: the new ReplicaSet was made just now."""
+def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime) -> Obj:
+    """Without a word about progress: scaling is none."""
     everything = [*old, *([new] if new is not None else [])]
     before = deployment.get("status") or {}
     available = count(everything, "availableReplicas")
@@ -30,13 +30,60 @@ def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetim
     }
     status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
     status.update({name: number for name, number in counts.items() if number})
-    status["terminatingReplicas"] = count(everything, "terminatingReplicas")
+    if not any(_keeps_quiet(found.get("status") or {}) for found in everything):
+        status["terminatingReplicas"] = count(everything, "terminatingReplicas")
     if "collisionCount" in before:
         status["collisionCount"] = before["collisionCount"]
-    conditions = _available(before.get("conditions") or [], deployment, available, now)
-    conditions = _progressing(conditions, deployment, status, new, created, now)
-    status["conditions"] = _failures(conditions, new, everything)
+    status["conditions"] = _available(before.get("conditions") or [], deployment, available, now)
     return status
+
+
+def _keeps_quiet(status: Obj) -> bool:
+    """About Pods that are on their way out, though it has been looked after."""
+    return bool(status.get("observedGeneration")) and "terminatingReplicas" not in status
+
+
+def rollout_status(
+    deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime, *, created: bool = False
+) -> Obj:
+    """`created`: the new ReplicaSet was made just now."""
+    status = status_of(deployment, new, old, now)
+    conditions = _progressing(status["conditions"], deployment, status, new, created, now)
+    status["conditions"] = _failures(conditions, new, [*old, *([new] if new is not None else [])])
+    return status
+
+
+def pause_noted(deployment: Obj, now: datetime) -> Obj:
+    """With a condition that says so when it was paused or resumed: the time in between is no lack of progress."""
+    current = condition(deployment, "Progressing")
+    reason = current["reason"] if current is not None else ""
+    paused = bool(deployment["spec"].get("paused"))
+    if _deadline(deployment) is None or reason == _TIMED_OUT or paused == (reason == _PAUSED):
+        return deployment
+    if paused:
+        return _with_progress(deployment, "Unknown", _PAUSED, "Deployment is paused", now)
+    return _with_progress(deployment, "Unknown", "DeploymentResumed", "Deployment is resumed", now)
+
+
+def set_found(deployment: Obj, new: Obj, now: datetime) -> Obj:
+    """With a condition to measure progress from, where there is none."""
+    if _deadline(deployment) is None or condition(deployment, "Progressing") is not None:
+        return deployment
+    message = f'Found new replica set "{new["metadata"]["name"]}"'
+    return _with_progress(deployment, "True", "FoundNewReplicaSet", message, now)
+
+
+def creation_failed(deployment: Obj, message: str, now: datetime) -> Obj:
+    """The status that tells of it."""
+    if _deadline(deployment) is not None:
+        deployment = _with_progress(deployment, "False", "ReplicaSetCreateError", message, now)
+    return deployment.get("status") or {}
+
+
+def _with_progress(deployment: Obj, value: str, reason: str, message: str, now: datetime) -> Obj:
+    status = deployment.get("status") or {}
+    conditions = _set(status.get("conditions") or [], "Progressing", value, reason, message, now)
+    return {**deployment, "status": {**status, "conditions": conditions}}
 
 
 def is_complete(deployment: Obj, status: Obj) -> bool:
@@ -104,9 +151,6 @@ def _progressing(
     if created and new is not None:
         message = f'Created new replica set "{new["metadata"]["name"]}"'
         return _set(conditions, "Progressing", "True", "NewReplicaSetCreated", message, now)
-    if current is None and new is not None:
-        message = f'Found new replica set "{new["metadata"]["name"]}"'
-        conditions = _set(conditions, "Progressing", "True", "FoundNewReplicaSet", message, now)
     if (
         current is not None
         and current["reason"] == _COMPLETE
