@@ -1,0 +1,170 @@
+"""Making room for what is more important."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_objects import PODS, a_node, a_pod, add_node, alone, condition, node_of
+
+from setpoint.testing import VirtualCluster
+
+Obj = dict[str, Any]
+
+
+async def priorities(cluster: VirtualCluster) -> None:
+    for name, value, more in (("high", 1000, {}), ("middle", 500, {}), ("polite", 1000, {"preemptionPolicy": "Never"})):
+        await cluster.client.create(
+            {
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value, **more,
+            }
+        )  # fmt: skip
+
+
+async def nominated(cluster: VirtualCluster, name: str) -> str:
+    return str((await cluster.client.get(PODS, name, "default"))["status"].get("nominatedNodeName") or "")
+
+
+@alone
+async def test_the_less_important_goes_and_the_pod_waits_for_its_room(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("a", cpu="1"))
+    await cluster.client.create(a_pod("low", cpu="800m", terminationGracePeriodSeconds=30))
+    await cluster.settle()
+    await cluster.client.create(a_pod("important", cpu="500m", priorityClassName="high"))
+    await cluster.settle()
+    uid = (await cluster.client.get(PODS, "important", "default"))["metadata"]["uid"]
+    said = (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, "
+        "preempting 1 victims"
+    )
+    assert (await condition(cluster, "important"))["message"] == said
+    assert await cluster.events("important") == [("Warning", "FailedScheduling", said)]
+    assert await nominated(cluster, "important") == "a"
+    victim = await cluster.client.get(PODS, "low", "default")
+    assert "deletionTimestamp" in victim["metadata"]
+    target = await condition(cluster, "low", "DisruptionTarget")
+    assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
+    assert target["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+    assert ("Normal", "Preempted", f"Preempted by pod {uid} on node a") in await cluster.events("low")
+    assert await node_of(cluster, "important") == ""
+    # One of no higher priority does not take the room.
+    await cluster.client.create(a_pod("other", cpu="600m", priorityClassName="middle"))
+    await cluster.settle()
+    await cluster.client.delete(PODS, "low", "default", grace_period=0)
+    await cluster.settle()
+    assert (await node_of(cluster, "important"), await node_of(cluster, "other")) == ("a", "")
+
+
+@alone
+async def test_no_more_victims_than_needed_and_the_least_important_ones(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("a", cpu="3"))
+    await cluster.client.create(a_pod("one", cpu="1", priorityClassName="middle"))
+    await cluster.client.create(a_pod("two", cpu="1"))
+    await cluster.client.create(a_pod("three", cpu="1", priorityClassName="middle"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("important", cpu="1", priorityClassName="high"))
+    await cluster.sleep(40)
+    leaving = [pod["metadata"]["name"] for pod in await cluster.all(PODS) if "deletionTimestamp" in pod["metadata"]]
+    assert leaving == ["two"]
+
+
+@alone
+async def test_who_may_not_preempt_waits(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("a", cpu="1"))
+    await cluster.client.create(a_pod("low", cpu="800m"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("polite", cpu="500m", priorityClassName="polite"))
+    await cluster.settle()
+    assert (await condition(cluster, "polite"))["message"] == (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+    )
+    assert "deletionTimestamp" not in (await cluster.client.get(PODS, "low", "default"))["metadata"]
+
+
+@alone
+async def test_disruption_budgets_are_broken_last(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    for node, app in (("a", "guarded"), ("b", "free")):
+        await add_node(cluster, a_node(node, cpu="1"))
+        await cluster.client.create(a_pod(app, cpu="800m", labels={"app": app}))
+        await cluster.settle()
+    budget = {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "guard", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+    }  # fmt: skip
+    await cluster.client.create(budget)
+    await cluster.client.create(a_pod("first", cpu="500m", priorityClassName="high"))
+    await cluster.settle()
+    assert await nominated(cluster, "first") == await node_of(cluster, "free")
+    await cluster.client.delete(PODS, "free", "default", grace_period=0)
+    await cluster.settle()
+    # When nothing else is left, a budget does not save anybody.
+    await cluster.client.create(a_pod("second", cpu="600m", priorityClassName="high"))
+    await cluster.settle()
+    assert await nominated(cluster, "second") == await node_of(cluster, "guarded")
+
+
+@alone
+async def test_a_node_that_no_preemption_helps_is_left_alone(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("small", cpu="1"))
+    await add_node(cluster, a_node("busy", cpu="2", taints=[{"key": "k", "effect": "NoSchedule"}]))
+    await cluster.client.create(a_pod("low", cpu="800m"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("big", cpu="2", priorityClassName="high"))
+    await cluster.settle()
+    assert (await condition(cluster, "big"))["message"] == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). preemption: "
+        "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+
+
+@alone
+async def test_a_nomination_ends_when_the_pod_goes(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("a", cpu="1"))
+    await cluster.client.create(a_pod("low", cpu="800m"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("important", cpu="900m", priorityClassName="high"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("patient", cpu="500m", priorityClassName="middle"))
+    await cluster.settle()
+    await cluster.client.delete(PODS, "important", "default", grace_period=0)
+    await cluster.client.delete(PODS, "low", "default", grace_period=0)
+    await cluster.sleep(2)
+    assert await node_of(cluster, "patient") == "a"
+
+
+@alone
+async def test_a_scheduler_that_comes_back_respects_nominations(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("a", cpu="1"))
+    await cluster.client.create(a_pod("low", cpu="800m"))
+    await cluster.settle()
+    await cluster.client.create(a_pod("important", cpu="900m", priorityClassName="high"))
+    await cluster.settle()
+    await cluster.kill("scheduler")
+    await cluster.client.delete(PODS, "low", "default", grace_period=0)
+    await cluster.client.create(a_pod("a-later-one", cpu="900m", priorityClassName="middle"))
+    await cluster.start("scheduler")
+    await cluster.sleep(20)
+    assert (await node_of(cluster, "important"), await node_of(cluster, "a-later-one")) == ("a", "")
+
+
+@alone
+async def test_anti_affinity_can_be_solved_by_preemption(cluster: VirtualCluster) -> None:
+    await priorities(cluster)
+    await add_node(cluster, a_node("a"))
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await cluster.client.create(a_pod("low", labels={"app": "x"}))
+    await cluster.client.create(a_pod("bystander", labels={"app": "y"}))
+    await cluster.settle()
+    await cluster.client.create(a_pod("important", affinity=apart, priorityClassName="high"))
+    await cluster.settle()
+    leaving = [pod["metadata"]["name"] for pod in await cluster.all(PODS) if "deletionTimestamp" in pod["metadata"]]
+    assert leaving == ["low"]
