@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 
 PODS = IPv4Network("10.244.0.0/14")
 NODES = IPv4Network("172.30.0.0/16")
@@ -11,7 +11,7 @@ NODES = IPv4Network("172.30.0.0/16")
 class AddressPool:
     """Goes round: an address that became free is handed out again as late as possible."""
 
-    def __init__(self, network: IPv4Network) -> None:
+    def __init__(self, network: IPv4Network | IPv6Network) -> None:
         self._network = network
         self._next = 1
         self._holders: dict[str, str] = {}
@@ -31,6 +31,9 @@ class AddressPool:
             self._next = self._next % usable + 1
             if address not in self._holders:
                 return self._give(holder, address)
+
+    def holds(self, address: str) -> bool:
+        return ip_address(address) in self._network
 
     def release(self, holder: str) -> None:
         address = self._held.pop(holder, None)

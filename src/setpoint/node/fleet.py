@@ -1,8 +1,8 @@
-"""Many simulated nodes behind one agent: one watch, one queue, one timer for all of them."""
+"""Many simulated nodes behind one agent: one watch, one queue, one heap of timers for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,14 +12,19 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.node.addresses import NODES, PODS, AddressPool
 from setpoint.node.heartbeat import Heartbeat
-from setpoint.node.pod_status import Addresses, differs, pod_status
-from setpoint.node.runtime.interface import Runtime
-from setpoint.reconcile import Controller, Informer, Manager, key_of
+from setpoint.node.lookup import InformerLookup
+from setpoint.node.node_state import NodeState
+from setpoint.node.pod_status import differs
+from setpoint.node.pod_worker import PodWorker
+from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.tools import Tools
+from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
 
-Obj = dict[str, Any]
+Obj = Mapping[str, Any]
 
 _PODS = builtin("pods")
 _WORKERS = 64
+_MOST_TURNS = 100
 
 
 def node_names(count: int) -> list[str]:
@@ -29,86 +34,99 @@ def node_names(count: int) -> list[str]:
 def add_fleet(
     manager: Manager,
     count: int,
-    runtime: Runtime,
+    runtime: SimulatedRuntime,
     *,
     client_for: Callable[[str], Client],
     version: str,
     runtime_version: str,
 ) -> Heartbeat:
     """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all."""
-    pool = AddressPool(NODES)
+    pool, shared = AddressPool(NODES), AddressPool(PODS)
     hosts = {name: pool.take(name) for name in node_names(count)}
     pods = manager.informer(_PODS, field_selector="spec.nodeName!=")
-    fleet = Fleet(hosts, runtime, pods, client_for, manager.clock)
-    controller = Controller("node", fleet.sync, manager.clock, workers=_WORKERS)
-    fleet.watch(controller)
+    tools = Tools(runtime, manager.recorder("kubelet"), InformerLookup(manager), manager.ids)
+    tools.nodes = {name: NodeState(name, address, shared) for name, address in hosts.items()}
+    fleet = Fleet(tools, pods, client_for, manager.clock)
+    fleet.watch()
     heartbeat = Heartbeat(hosts, client_for, manager.clock, version=version, runtime_version=runtime_version)
     manager.add(heartbeat)
-    manager.add(controller)
+    manager.add(fleet.controller)
     return heartbeat
 
 
 class Fleet:
-    def __init__(
-        self, hosts: dict[str, str], runtime: Runtime, pods: Informer, client_for: Callable[[str], Client], clock: Clock
-    ) -> None:
-        self._hosts = hosts
-        self._runtime = runtime
+    def __init__(self, tools: Tools, pods: Informer, client_for: Callable[[str], Client], clock: Clock) -> None:
+        self._tools = tools
         self._pods = pods
         self._client_for = client_for
         self._clock = clock
-        self._addresses = AddressPool(PODS)
+        self._workers: dict[str, PodWorker] = {}
+        """By the uid of the Pod."""
+        self.controller = Controller("node", self.sync, clock, workers=_WORKERS)
+        tools.runtime.changed = self._look_again
 
-    def watch(self, controller: Controller) -> None:
-        def changed(old: Obj | None, new: Obj | None) -> None:
-            pod = new or old or {}
-            if pod["spec"].get("nodeName") not in self._hosts:
-                return
-            if new is None:
-                uid = pod["metadata"]["uid"]
-                self._runtime.forget(uid)
-                self._addresses.release(uid)
-            else:
-                if old is None:
-                    self._address_of(new)  # those that have one keep it, before anybody new is given one
-                controller.enqueue(key_of(new))
+    def watch(self) -> None:
+        self._pods.add_handler(self._changed)
 
-        self._pods.add_handler(changed)
+    def _changed(self, old: Obj | None, new: Obj | None) -> None:
+        pod = new or old or {}
+        node = self._tools.nodes.get(pod["spec"].get("nodeName"))
+        if node is None:
+            return
+        uid = pod["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if new is None:
+            if worker is not None:
+                del self._workers[uid]
+                worker.give_back()
+            self._tools.runtime.forget(uid)
+            node.release(uid)
+        elif worker is None:
+            self._workers[uid] = PodWorker(new, node, self._tools, self._clock.now().timestamp())
+            self.controller.enqueue(key_of(new))
+        elif worker.update(new):
+            self.controller.enqueue(key_of(new))
 
-    def _address_of(self, pod: Obj) -> str:
-        if pod["spec"].get("hostNetwork"):
-            return self._hosts[pod["spec"]["nodeName"]]
-        known = (pod.get("status") or {}).get("podIP") or ""
-        return self._addresses.take(pod["metadata"]["uid"], known)
+    def _look_again(self, uid: str) -> None:
+        worker = self._workers.get(uid)
+        if worker is not None:
+            self.controller.enqueue(key_of(worker.pod))
 
-    async def sync(self, key: str) -> None:
+    async def sync(self, key: str) -> Result | None:
         pod = self._pods.get(key)
-        if pod is None or pod["spec"].get("nodeName") not in self._hosts:
-            return
-        if "deletionTimestamp" in pod["metadata"]:
-            await self._end(pod)
-        elif (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
-            await self._runtime.start(pod)
-            await self._report(pod)
+        worker = self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
+        if worker is None:
+            return None
+        for _ in range(_MOST_TURNS):
+            again = worker.step(self._clock.now().timestamp())
+            try:
+                await self._report(worker)
+                if worker.finished and worker.deleting:
+                    await self._remove(worker)
+                    return None
+            except (NotFound, Conflict):
+                return None  # gone, or gone and made again: the watch will tell
+            if not again:
+                break
+        if worker.due_at is None:
+            return None
+        return Result(requeue_after=max(0.001, worker.due_at - self._clock.now().timestamp()))
 
-    async def _end(self, pod: Obj) -> None:
-        meta = pod["metadata"]
-        await self._runtime.stop(pod, float(meta.get("deletionGracePeriodSeconds", 0)))
-        with suppress(NotFound, Conflict):  # gone, or gone and made again
-            await self._report(pod)
-            client = self._client_for(pod["spec"]["nodeName"])
-            await client.delete(_PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
-
-    async def _report(self, pod: Obj) -> None:
-        meta, node = pod["metadata"], pod["spec"]["nodeName"]
-        report = self._runtime.status(meta["uid"])
-        if report is None:
-            return
-        addresses = Addresses(self._hosts[node], self._address_of(pod))
-        status = pod_status(pod, report, addresses, self._clock.now())
-        if not differs(pod, status):
+    async def _report(self, worker: PodWorker) -> None:
+        status = worker.status(self._clock.now().timestamp())
+        meta = worker.pod["metadata"]
+        if not differs(worker.reported, status):
+            worker.shown(worker.reported, worker.reported_version)
             return
         change = {"metadata": {"uid": meta["uid"]}, "status": status}
-        await self._client_for(node).patch(
+        written = await self._client_for(worker.node.name).patch(
             _PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status"
         )
+        worker.shown(written.get("status") or {}, int(written["metadata"]["resourceVersion"]))
+
+    async def _remove(self, worker: PodWorker) -> None:
+        meta = worker.pod["metadata"]
+        with suppress(NotFound):
+            await self._client_for(worker.node.name).delete(
+                _PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"]
+            )

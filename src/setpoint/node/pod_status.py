@@ -1,51 +1,141 @@
-"""From what a runtime reports to the status that the API shows. Pure."""
+"""From what the agent knows of a Pod's containers to the status that the API shows. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from setpoint.meta.times import format_time
-from setpoint.node.runtime.interface import ContainerReport, PodReport
+from setpoint.node.restarts import restarts
+from setpoint.node.runtime.interface import ContainerRecord
+from setpoint.node.slots import EPHEMERAL, INIT, MAIN, SIDECAR, Slot
 
 Obj = dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    host: str
-    pod: str
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+TERMINAL = (SUCCEEDED, FAILED)
+RESTARTING_ALL = "RestartingAllContainers"
 
 
-def pod_status(pod: Mapping[str, Any], report: PodReport, addresses: Addresses, now: datetime) -> Obj:
-    """The fields that belong to the node; all others stay as they are."""
-    spec, before = pod["spec"], pod.get("status") or {}
-    generation = pod["metadata"].get("generation")
-    phase = _phase(spec, report)
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    return format_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def stamp(seconds: float) -> str:
+    return _second(int(seconds))
+
+
+@dataclass(slots=True)
+class Situation:
+    """A Pod on its node, beyond its containers."""
+
+    host_ip: str
+    pod_ips: Sequence[str] = ()
+    sandbox: bool = False
+    """Its network is there."""
+    had_sandbox: bool = False
+    ended: bool = False
+    """Nothing of it will be started again."""
+    verdict: tuple[str, str] | None = None
+    """Why it was made to fail: reason and message."""
+    resize: Sequence[Obj] = ()
+    """Conditions about a resize."""
+
+
+def phase_of(spec: Mapping[str, Any], slots: Iterable[Slot], ended: bool) -> str:
+    pending_init = pending_sidecars = failed_init = 0
+    running = waiting = stopped = final = succeeded = 0
+    initialized = any(slot.kind == MAIN and slot.record is not None for slot in slots)
+    for slot in slots:
+        record = slot.record
+        if slot.kind == INIT:
+            if record is None or record.running:
+                pending_init += 1
+            elif record.exit_code and not _comes_back(slot, spec):
+                failed_init += 1
+        elif slot.kind == SIDECAR:
+            if record is None:
+                pending_sidecars += 1
+                waiting += 1
+            elif record.running:
+                pending_sidecars += not slot.started
+                running += 1
+        elif slot.kind == MAIN:
+            if record is None:
+                waiting += 1
+            elif record.running:
+                running += 1
+            else:
+                stopped += 1
+                final += not _comes_back(slot, spec)
+                succeeded += not record.exit_code
+    if failed_init:
+        return FAILED
+    if pending_init or (pending_sidecars and not initialized) or waiting:
+        return PENDING
+    if running:
+        return RUNNING
+    if stopped:
+        if not ended and stopped != final:
+            return RUNNING
+        return SUCCEEDED if stopped == succeeded else FAILED
+    return PENDING
+
+
+def _comes_back(slot: Slot, spec: Mapping[str, Any]) -> bool:
+    record = slot.record
+    assert record is not None
+    return record.reason == RESTARTING_ALL or restarts(slot.spec, spec, record.exit_code)
+
+
+def pod_status(
+    pod: Mapping[str, Any], slots: Sequence[Slot], situation: Situation, before: Mapping[str, Any], now: float
+) -> Obj:
+    """The fields that belong to the node; all others stay as they are. `before` is the status so far."""
+    spec = pod["spec"]
+    phase = FAILED if situation.verdict and situation.ended else phase_of(spec, slots, situation.ended)
+    if phase not in TERMINAL and before.get("phase") in TERMINAL:
+        phase = before["phase"]
+    by_kind: dict[str, list[Obj]] = {"initContainerStatuses": [], "containerStatuses": []}
+    has_init = bool(spec.get("initContainers"))
+    for slot in slots:
+        field = _FIELDS[slot.kind]
+        by_kind.setdefault(field, []).append(_container(slot, spec, has_init, situation.ended))
+    if len(by_kind["containerStatuses"]) > 1:
+        by_kind["containerStatuses"].sort(key=lambda each: each["name"])
+    if not by_kind["initContainerStatuses"]:
+        del by_kind["initContainerStatuses"]
     status: Obj = {
         "phase": phase,
-        "startTime": before.get("startTime") or format_time(now),
-        "hostIP": addresses.host,
-        "hostIPs": [{"ip": addresses.host}],
-        "podIP": addresses.pod,
-        "podIPs": [{"ip": addresses.pod}],
-        "conditions": _conditions(pod, report, phase, now),
-        "containerStatuses": [_container(found, before, "containerStatuses") for found in report.containers],
+        "conditions": _conditions(pod, slots, situation, phase, before, now),
+        "startTime": before.get("startTime") or stamp(now),
+        "hostIP": situation.host_ip,
+        "hostIPs": [{"ip": situation.host_ip}],
+        **by_kind,
     }
-    if report.init_containers:
-        status["initContainerStatuses"] = [
-            _container(found, before, "initContainerStatuses") for found in report.init_containers
-        ]
+    if situation.pod_ips:
+        status["podIP"] = situation.pod_ips[0]
+        status["podIPs"] = [{"ip": each} for each in situation.pod_ips]
+    if situation.verdict and phase == FAILED:
+        status["reason"], status["message"] = situation.verdict
+    generation = pod["metadata"].get("generation")
     if generation is not None:
         status["observedGeneration"] = generation
     return status
 
 
-def differs(pod: Mapping[str, Any], status: Obj) -> bool:
+_FIELDS = {
+    INIT: "initContainerStatuses", SIDECAR: "initContainerStatuses", MAIN: "containerStatuses",
+    EPHEMERAL: "ephemeralContainerStatuses",
+}  # fmt: skip
+
+
+def differs(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     """Whether writing it would change anything."""
-    before = pod.get("status") or {}
     for name, value in status.items():
         if name == "conditions":
             current = {found["type"]: found for found in before.get("conditions") or ()}
@@ -57,85 +147,169 @@ def differs(pod: Mapping[str, Any], status: Obj) -> bool:
 
 
 def _same(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    return current is not None and all(current.get(name) == value for name, value in wanted.items())
+    if current is None:
+        return bool(wanted.get("$patch"))
+    if wanted.get("$patch"):
+        return False
+    return all(current.get(name) == value for name, value in wanted.items() if name != "lastProbeTime")
 
 
-def _phase(spec: Mapping[str, Any], report: PodReport) -> str:
-    containers = report.containers
-    if not containers or any(found.started_at is None for found in containers):
-        return "Pending"
-    if any(found.running for found in containers):
-        return "Running"
-    return "Failed" if any(found.exit_code for found in containers) else "Succeeded"
+# -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def _conditions(pod: Mapping[str, Any], report: PodReport, phase: str, now: datetime) -> list[Obj]:
-    ended = phase in ("Succeeded", "Failed")
-    unready = [found.name for found in report.containers if not found.running]
-    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
-    current = {found["type"]: found for found in (pod.get("status") or {}).get("conditions") or ()}
-    closed = [gate for gate in gates if (current.get(gate) or {}).get("status") != "True"]
-    reason, message = "", ""
-    if ended:
-        reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
-    elif unready:
-        reason, message = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
-    ready = (reason, message)
-    if not reason and closed:
-        missing = f'corresponding condition of pod readiness gate "{closed[0]}" does not exist.'
-        ready = ("ReadinessGatesNotReady", missing)
+def _conditions(
+    pod: Mapping[str, Any],
+    slots: Sequence[Slot],
+    situation: Situation,
+    phase: str,
+    before: Mapping[str, Any],
+    now: float,
+) -> list[Obj]:
+    current = {found["type"]: found for found in before.get("conditions") or ()}
     generation = pod["metadata"].get("generation")
 
-    def condition(kind: str, why: tuple[str, str] = ("", ""), *, holds: bool | None = None) -> Obj:
-        value = "True" if (not why[0] if holds is None else holds) else "False"
-        before = current.get(kind) or {}
-        stamp = before.get("lastTransitionTime") if before.get("status") == value else None
-        made: Obj = {"type": kind, "status": value, "lastTransitionTime": stamp or format_time(now)}
-        if why[0]:
-            made["reason"] = why[0]
-        if why[1]:
-            made["message"] = why[1]
+    def condition(kind: str, value: bool, reason: str = "", message: str = "") -> Obj:
+        made: Obj = {"type": kind, "status": "True" if value else "False"}
+        known = current.get(kind)
+        unchanged = known is not None and known.get("status") == made["status"]
+        made["lastProbeTime"] = None
+        made["lastTransitionTime"] = known["lastTransitionTime"] if unchanged and known else stamp(now)
+        if reason or (known or {}).get("reason"):
+            made["reason"] = reason or None
+        if message or (known or {}).get("message"):
+            made["message"] = message or None
         if generation is not None:
             made["observedGeneration"] = generation
         return made
 
-    initialized = all(found.finished_at is not None or found.running for found in report.init_containers)
-    return [
-        condition("PodReadyToStartContainers", holds=not ended),
-        condition("Initialized", ("PodCompleted", "") if phase == "Succeeded" else ("", ""), holds=initialized),
-        condition("Ready", ready),
-        condition("ContainersReady", (reason, message)),
-        condition("PodScheduled"),
-    ]
-
-
-def _container(report: ContainerReport, before: Mapping[str, Any], field: str) -> Obj:
-    statuses: Sequence[Mapping[str, Any]] = before.get(field) or ()
-    earlier = next((found for found in statuses if found["name"] == report.name), {})
-    state: Obj
-    if report.started_at is None:
-        state = {"waiting": {"reason": "ContainerCreating"}}
-    elif report.finished_at is None:
-        state = {"running": {"startedAt": format_time(report.started_at)}}
+    ready, reason, message = _containers_ready(slots, phase)
+    found = [*situation.resize]
+    if situation.sandbox:
+        found.append(condition("PodReadyToStartContainers", True))
     else:
-        state = {
-            "terminated": {
-                "exitCode": report.exit_code,
-                "reason": "Error" if report.exit_code else "Completed",
-                "startedAt": format_time(report.started_at),
-                "finishedAt": format_time(report.finished_at),
-                "containerID": report.container_id,
-            }
-        }
-    finished_init = field == "initContainerStatuses" and report.finished_at is not None and not report.exit_code
-    return {
-        "name": report.name,
-        "image": report.image,
-        "imageID": report.image_id,
-        "containerID": report.container_id,
-        "state": state,
-        "lastState": earlier.get("lastState") or {},
-        "ready": report.running or finished_init,
-        "started": report.running,
-        "restartCount": report.restarts,
-    }
+        why = "Pod sandbox is not ready" if situation.had_sandbox else "No pod sandbox found"
+        found.append(condition("PodReadyToStartContainers", False, "PodSandboxNotReady", why))
+    found.append(condition("Initialized", *_initialized(slots, phase)))
+    gates = _closed_gates(pod["spec"], current) if ready else ""
+    if gates:
+        found.append(condition("Ready", False, "ReadinessGatesNotReady", gates))
+    else:
+        found.append(condition("Ready", ready, reason, message))
+    found.append(condition("ContainersReady", ready, reason, message))
+    found.append(condition("PodScheduled", True))
+    if any(_may_restart_all(slot.spec) for slot in slots):
+        ending = {SUCCEEDED: "PodCompleted", FAILED: "PodFailed"}.get(phase, "")
+        under_way = not ending and any(
+            slot.record is not None and slot.record.reason == RESTARTING_ALL and not slot.record.running
+            for slot in slots
+        )
+        if under_way:
+            why = "container exited with restart policy rule"
+            found.append(condition("AllContainersRestarting", True, "RestartAllContainersStarted", why))
+        else:
+            found.append(condition("AllContainersRestarting", False, ending))
+    return found
+
+
+def _may_restart_all(container: Mapping[str, Any]) -> bool:
+    rules = container.get("restartPolicyRules")
+    return bool(rules) and any(rule.get("action") == "RestartAllContainers" for rule in rules or ())
+
+
+def _containers_ready(slots: Sequence[Slot], phase: str) -> tuple[bool, str, str]:
+    if phase in TERMINAL:
+        return False, "PodCompleted" if phase == SUCCEEDED else "PodFailed", ""
+    unready = [slot.name for slot in slots if slot.kind in (SIDECAR, MAIN) and not slot.ready]
+    if unready:
+        return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+    return True, "", ""
+
+
+def _initialized(slots: Sequence[Slot], phase: str) -> tuple[bool, str, str]:
+    if phase == SUCCEEDED:
+        return True, "PodCompleted", ""
+    if any(slot.kind == MAIN and slot.record is not None for slot in slots):
+        return True, "", ""
+    incomplete = [
+        slot.name
+        for slot in slots
+        if (slot.kind == SIDECAR and not slot.started) or (slot.kind == INIT and not slot.ready)
+    ]
+    if incomplete:
+        return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]"
+    return True, "", ""
+
+
+def _closed_gates(spec: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    closed = []
+    for gate in spec.get("readinessGates") or ():
+        kind = gate["conditionType"]
+        found = current.get(kind)
+        if found is None:
+            closed.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif found.get("status") != "True":
+            closed.append(f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}')
+    return ", ".join(closed)
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+def terminated(record: ContainerRecord) -> Obj:
+    assert record.finished_at is not None
+    found: Obj = {"exitCode": record.exit_code, "reason": record.reason}
+    if record.message:
+        found["message"] = record.message
+    found["startedAt"] = stamp(record.started_at)
+    found["finishedAt"] = stamp(record.finished_at)
+    found["containerID"] = record.id
+    return {"terminated": found}
+
+
+def _container(slot: Slot, spec: Mapping[str, Any], has_init: bool, ended: bool) -> Obj:
+    record, last = slot.record, slot.last or {}
+    status: Obj = {"name": slot.name, "state": {}, "lastState": last, "ready": slot.ready}
+    if record is None:
+        reason, message = slot.waiting or ("PodInitializing" if has_init else "ContainerCreating", "")
+        status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+        status |= {"restartCount": 0, "image": slot.spec.get("image", ""), "imageID": ""}
+    else:
+        if record.running:
+            status["state"] = {"running": {"startedAt": stamp(record.started_at)}}
+        elif slot.waiting is not None and not ended:
+            reason, message = slot.waiting
+            status["state"] = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+            status["lastState"] = terminated(record)
+        else:
+            status["state"] = terminated(record)
+        status |= {
+            "restartCount": record.attempt, "image": record.image, "imageID": record.image_id,
+            "containerID": record.id,
+        }  # fmt: skip
+    if slot.kind != EPHEMERAL:
+        status["started"] = slot.started
+    if record is not None:
+        allocated = slot.allocated
+        if allocated.get("requests"):
+            status["allocatedResources"] = dict(allocated["requests"])
+        status["resources"] = {key: dict(value) for key, value in allocated.items() if value and key != "claims"}
+        status["user"] = {"linux": _user(slot.spec, spec)}
+    mounts = slot.spec.get("volumeMounts")
+    if mounts:
+        status["volumeMounts"] = [_mount(each) for each in mounts]
+    return status
+
+
+def _mount(mount: Mapping[str, Any]) -> Obj:
+    found: Obj = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if mount.get("readOnly"):
+        found |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+    return found
+
+
+def _user(container: Mapping[str, Any], spec: Mapping[str, Any]) -> Obj:
+    own, pod = container.get("securityContext") or {}, spec.get("securityContext") or {}
+    uid = own.get("runAsUser", pod.get("runAsUser", 0))
+    gid = own.get("runAsGroup", pod.get("runAsGroup", 0))
+    groups = [gid, *(pod.get("supplementalGroups") or ()), *([pod["fsGroup"]] if "fsGroup" in pod else [])]
+    return {"uid": uid, "gid": gid, "supplementalGroups": list(dict.fromkeys(groups))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -18,13 +17,10 @@ from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import NotFound
 from setpoint.node.addresses import AddressPool
 from setpoint.node.fleet import add_fleet
-from setpoint.node.pod_status import Addresses, differs, pod_status
-from setpoint.node.runtime.simulated import SimulatedRuntime, image_id_of
+from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.reconcile import Manager
 
 Obj = dict[str, Any]
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
-HERE = Addresses("172.30.0.1", "10.244.0.1")
 PODS, NODES = builtin("pods"), builtin("nodes")
 LEASES = builtin("leases", "coordination.k8s.io")
 
@@ -35,75 +31,6 @@ def a_pod(**spec: Any) -> Obj:
         "apiVersion": "v1", "kind": "Pod", "spec": spec,
         "metadata": {"name": "p", "namespace": "default", "uid": "u", "generation": 1},
     }  # fmt: skip
-
-
-def conditions(status: Obj) -> dict[str, str]:
-    return {found["type"]: found["status"] for found in status["conditions"]}
-
-
-async def test_the_status_of_a_pod_from_start_to_end() -> None:
-    clock = StoppedClock()
-    runtime = SimulatedRuntime(clock, RandomIds(1))
-    pod = a_pod(initContainers=[{"name": "i", "image": "busybox:1"}])
-    await runtime.start(pod)
-    assert list(runtime.running()) == ["u"]
-    report = runtime.status("u")
-    assert report is not None
-    status = pod_status(pod, report, HERE, NOW)
-    assert status["phase"] == "Running"
-    assert set(conditions(status).values()) == {"True"}
-    (container,), (init,) = status["containerStatuses"], status["initContainerStatuses"]
-    assert container["state"] == {"running": {"startedAt": "2030-01-01T00:00:00Z"}}
-    assert (container["ready"], container["started"], container["restartCount"]) == (True, True, 0)
-    assert init["state"]["terminated"]["reason"] == "Completed"
-    assert (status["podIP"], status["hostIP"]) == (HERE.pod, HERE.host)
-
-    running = {**pod, "status": status}
-    assert not differs(running, pod_status(running, report, HERE, NOW + timedelta(hours=1)))
-
-    await runtime.stop(running, 30)
-    report = runtime.status("u")
-    assert report is not None
-    ended = pod_status(running, report, HERE, NOW + timedelta(seconds=1))
-    assert differs(running, ended)
-    assert ended["phase"] == "Succeeded"
-    assert conditions(ended)["Ready"] == conditions(ended)["ContainersReady"] == "False"
-    assert ended["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
-    assert ended["startTime"] == status["startTime"]
-
-
-async def test_containers_outlive_the_agent() -> None:
-    first, later = StoppedClock(), StoppedClock()
-    await later.advance(3600)
-    pod = a_pod()
-    runtime = SimulatedRuntime(first, RandomIds(1))
-    await runtime.start(pod)
-    report = runtime.status("u")
-    assert report is not None
-    pod = {**pod, "status": pod_status(pod, report, HERE, NOW)}
-    again = SimulatedRuntime(later, RandomIds(2))
-    await again.start(pod)
-    assert again.status("u") == report
-
-
-def test_a_closed_readiness_gate_keeps_a_pod_unready() -> None:
-    from setpoint.node.runtime.interface import ContainerReport, PodReport
-
-    pod = a_pod(readinessGates=[{"conditionType": "example.com/open"}])
-    report = PodReport(containers=[ContainerReport("c", "nginx", started_at=NOW)])
-    status = pod_status(pod, report, HERE, NOW)
-    assert (conditions(status)["ContainersReady"], conditions(status)["Ready"]) == ("True", "False")
-    pod["status"] = {"conditions": [{"type": "example.com/open", "status": "True"}]}
-    assert conditions(pod_status(pod, report, HERE, NOW))["Ready"] == "True"
-
-
-@pytest.mark.parametrize(
-    ("image", "name"),
-    [("nginx", "nginx"), ("nginx:1.2", "nginx"), ("host:50/a/b", "host:50/a/b"), ("host:50/a/b:c", "host:50/a/b")],
-)
-def test_an_image_has_an_id(image: str, name: str) -> None:
-    assert image_id_of(image).partition("@sha256:")[0] == name
-    assert image_id_of(f"{name}@sha256:abc") == f"{name}@sha256:abc"
 
 
 def test_addresses_are_unique_kept_and_used_again_late() -> None:

@@ -1,87 +1,376 @@
-"""A runtime that runs nothing: containers start at once and stop when told to."""
+"""A runtime that runs nothing: containers are programs of a small shell, or servers that just run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.times import parse_time
-from setpoint.node.runtime.interface import ContainerReport, PodReport
+from setpoint.node.annotations import said
+from setpoint.node.runtime.commands import HELLO, outlives_a_signal, runs_for_ever
+from setpoint.node.runtime.expansion import expand
+from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.images import Images, argv_of
+from setpoint.node.runtime.interface import (
+    STDERR,
+    STDOUT,
+    ContainerLog,
+    ContainerRecord,
+    Execution,
+    Launch,
+    NoSuchContainer,
+    PodRuns,
+    Usage,
+)
+from setpoint.node.runtime.log import BoundedLog
+from setpoint.node.runtime.process import KILLED, TERMINATED, Process
+from setpoint.node.runtime.shell.interpreter import run_argv
+from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
+from setpoint.node.runtime.usage import usage_of
 
-_SCHEME = "simulated://"
+SCHEME = "simulated://"
+
+
+class _Run:
+    """A container while the runtime has it."""
+
+    __slots__ = ("files", "kill_at", "launch", "log", "process", "record")
+
+    def __init__(self, launch: Launch, record: ContainerRecord) -> None:
+        self.launch = launch
+        self.record = record
+        self.process: Process | None = None
+        """None: a server, which does nothing by itself."""
+        self.log: BoundedLog | None = None
+        self.files: Files | None = None
+        self.kill_at: float | None = None
+
+
+class _Pod:
+    __slots__ = ("commands", "current", "previous")
+
+    def __init__(self) -> None:
+        self.current: dict[str, _Run] = {}
+        self.previous: dict[str, _Run] = {}
+        self.commands: list[tuple[str, Process]] = []
+        """Started in a running container from outside, by its name."""
 
 
 class SimulatedRuntime:
     version = "1.0.0"
 
-    def __init__(self, clock: Clock, ids: Ids) -> None:
+    def __init__(self, clock: Clock, ids: Ids, images: Images | None = None) -> None:
         self._clock = clock
         self._ids = ids
-        self._pods: dict[str, PodReport] = {}
+        self.images = images or Images()
+        self._pods: dict[str, _Pod] = {}
+        self._shared: dict[str, dict[str, dict[str, str]]] = {}
+        self.changed: Callable[[str], None] = lambda uid: None
+        """Called when the next thing happens earlier than `advance` said."""
 
-    async def start(self, pod: Mapping[str, Any]) -> None:
-        uid = pod["metadata"]["uid"]
-        if uid in self._pods:
+    # -- for the agent ------------------------------------------------------------------------------------------------
+
+    def start(self, uid: str, launch: Launch, at: float) -> ContainerRecord:
+        pod = self._pods.get(uid)
+        if pod is None:
+            pod = self._pods[uid] = _Pod()
+        name = launch.name
+        record = ContainerRecord(
+            name, launch.container_id or SCHEME + self._fresh_id(), launch.image, launch.image_id, launch.attempt, at
+        )
+        run = _Run(launch, record)
+        before = pod.current.pop(name, None)
+        if before is not None:
+            pod.previous[name] = before
+        pod.current[name] = run
+        argv = argv_of(launch.spec, self.images.facts(launch.spec.get("image", "")))
+        if argv is not None and not self._waits_for_somebody(launch.spec, argv) and not runs_for_ever(argv):
+            run.log = BoundedLog()
+            run.process = self._process(run, _expanded(argv, launch), at, run.log)
+            run.process.advance(at)
+            _settle(run)
+        return record
+
+    def stop(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
+        run = self._run(uid, name)
+        if run is None or not run.record.running:
             return
-        spec, status = pod["spec"], pod.get("status") or {}
-        # What the API says was running has been running all the time: it was only the agent that was away.
-        earlier = {
-            found["name"]: found
-            for field in ("initContainerStatuses", "containerStatuses")
-            for found in status.get(field) or ()
-        }
-        report = PodReport()
-        for container in spec.get("initContainers") or ():
-            made = self._started(container, earlier)
-            if container.get("restartPolicy") != "Always" and made.finished_at is None:
-                made.finished_at = made.started_at
-            report.init_containers.append(made)
-        report.containers = [self._started(container, earlier) for container in spec.get("containers") or ()]
-        self._pods[uid] = report
+        if run.kill_at is not None:
+            run.kill_at = min(run.kill_at, at + grace_seconds)
+            return
+        if run.process is not None and run.process.signal("TERM", at):
+            run.kill_at = at + grace_seconds
+            _settle(run)
+            return
+        pod = run.launch.pod
+        wish = said(pod, "sigterm")
+        delay, code = outlives_a_signal(run.launch.spec, pod["spec"], run.process is not None, wish)
+        if delay is None or delay >= grace_seconds:
+            run.kill_at = at + grace_seconds
+            if grace_seconds <= 0:
+                _end(run, KILLED, at)
+        elif delay > 0:
+            run.kill_at = at + delay
+            run.record.exit_code = code
+        else:
+            _end(run, code, at)
 
-    async def stop(self, pod: Mapping[str, Any], grace_seconds: float) -> None:
-        report = self._pods.get(pod["metadata"]["uid"])
-        now = self._clock.now()
-        for container in [*report.init_containers, *report.containers] if report is not None else ():
-            if container.running:
-                container.finished_at = now
+    def advance(self, uid: str, now: float) -> float | None:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return None
+        earliest: float | None = None
+        for run in pod.current.values():
+            if not run.record.running:
+                continue
+            process = run.process
+            if process is not None:
+                process.advance(now)
+                _settle(run)
+            if run.record.running and run.kill_at is not None and run.kill_at <= now:
+                _end(run, run.record.exit_code or KILLED, run.kill_at)
+            if run.record.running:
+                for at in (run.kill_at, process.wake if process is not None else None):
+                    if at is not None and (earliest is None or at < earliest):
+                        earliest = at
+        if pod.commands:
+            for name, process in tuple(pod.commands):
+                process.advance(now)
+                if not pod.current[name].record.running:
+                    process.end(KILLED, now)
+                if process.exit_code is not None:
+                    pod.commands.remove((name, process))
+                elif process.wake is not None and (earliest is None or process.wake < earliest):
+                    earliest = process.wake
+        return earliest
 
-    def status(self, uid: str) -> PodReport | None:
-        return self._pods.get(uid)
+    def runs(self, uid: str) -> PodRuns:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return PodRuns()
+        return PodRuns(
+            {name: run.record for name, run in pod.current.items()},
+            {name: run.record for name, run in pod.previous.items()},
+        )
+
+    def halt(self, uid: str, at: float) -> None:
+        pod = self._pods.get(uid)
+        for run in pod.current.values() if pod is not None else ():
+            if run.record.running:
+                _end(run, KILLED, at)
+
+    def kill(self, uid: str, name: str, at: float, reason: str) -> None:
+        """From outside the container, as the kernel does when memory runs out."""
+        run = self._run(uid, name)
+        if run is not None and run.record.running:
+            _end(run, KILLED, at)
+            run.record.reason = reason
+
+    def exit(self, uid: str, name: str, at: float, code: int) -> None:
+        run = self._run(uid, name)
+        if run is not None and run.record.running:
+            _end(run, code, at)
 
     def forget(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+        pod = self._pods.pop(uid, None)
+        self._shared.pop(uid, None)
+        if pod is not None:
+            now = self._clock.now().timestamp()
+            for run in pod.current.values():
+                if run.process is not None:
+                    run.process.end(KILLED, now)
+            for _, process in pod.commands:
+                process.end(KILLED, now)
 
-    def running(self) -> Sequence[str]:
-        return [uid for uid, report in self._pods.items() if any(container.running for container in report.containers)]
+    # -- for everybody ------------------------------------------------------------------------------------------------
 
-    def _started(self, container: Mapping[str, Any], earlier: Mapping[str, Any]) -> ContainerReport:
-        image = container["image"]
-        report = ContainerReport(container["name"], image, image_id_of(image))
-        known = earlier.get(container["name"]) or {}
-        state = known.get("state") or {}
-        if "running" in state or "terminated" in state:
-            ended = state.get("terminated")
-            stamp = (ended or state["running"]).get("startedAt")
-            report.started_at = parse_time(stamp) if stamp else self._clock.now()
-            if ended is not None:
-                report.finished_at = parse_time(ended["finishedAt"]) if ended.get("finishedAt") else self._clock.now()
-                report.exit_code = ended.get("exitCode", 0)
-            report.container_id = known.get("containerID", "")
-            report.restarts = known.get("restartCount", 0)
-            return report
-        report.container_id = _SCHEME + sha256(self._ids.uid().encode()).hexdigest()
-        report.started_at = self._clock.now()
-        return report
+    def log(self, uid: str, container: str, previous: bool = False) -> ContainerLog:
+        pod = self._pods.get(uid)
+        run = (pod.previous if previous else pod.current).get(container) if pod is not None else None
+        if run is None:
+            raise NoSuchContainer(container)
+        if run.log is None:
+            run.log = BoundedLog()
+            if not run.record.running:
+                run.log.close()
+        return run.log
+
+    def run_command(self, uid: str, container: str, argv: Sequence[str], *, stdin: bool = False) -> Execution:
+        run = self._run(uid, container)
+        if run is None or not run.record.running:
+            raise NoSuchContainer(container)
+        now = self._clock.now().timestamp()
+        if run.process is not None:
+            run.process.advance(now)
+        typed = Input(closed=not stdin)
+        process = self._process(run, list(argv), now, BoundedLog(), typed=typed, unknown_runs=False)
+        process.advance(now)
+        if process.exit_code is None:
+            self._pods[uid].commands.append((container, process))
+            self.changed(uid)
+        return _Command(process, self._clock, lambda: self.changed(uid))
+
+    def run_to_its_end(self, uid: str, container: str, argv: Sequence[str], limit: float) -> tuple[int | None, str]:
+        """Now, although it may take a while: its exit code (None: it would take longer than the limit) and what it
+        says. Raises NoSuchContainer."""
+        run = self._run(uid, container)
+        if run is None or not run.record.running:
+            raise NoSuchContainer(container)
+        now = self._clock.now().timestamp()
+        log = BoundedLog()
+        process = self._process(run, list(argv), now, log, unknown_runs=False)
+        process.advance(now + limit)
+        code = process.exit_code
+        process.end(KILLED, now)
+        return code, log.text()
+
+    def usage(self, uid: str) -> dict[str, Usage]:
+        pod = self._pods.get(uid)
+        if pod is None:
+            return {}
+        now = self._clock.now().timestamp()
+        return {
+            name: usage_of(run.launch.pod, run.launch.spec, now - run.record.started_at)
+            for name, run in pod.current.items()
+            if run.record.running
+        }
+
+    def shared_files(self, owner: str, volume: str) -> dict[str, str]:
+        """Of a volume that several containers see. It goes with the Pod whose uid is `owner`, if one is."""
+        return self._shared.setdefault(owner, {}).setdefault(volume, {})
+
+    def update(self, uid: str, pod: Mapping[str, Any]) -> None:
+        """The Pod as it is now: its annotations say what is used and how signals are taken."""
+        known = self._pods.get(uid)
+        for run in known.current.values() if known is not None else ():
+            run.launch.pod = pod
+
+    # -- within -------------------------------------------------------------------------------------------------------
+
+    def _run(self, uid: str, name: str) -> _Run | None:
+        pod = self._pods.get(uid)
+        return pod.current.get(name) if pod is not None else None
+
+    def _fresh_id(self) -> str:
+        return sha256(self._ids.uid().encode()).hexdigest()
+
+    def _waits_for_somebody(self, spec: Mapping[str, Any], argv: list[str]) -> bool:
+        """A shell that reads from somebody who may still come."""
+        return bool(spec.get("stdin")) and len(argv) == 1
+
+    def _process(
+        self,
+        run: _Run,
+        argv: list[str],
+        at: float,
+        log: BoundedLog,
+        *,
+        typed: Input | None = None,
+        unknown_runs: bool = True,
+    ) -> Process:
+        launch = run.launch
+        if run.files is None:
+            run.files = Files(launch.mounts, _given_files(launch))
+        files = run.files
+
+        def begin(process: Process) -> tuple[Session, Running]:
+            session = Session(
+                launch.environment, files, _hostname(launch.pod), lambda: process.time, process.spawn,
+                unknown_runs=unknown_runs, typed=typed or Input(), directory=launch.spec.get("workingDir") or "/",
+            )  # fmt: skip
+            streams = Streams(
+                lambda text: log.write(process.time, STDOUT, text), lambda text: log.write(process.time, STDERR, text)
+            )
+            return session, run_argv(session, argv, streams)
+
+        if argv == ["hello-world"]:
+            argv = ["echo", HELLO]
+        return Process(begin, at, log)
 
 
-def image_id_of(image: str) -> str:
-    """Where a registry would say which content a name stands for: the same name, the same content."""
-    name, _, digest = image.partition("@")
-    if not digest:
-        digest = "sha256:" + sha256(image.encode()).hexdigest()
-        last = name.rpartition("/")[2]
-        name = name.removesuffix(":" + last.partition(":")[2]) if ":" in last else name
-    return f"{name}@{digest}"
+class _Command:
+    def __init__(self, process: Process, clock: Clock, changed: Callable[[], None]) -> None:
+        self._process = process
+        self._clock = clock
+        self._changed = changed
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exit_code
+
+    @property
+    def output(self) -> BoundedLog:
+        return self._process.output
+
+    def write(self, text: str) -> None:
+        self._process.session.typed.text += text
+        self._fed()
+
+    def close_input(self) -> None:
+        self._process.session.typed.closed = True
+        self._fed()
+
+    def _fed(self) -> None:
+        now = self._clock.now().timestamp()
+        self._process.advance(now)
+        self._process.time = now
+        self._process.fed()
+        self._process.advance(now)
+        self._changed()
+
+    def kill(self) -> None:
+        self._process.end(KILLED, self._clock.now().timestamp())
+
+    async def wait(self) -> int:
+        await self._process.ended()
+        return self._process.exit_code or 0
+
+
+def _settle(run: _Run) -> None:
+    """What the process did is what the container did."""
+    process, record = run.process, run.record
+    if process is not None and process.exit_code is not None and record.running:
+        _record_end(run, process.exit_code, process.ended_at)
+
+
+def _end(run: _Run, code: int, at: float) -> None:
+    if run.process is not None:
+        run.process.end(code, at)
+    elif run.log is not None:
+        run.log.close()
+    _record_end(run, code, at)
+
+
+def _record_end(run: _Run, code: int, at: float) -> None:
+    record, spec = run.record, run.launch.spec
+    record.finished_at, record.exit_code = at, code
+    record.reason = "Error" if code else "Completed"
+    message = run.files.read(spec.get("terminationMessagePath") or "/dev/termination-log") if run.files else ""
+    if not message and code and spec.get("terminationMessagePolicy") == "FallbackToLogsOnError" and run.log is not None:
+        message = "".join(line.text for line in tuple(run.log.lines())[-80:])[-2048:]
+    record.message = (message or "")[:4096]
+
+
+def _hostname(pod: Mapping[str, Any]) -> str:
+    spec = pod["spec"]
+    return str(spec.get("hostnameOverride") or spec.get("hostname") or pod["metadata"]["name"])[:63]
+
+
+def _given_files(launch: Launch) -> dict[str, str]:
+    name = _hostname(launch.pod)
+    return {
+        "/etc/hostname": f"{name}\n",
+        "/etc/hosts": f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{name}\n",
+    }
+
+
+def _expanded(argv: list[str], launch: Launch) -> list[str]:
+    """With `$(NAME)` replaced by variables of the container, where there are any; `$$` is a dollar."""
+    if not any("$" in word for word in argv):
+        return argv
+    environment = launch.environment() if any("$(" in word for word in argv) else {}
+    return [expand(word, environment) for word in argv]
+
+
+__all__ = ["SCHEME", "TERMINATED", "SimulatedRuntime"]

@@ -20,25 +20,31 @@ _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
 @remembered(maxsize=4096)
-def floats(image: str) -> bool:
-    """True when the reference is well formed and means the tag `latest`, said or left out."""
+def split_reference(image: str) -> tuple[str, str, str] | None:
+    """Repository with its host, tag and digest (empty: none) of a reference that is well formed."""
     if len(image) > 2048 or _IDENTIFIER.fullmatch(image):
-        return False
+        return None
     first, slash, rest = image.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first.lower() != first):
         image, rest = f"docker.io/library/{image}" if not slash else f"docker.io/{image}", image
     name = rest.partition(":")[0]
     if name.lower() != name:
-        return False
+        return None
     match = _REFERENCE.fullmatch(image)
     if match is None or len(match["path"]) > 255:
-        return False
+        return None
     digest = match["digest"]
     if digest:
         algorithm, _, value = digest.partition(":")
         if _DIGEST_LENGTHS.get(algorithm) != len(value) or value.lower() != value:
-            return False
-    return match["tag"] == "latest" or not (match["tag"] or digest)
+            return None
+    return match["name"], match["tag"] or "", digest or ""
+
+
+def floats(image: str) -> bool:
+    """True when the reference is well formed and means the tag `latest`, said or left out."""
+    parts = split_reference(image)
+    return parts is not None and (parts[1] == "latest" or not (parts[1] or parts[2]))
 
 
 def default_pull_policy(image: str) -> str:

@@ -1,0 +1,30 @@
+"""How long a container that failed, or an image that could not be pulled, waits for the next attempt."""
+
+from __future__ import annotations
+
+FIRST, LONGEST = 10.0, 300.0
+
+
+class Backoff:
+    """Doubles from 10 s to 5 min, and begins anew after twice the longest wait without a failure."""
+
+    __slots__ = ("seconds", "updated")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        """Zero: nothing has failed so far."""
+        self.updated = 0.0
+
+    def ends(self, since: float) -> float | None:
+        """When the next attempt is due after a failure at `since`; None: at once."""
+        if not self.seconds or since - self.updated > 2 * LONGEST:
+            return None
+        return since + self.seconds
+
+    def next(self, event: float, now: float) -> None:
+        """One more attempt, because of what happened at `event`."""
+        if not self.seconds or event - self.updated > 2 * LONGEST:
+            self.seconds = FIRST
+        else:
+            self.seconds = min(self.seconds * 2, LONGEST)
+        self.updated = now

@@ -1,0 +1,54 @@
+"""What can be told of a command without running it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from setpoint.node.runtime.process import KILLED, TERMINATED
+from setpoint.node.runtime.shell.interpreter import is_shell
+from setpoint.node.runtime.shell.programs import INSTANT, PROGRAMS
+
+HELLO = """
+Hello from Docker!
+This message shows that your installation appears to be working correctly.
+"""
+
+_WRAPPERS = ("exec", "eval", "env", "nohup", "time", "timeout", "sudo", "tini", "dumb-init", "command", "hello-world")
+_SILENT_LOOP = re.compile(
+    r"\s*(?:while\s+(?:true|:|\[\s*1\s*\])|while\s+sleep\s+[0-9.]+[smhd]?)\s*;?\s*do\s+"
+    r"(?:(?:sleep\s+[0-9.]+[smhd]?|:|true)\s*;?\s*)*done\s*;?\s*"
+)
+_ENDLESS_SLEEP = re.compile(r"\s*(?:exec\s+)?(?:sleep\s+inf(?:inity)?|tail\s+-[fF]\s+/dev/null)\s*;?\s*")
+
+
+def runs_for_ever(argv: Sequence[str]) -> bool:
+    """It starts, says nothing and never ends: a server, or a loop that only sleeps."""
+    name = argv[0].rpartition("/")[2]
+    if is_shell(argv[0]):
+        if len(argv) >= 3 and re.fullmatch("-[a-z]*c", argv[1]):
+            text = argv[2]
+            return _SILENT_LOOP.fullmatch(text) is not None or _ENDLESS_SLEEP.fullmatch(text) is not None
+        return False
+    return name not in PROGRAMS and name not in INSTANT and name not in _WRAPPERS and "/" not in argv[0].lstrip("/")
+
+
+def outlives_a_signal(
+    container: Mapping[str, Any], spec: Mapping[str, Any], interpreted: bool, wish: str
+) -> tuple[float | None, int]:
+    """How long it goes on after SIGTERM (None: until it is killed), and how it ends then.
+
+    Servers end at once and well. A shell or a `sleep` that is the first process of its container does not hear signals
+    for which it has no handler; as any other process it ends by them. `wish` is what the Pod's annotation says:
+    `ignore`, seconds, or seconds:code."""
+    if wish == "ignore":
+        return None, KILLED
+    match = re.fullmatch(r"([0-9.]+)s?(?::([0-9]{1,3}))?", wish)
+    if match is not None:
+        return float(match[1]), int(match[2] or 0)
+    first = [*(container.get("command") or []), *(container.get("args") or [])]
+    deaf = interpreted or (bool(first) and (is_shell(first[0]) or first[0].rpartition("/")[2] in PROGRAMS))
+    if not deaf:
+        return 0.0, 0
+    return (0.0, TERMINATED) if spec.get("shareProcessNamespace") or spec.get("hostPID") else (None, KILLED)

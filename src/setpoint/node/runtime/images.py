@@ -1,0 +1,157 @@
+"""Which images there are, how long they take to pull, and what they do when nobody says what to run.
+
+All of it is data: rules are tried in order, and the first that matches an image decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from setpoint.kinds.core.podspec.images import split_reference
+from setpoint.meta.remember import remembered
+
+_MEGABYTE = 1_000_000
+
+
+class Reference(NamedTuple):
+    """An image by its full name."""
+
+    name: str
+    """As runtimes show it: `docker.io/library/nginx:latest`."""
+    repository: str
+    digest: str
+
+
+@remembered(maxsize=8192)
+def reference(image: str) -> Reference | None:
+    """None: no image can have such a name."""
+    parts = split_reference(image)
+    if parts is None:
+        return None
+    repository, tag, digest = parts
+    name = f"{repository}:{tag}" if tag else f"{repository}@{digest}" if digest else f"{repository}:latest"
+    # Where a registry would say which content a name stands for: the same name, the same content.
+    digest = digest or "sha256:" + sha256(name.encode()).hexdigest()
+    return Reference(name, repository, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRule:
+    """What holds for the images whose full name contains a match of `pattern`."""
+
+    pattern: str
+    pull_seconds: float | None = None
+    size_bytes: int | None = None
+    error: str | None = None
+    """Why it cannot be pulled; {name} and {host} are filled in."""
+    entrypoint: tuple[str, ...] | None = None
+    command: tuple[str, ...] | None = None
+
+
+NOT_FOUND = (
+    'rpc error: code = NotFound desc = failed to pull and unpack image "{name}": '
+    'failed to resolve reference "{name}": {name}: not found'
+)
+NO_HOST = (
+    'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": failed to resolve reference '
+    '"{name}": failed to do request: Head "https://{host}/v2/{path}/manifests/{tag}": '
+    "dial tcp: lookup {host}: no such host"
+)
+DENIED = (
+    'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": failed to resolve reference '
+    '"{name}": pull access denied, repository does not exist or may require authorization: server message: '
+    "insufficient_scope: authorization failed"
+)
+
+_MISSING = (
+    r"does-?not-?exist|doesnt-?exist|non-?exist|not-?exist|no-?such|not-?found|unknown-?(image|tag)|"
+    r"(bad|fake|wrong|broken|missing|bogus)-?(image|tag|version)|typo"
+)
+
+DEFAULT_RULES: tuple[ImageRule, ...] = (
+    ImageRule(r"^[^/]*(invalid|nonexist|non-exist)[^/]*/", error=NO_HOST),
+    ImageRule(rf":[^/@]*({_MISSING}|invalid)", error=NOT_FOUND),
+    ImageRule(rf"{_MISSING}|/invalid", error=DENIED),
+    ImageRule(r"/hello-world(:|@)", entrypoint=(), command=("hello-world",), size_bytes=13_256),
+    ImageRule(r"/(busybox|e2e-test-images/busybox|alpine)(:|@)", entrypoint=(), command=("sh",), size_bytes=4_269_694),
+    ImageRule(
+        r"/(ubuntu|debian|centos|fedora|bash|amazonlinux|rockylinux|buildpack-deps)(:|@)",
+        entrypoint=(), command=("bash",), size_bytes=29 * _MEGABYTE,
+    ),
+    ImageRule(
+        r"/(python|node|ruby|perl|php|golang|openjdk|rust)(:|@)",
+        entrypoint=(), command=("sh",), size_bytes=350 * _MEGABYTE,
+    ),
+    ImageRule(r"/pause(:|@)", size_bytes=320_368),
+    ImageRule(r"/agnhost(:|@)", entrypoint=("agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE),
+    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501),
+    ImageRule(r"/redis(:|@)", size_bytes=49_536_371),
+    ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE),
+)  # fmt: skip
+"""Everything else exists, comes at once, and runs a server when started without a command."""
+
+_DEFAULT_SIZE = 50 * _MEGABYTE
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    name: str
+    id: str
+    """`repository@digest`."""
+    size_bytes: int
+    pull_seconds: float
+    error: str = ""
+    entrypoint: tuple[str, ...] | None = None
+    """None: a server of its own."""
+    command: tuple[str, ...] = ()
+
+
+class Images:
+    def __init__(self, rules: Sequence[ImageRule] = (), pull_seconds: float = 0.0) -> None:
+        """`rules` come before the built-in ones; `pull_seconds` is for images of which no rule says it."""
+        self._rules = [(re.compile(rule.pattern), rule) for rule in (*rules, *DEFAULT_RULES)]
+        self._pull_seconds = pull_seconds
+        self._known: dict[str, ImageFacts | None] = {}
+
+    def facts(self, image: str) -> ImageFacts | None:
+        """None: no image can have such a name."""
+        if image not in self._known:
+            if len(self._known) > 10_000:
+                self._known.clear()
+            self._known[image] = self._look_up(image)
+        return self._known[image]
+
+    def _look_up(self, image: str) -> ImageFacts | None:
+        full = reference(image)
+        if full is None:
+            return None
+        facts = ImageFacts(full.name, f"{full.repository}@{full.digest}", _DEFAULT_SIZE, self._pull_seconds)
+        for pattern, rule in self._rules:
+            if pattern.search(full.name) is None:
+                continue
+            host, _, path = full.repository.partition("/")
+            tag = full.name.removeprefix(full.repository).lstrip(":@")
+            error = (rule.error or "").format(name=full.name, host=host, path=path, tag=tag)
+            return replace(
+                facts,
+                error=error,
+                size_bytes=facts.size_bytes if rule.size_bytes is None else rule.size_bytes,
+                pull_seconds=facts.pull_seconds if rule.pull_seconds is None else rule.pull_seconds,
+                entrypoint=rule.entrypoint,
+                command=rule.command or (),
+            )
+        return facts
+
+
+def argv_of(container: Mapping[str, Any], facts: ImageFacts | None) -> list[str] | None:
+    """What is run: the image's own unless the Pod says otherwise; None: a server that nobody knows the name of."""
+    command, arguments = container.get("command") or [], container.get("args") or []
+    if command:
+        return [*command, *arguments]
+    if facts is None or facts.entrypoint is None:
+        return None
+    return [*facts.entrypoint, *(arguments or facts.command)]

@@ -1,0 +1,579 @@
+"""Runs the tree of a script, step by step; who drives it decides how fast time passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from setpoint.node.runtime.shell.arithmetic import ArithmeticProblem, evaluate
+from setpoint.node.runtime.shell.programs import INSTANT, PROGRAMS
+from setpoint.node.runtime.shell.session import (
+    FOREVER,
+    WAIT_FOR_JOBS,
+    Break,
+    Continue,
+    Exit,
+    Return,
+    Running,
+    Session,
+    Streams,
+)
+from setpoint.node.runtime.shell.syntax import (
+    Case,
+    Command,
+    For,
+    Function,
+    Group,
+    If,
+    Item,
+    Loop,
+    Part,
+    Pipeline,
+    Redirection,
+    Script,
+    Simple,
+    SyntaxProblem,
+    Word,
+    parse,
+)
+
+_SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")
+_LEAST_PAUSE = 0.0
+
+
+def is_shell(program: str) -> bool:
+    return program in _SHELLS
+
+
+def run_argv(session: Session, argv: list[str], streams: Streams) -> Running:
+    """A program as the kernel would start it."""
+    return (yield from _program(session, argv, streams))
+
+
+def run_text(session: Session, text: str, streams: Streams) -> Running:
+    """A whole script; its `exit` ends it."""
+    try:
+        script = parse(text)
+    except SyntaxProblem as problem:
+        streams.err(f"sh: {problem}\n")
+        return 2
+    try:
+        code = yield from run_script(session, script, streams)
+    except Exit as ended:
+        code = ended.code
+    except Return as ended:
+        code = ended.code
+    except (Break, Continue):
+        code = 0
+    if handler := session.traps.pop("EXIT", ""):
+        yield from run_text(session, handler, streams)
+    return code
+
+
+def run_script(session: Session, script: Script, streams: Streams) -> Running:
+    for item in script.items:
+        if item.background:
+            session.spawn(_background(session, item, streams))
+            session.status = 0
+        else:
+            yield from _item(session, item, streams)
+        if session.signal:
+            yield from _trapped(session, streams)
+    return session.status
+
+
+def _background(session: Session, item: Item, streams: Streams) -> Running:
+    inner = replace(session, traps={}, signal="")
+    try:
+        yield from _item(inner, item, streams)
+    except (Exit, Return) as ended:
+        return ended.code
+    except (Break, Continue):
+        return 0
+    return inner.status
+
+
+def _trapped(session: Session, streams: Streams) -> Running:
+    handler = session.traps.get(session.signal, "")
+    session.signal = ""
+    if handler:
+        yield from run_script(session, parse(handler), streams)
+    return session.status
+
+
+def _item(session: Session, item: Item, streams: Streams) -> Running:
+    for number, step in enumerate(item.steps):
+        if step.joined == "&&" and session.status:
+            continue
+        if step.joined == "||" and not session.status:
+            continue
+        session.status = yield from _pipeline(session, step.pipeline, streams)
+        last = number == len(item.steps) - 1
+        if session.exit_on_failure and session.status and last and not step.pipeline.negated:
+            raise Exit(session.status)
+    return session.status
+
+
+def _pipeline(session: Session, pipeline: Pipeline, streams: Streams) -> Running:
+    status, fed = 0, streams.stdin
+    for number, command in enumerate(pipeline.commands):
+        if number == len(pipeline.commands) - 1:
+            io = Streams(streams.out, streams.err, fed)
+            status = yield from _command(session, command, io)
+            if number == 0:
+                streams.stdin = io.stdin
+        else:
+            caught: list[str] = []
+            status = yield from _command(session, command, Streams(caught.append, streams.err, fed))
+            fed = "".join(caught)
+    return int(not status) if pipeline.negated else status
+
+
+def _command(session: Session, command: Command, streams: Streams) -> Running:
+    match command:
+        case Simple():
+            return (yield from _simple(session, command, streams))
+        case Group(body, redirections):
+            with_files = yield from _redirected(session, redirections, streams)
+            return 1 if with_files is None else (yield from run_script(session, body, with_files))
+        case If(branches, otherwise):
+            return (yield from _if(session, branches, otherwise, streams))
+        case Loop():
+            return (yield from _loop(session, command, streams))
+        case For(name, words, body, redirections):
+            with_files = yield from _redirected(session, redirections, streams)
+            return 1 if with_files is None else (yield from _for(session, name, words, body, with_files))
+        case Case(subject, branches):
+            text = (yield from _expand(session, subject, streams)) or [""]
+            return (yield from _case(session, text[0], branches, streams))
+        case Function(name, body):
+            session.functions[name] = body
+            return 0
+
+
+def _if(
+    session: Session, branches: Iterable[tuple[Script, Script]], otherwise: Script | None, streams: Streams
+) -> Running:
+    for condition, body in branches:
+        if (yield from _quietly(session, condition, streams)) == 0:
+            return (yield from run_script(session, body, streams))
+    if otherwise is None:
+        return 0
+    return (yield from run_script(session, otherwise, streams))
+
+
+def _quietly(session: Session, condition: Script, streams: Streams) -> Running:
+    """A condition may fail without ending the shell."""
+    kept, session.exit_on_failure = session.exit_on_failure, False
+    try:
+        return (yield from run_script(session, condition, streams))
+    finally:
+        session.exit_on_failure = kept
+
+
+def _loop(session: Session, loop: Loop, streams: Streams) -> Running:
+    with_files = yield from _redirected(session, loop.redirections, streams)
+    if with_files is None:
+        return 1
+    status = 0
+    while True:
+        held = yield from _quietly(session, loop.condition, with_files)
+        if (held == 0) == loop.until:
+            return status
+        try:
+            status = yield from run_script(session, loop.body, with_files)
+        except Break:
+            return 0
+        except Continue:
+            pass
+        yield _LEAST_PAUSE  # so that a loop that never sleeps can be told from one that does
+
+
+def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, streams: Streams) -> Running:
+    status = 0
+    values: list[str] = []
+    for word in words:
+        values += yield from _expand(session, word, streams)
+    for value in values:
+        session.variables[name] = value
+        try:
+            status = yield from run_script(session, body, streams)
+        except Break:
+            return 0
+        except Continue:
+            continue
+        yield _LEAST_PAUSE
+    return status
+
+
+def _case(
+    session: Session, subject: str, branches: Iterable[tuple[tuple[Word, ...], Script]], streams: Streams
+) -> Running:
+    for patterns, body in branches:
+        for pattern in patterns:
+            texts = yield from _expand(session, pattern, streams)
+            if fnmatchcase(subject, texts[0] if texts else ""):
+                return (yield from run_script(session, body, streams))
+    return 0
+
+
+# -- simple commands --------------------------------------------------------------------------------------------------
+
+
+def _simple(session: Session, command: Simple, streams: Streams) -> Running:
+    words: list[str] = []
+    for word in command.words:
+        words += yield from _expand(session, word, streams)
+    io = yield from _redirected(session, command.redirections, streams)
+    if io is None:
+        return 1
+    kept: dict[str, str | None] = {}
+    status = 0
+    for name, value in command.assignments:
+        texts = yield from _expand(session, value, io)
+        if any(part.kind == "command" for part in value):
+            status = session.status
+        if words:
+            kept[name] = session.variables.get(name)
+        session.variables[name] = " ".join(texts)
+    if not words:
+        return status
+    try:
+        status = yield from _program(session, words, io)
+    finally:
+        for name, before in kept.items():
+            if before is None:
+                session.variables.pop(name, None)
+            else:
+                session.variables[name] = before
+    if not command.redirections:
+        streams.stdin = io.stdin
+    return status
+
+
+def _program(session: Session, words: list[str], streams: Streams) -> Running:
+    name, arguments = words[0], words[1:]
+    if name in session.functions:
+        return (yield from _call(session, name, arguments, streams))
+    base = name.rpartition("/")[2]
+    if is_shell(name):
+        return (yield from _shell(session, arguments, streams))
+    if name == "exec":
+        if not arguments:
+            return 0
+        raise Exit((yield from _program(session, arguments, streams)))
+    if name in ("eval", "command", "builtin", "nohup", "env", "sudo", "tini", "dumb-init", "time") and arguments:
+        if name != "env" or "=" in arguments[0]:
+            return (yield from _wrapped(session, name, arguments, streams))
+    if name == "timeout":
+        return (yield from _timeout(session, arguments, streams))
+    if name == "trap":
+        return _trap(session, arguments)
+    if name == "wait":
+        yield WAIT_FOR_JOBS
+        return 0
+    program = PROGRAMS.get(base)
+    if program is not None:
+        outcome = program(session, arguments, streams)
+        return outcome if isinstance(outcome, int) else (yield from outcome)
+    script = session.files.read(session.path(name)) if "/" in name else None
+    if script is not None:
+        return (yield from _shell(session, [name, *arguments], streams))
+    if base in INSTANT or not session.unknown_runs:
+        return 0
+    yield FOREVER
+    return 0
+
+
+def _call(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
+    kept, session.arguments = session.arguments, tuple(arguments)
+    try:
+        return (yield from run_script(session, session.functions[name], streams))
+    except Return as ended:
+        return ended.code
+    finally:
+        session.arguments = kept
+
+
+def _shell(session: Session, arguments: list[str], streams: Streams) -> Running:
+    """A shell within a shell has its own variables, and its exit is not ours."""
+    inner = replace(session, traps={}, functions={}, exit_on_failure=False, _variables=dict(session.variables))
+    rest = list(arguments)
+    reads_text = False
+    while rest and rest[0].startswith("-") and len(rest[0]) > 1 and not rest[0].startswith("--"):
+        flags = rest.pop(0)[1:]
+        inner.exit_on_failure |= "e" in flags
+        reads_text |= "c" in flags
+        if "o" in flags and rest:
+            rest.pop(0)
+        if reads_text:
+            break
+    if reads_text:
+        if not rest:
+            streams.err("sh: -c: option requires an argument\n")
+            return 2
+        inner.arguments = tuple(rest[2:])
+        return (yield from _joined(session, inner, rest[0], streams))
+    if rest:
+        text = session.files.read(session.path(rest[0]))
+        if text is None:
+            streams.err(f"sh: {rest[0]}: not found\n")
+            return 127
+        inner.arguments = tuple(rest[1:])
+        return (yield from _joined(session, inner, text, streams))
+    return (yield from _interactive(inner, streams))
+
+
+def _joined(session: Session, inner: Session, text: str, streams: Streams) -> Running:
+    running = run_text(inner, text, streams)
+    while True:
+        try:
+            pause = next(running)
+        except StopIteration as ended:
+            return int(ended.value)
+        # A signal to the container is for its first process, which this shell may be.
+        session.traps.update(inner.traps)
+        yield pause
+        if session.signal:
+            inner.signal, session.signal = session.signal, ""
+
+
+def _interactive(session: Session, streams: Streams) -> Running:
+    """Reads commands until there is nothing more to read."""
+    from setpoint.node.runtime.shell.session import WAIT_FOR_INPUT
+
+    status = yield from run_text(session, streams.stdin, streams)
+    while True:
+        line, newline, rest = session.typed.text.partition("\n")
+        if newline or (session.typed.closed and line):
+            session.typed.text = rest
+            try:
+                status = yield from run_script(session, parse(line), streams)
+            except SyntaxProblem as problem:
+                streams.err(f"sh: {problem}\n")
+                status = 2
+            except (Exit, Return) as ended:
+                return ended.code
+            except (Break, Continue):
+                pass
+        elif session.typed.closed:
+            return status
+        else:
+            yield WAIT_FOR_INPUT
+
+
+def _wrapped(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
+    if name == "eval":
+        return (yield from run_script(session, parse(" ".join(arguments)), streams))
+    while arguments and (arguments[0].startswith("-") or "=" in arguments[0]):
+        key, equals, value = arguments.pop(0).partition("=")
+        if equals:
+            session.variables[key] = value
+    return (yield from _program(session, arguments, streams)) if arguments else 0
+
+
+def _timeout(session: Session, arguments: list[str], streams: Streams) -> Running:
+    while arguments and arguments[0].startswith("-"):
+        arguments.pop(0)
+    if len(arguments) < 2:
+        return 125
+    match = re.fullmatch(r"([0-9.]+)([smhd]?)", arguments[0])
+    if match is None:
+        return 125
+    left = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    running = _program(session, arguments[1:], streams)
+    while True:
+        try:
+            pause = next(running)
+        except StopIteration as ended:
+            return int(ended.value)
+        if pause >= left:
+            yield left
+            running.close()
+            return 143
+        left -= max(pause, 0.0)
+        yield pause
+
+
+def _trap(session: Session, arguments: list[str]) -> int:
+    if len(arguments) < 2:
+        return 0
+    for name in arguments[1:]:
+        name = {"15": "TERM", "2": "INT", "0": "EXIT"}.get(name, name.removeprefix("SIG"))
+        if arguments[0] == "-":
+            session.traps.pop(name, None)
+        else:
+            session.traps[name] = arguments[0]
+    return 0
+
+
+def _redirected(
+    session: Session, redirections: tuple[Redirection, ...], streams: Streams
+) -> Generator[float, None, Streams | None]:
+    """The streams with the redirections in place; None, after a complaint, if one cannot be."""
+    if not redirections:
+        return streams
+    found = Streams(streams.out, streams.err, streams.stdin)
+    for redirection in redirections:
+        texts = yield from _expand(session, redirection.target, streams, split=False)
+        target = texts[0] if texts else ""
+        if redirection.operator == "<<":
+            found.stdin = target
+        elif redirection.operator == "<":
+            content = "" if target == "/dev/null" else session.files.read(session.path(target))
+            if content is None:
+                streams.err(f"sh: can't open {target}: no such file\n")
+                return None
+            found.stdin = content
+        elif redirection.operator == ">&":
+            sink = found.out if target == "1" else found.err
+            found = _with_sink(found, redirection.descriptor, sink)
+        else:
+            if target in ("/dev/stdout", "/proc/1/fd/1"):
+                sink = streams.out
+            elif target in ("/dev/stderr", "/proc/1/fd/2"):
+                sink = streams.err
+            else:
+                path = session.path(target)
+                if redirection.operator == ">" or not session.files.is_file(path):
+                    session.files.write(path, "")
+                sink = _file_sink(session, path)
+            found = _with_sink(found, redirection.descriptor, sink)
+    return found
+
+
+def _with_sink(streams: Streams, descriptor: int, sink: Callable[[str], None]) -> Streams:
+    if descriptor == 2:
+        return Streams(streams.out, sink, streams.stdin)
+    return Streams(sink, streams.err, streams.stdin)
+
+
+def _file_sink(session: Session, path: str) -> Callable[[str], None]:
+    def write(text: str) -> None:
+        session.files.write(path, text, append=True)
+
+    return write
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def _expand(session: Session, word: Word, streams: Streams, split: bool = True) -> Generator[float, None, list[str]]:
+    """The fields that a word stands for."""
+    fields: list[str] = []
+    current: str | None = None
+    for part in word:
+        if part.kind == "text":
+            current = (current or "") + part.value
+            continue
+        if part.kind == "variable" and part.value == "@" and part.quoted:
+            for number, argument in enumerate(session.arguments):
+                if number:
+                    fields.append(current or "")
+                    current = argument
+                else:
+                    current = (current or "") + argument
+            continue
+        value = yield from _value(session, part, streams)
+        if part.quoted or not split:
+            current = (current or "") + value
+            continue
+        pieces = value.split()
+        if not pieces:
+            continue
+        if value[0].isspace() and current is not None:
+            fields.append(current)
+            current = None
+        for number, piece in enumerate(pieces):
+            if number:
+                fields.append(current or "")
+                current = piece
+            else:
+                current = (current or "") + piece
+        if value[-1].isspace() and current is not None:
+            fields.append(current)
+            current = None
+    if current is not None:
+        fields.append(current)
+    return fields
+
+
+def _value(session: Session, part: Part, streams: Streams) -> Generator[float, None, str]:
+    if part.kind == "command":
+        assert part.script is not None
+        caught: list[str] = []
+        inner = replace(session, traps={}, _variables=dict(session.variables))
+        try:
+            session.status = yield from run_script(inner, part.script, Streams(caught.append, streams.err))
+        except (Exit, Return) as ended:
+            session.status = ended.code
+        return "".join(caught).rstrip("\n")
+    if part.kind == "arithmetic":
+        try:
+            return str(evaluate(part.value, session.variables))
+        except ArithmeticProblem as problem:
+            streams.err(f"sh: {problem}\n")
+            raise Exit(2) from None
+    return (yield from _variable(session, part, streams))
+
+
+def _variable(session: Session, part: Part, streams: Streams) -> Generator[float, None, str]:
+    name = part.value
+    if name.startswith("#") and len(name) > 1:
+        return str(len(_plain(session, name[1:]) or ""))
+    value = _plain(session, name)
+    if not part.operator:
+        return value or ""
+    argument = ""
+    if part.argument:
+        texts = yield from _expand(session, part.argument, streams, split=False)
+        argument = texts[0] if texts else ""
+    missing = value is None or (part.operator.startswith(":") and not value)
+    match part.operator[-1]:
+        case "-":
+            return argument if missing else value or ""
+        case "+":
+            return "" if missing else argument
+        case "=":
+            if missing:
+                session.variables[name] = value = argument
+            return value or ""
+        case "?":
+            if missing:
+                streams.err(f"sh: {name}: {argument or 'parameter not set'}\n")
+                raise Exit(2)
+            return value or ""
+        case _:
+            return _trimmed(value or "", part.operator, argument)
+
+
+def _trimmed(value: str, operator: str, pattern: str) -> str:
+    lengths = range(len(value) + 1)
+    if operator.startswith("#"):
+        for size in lengths if operator == "#" else reversed(lengths):
+            if fnmatchcase(value[:size], pattern):
+                return value[size:]
+    else:
+        for size in reversed(lengths) if operator == "%" else lengths:
+            if fnmatchcase(value[size:], pattern):
+                return value[:size]
+    return value
+
+
+def _plain(session: Session, name: str) -> str | None:
+    if name == "?":
+        return str(session.status)
+    if name == "#":
+        return str(len(session.arguments))
+    if name in "@*":
+        return " ".join(session.arguments)
+    if name in "$!":
+        return "1"
+    if name.isdigit():
+        number = int(name)
+        if number == 0:
+            return "sh"
+        return session.arguments[number - 1] if number <= len(session.arguments) else None
+    return session.variables.get(name)

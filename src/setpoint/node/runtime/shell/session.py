@@ -1,0 +1,94 @@
+"""What a running shell has: variables, files, streams, and how it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from setpoint.node.runtime.files import Files
+
+if TYPE_CHECKING:
+    from setpoint.node.runtime.shell.syntax import Script
+
+FOREVER = float("inf")
+WAIT_FOR_JOBS = -1.0
+WAIT_FOR_INPUT = -2.0
+
+Running = Generator[float, None, int]
+"""Yields how long it waits: seconds, or one of the special values above. Returns the exit code."""
+
+
+class Exit(Exception):
+    """The shell ends."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class Break(Exception):
+    pass
+
+
+class Continue(Exception):
+    pass
+
+
+class Return(Exception):
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+@dataclass(slots=True)
+class Streams:
+    out: Callable[[str], None]
+    err: Callable[[str], None]
+    stdin: str = ""
+
+
+@dataclass(slots=True)
+class Input:
+    """What somebody types, as far as it was not read yet."""
+
+    text: str = ""
+    closed: bool = True
+
+
+@dataclass(slots=True)
+class Session:
+    environment: Callable[[], dict[str, str]]
+    files: Files
+    hostname: str
+    now: Callable[[], float]
+    spawn: Callable[[Running], None]
+    """Runs something beside what runs already."""
+    unknown_runs: bool = True
+    """What an unknown program does: runs for ever (as servers do), or succeeds at once."""
+    typed: Input = field(default_factory=Input)
+    directory: str = "/"
+    status: int = 0
+    arguments: tuple[str, ...] = ()
+    traps: dict[str, str] = field(default_factory=dict)
+    signal: str = ""
+    """A signal that came and has a trap that did not run yet."""
+    functions: dict[str, Script] = field(default_factory=dict)
+    exit_on_failure: bool = False
+    _variables: dict[str, str] | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        if self._variables is None:
+            self._variables = {
+                "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOSTNAME": self.hostname,
+                "HOME": "/root",
+                **self.environment(),
+            }
+        return self._variables
+
+    def path(self, name: str) -> str:
+        return name if name.startswith("/") else f"{self.directory.rstrip('/')}/{name}"
+
+
+Program = Callable[[Session, list[str], Streams], Any]
+"""Either returns its exit code, or is a generator that does."""
