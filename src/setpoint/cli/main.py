@@ -10,6 +10,9 @@ from setpoint import __version__
 
 _COMMANDS = {
     "apiserver": "Run the API server alone.",
+    "controller-manager": "Run the controllers alone, against any Kubernetes API server.",
+    "nodes": "Run simulated nodes alone, for any Kubernetes API server.",
+    "scheduler": "Run the scheduler alone, against any Kubernetes API server.",
     "up": "Run a whole cluster: API server, controllers, scheduler and simulated nodes.",
 }
 

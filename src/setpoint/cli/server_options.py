@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 
-def _list(_: click.Context, __: click.Parameter, value: str) -> list[str]:
+def listed(_: click.Context, __: click.Parameter, value: str) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
-def _seconds(_: click.Context, __: click.Parameter, value: str) -> float:
+def seconds(_: click.Context, __: click.Parameter, value: str) -> float:
     from setpoint.meta.times import parse_duration
 
     try:
@@ -51,7 +51,7 @@ _OPTIONS = (
     _option(
         "--authorization-mode",
         default="AlwaysAllow",
-        callback=_list,
+        callback=listed,
         help="Modes in order: AlwaysAllow, AlwaysDeny, RBAC.",
     ),
     _option(
@@ -59,8 +59,8 @@ _OPTIONS = (
     ),
     _option("--service-cluster-ip-range", default="10.96.0.0/12", help="Addresses for Services."),
     _option("--service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
-    _option("--enable-admission-plugins", default="", callback=_list, help="Plugins besides the default ones."),
-    _option("--disable-admission-plugins", default="", callback=_list, help="Default plugins to leave out."),
+    _option("--enable-admission-plugins", default="", callback=listed, help="Plugins besides the default ones."),
+    _option("--disable-admission-plugins", default="", callback=listed, help="Default plugins to leave out."),
     _option(
         "--service-account-issuer",
         default="https://kubernetes.default.svc.cluster.local",
@@ -69,17 +69,17 @@ _OPTIONS = (
     _option(
         "--api-audiences",
         default="",
-        callback=_list,
+        callback=listed,
         help="Audiences of service account tokens.  [default: the issuer]",
     ),
     _option(
         "--etcd-compaction-interval",
         "compaction_interval",
         default="5m0s",
-        callback=_seconds,
+        callback=seconds,
         help="How often old revisions are forgotten.",
     ),
-    _option("--event-ttl", default="1h0m0s", callback=_seconds, help="How long Events are kept."),
+    _option("--event-ttl", default="1h0m0s", callback=seconds, help="How long Events are kept."),
     _option("--max-requests-inflight", default=400, help="Reads at once; 0 means any number."),
     _option("--max-mutating-requests-inflight", default=200, help="Writes at once; 0 means any number."),
     _option("--allow-privileged", type=bool, default=True, help="Let Pods be privileged."),

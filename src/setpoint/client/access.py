@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from setpoint.client.impersonation import Impersonation
+
+if TYPE_CHECKING:
+    from setpoint.client.exec_plugin import Credential
 
 
 @dataclass(slots=True)
@@ -38,5 +42,7 @@ class Access:
     username: str = ""
     password: str = ""
     exec: ExecPlugin | None = None
+    source: Callable[[], Awaitable[Credential]] | None = None
+    """Gives out credentials in this process; goes before all others."""
     impersonate: Impersonation | None = None
     namespace: str = "default"

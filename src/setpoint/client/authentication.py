@@ -27,7 +27,11 @@ class Authentication:
     @property
     def renewable(self) -> bool:
         """Whether a refusal may only mean that the credentials are old."""
-        return self._access.exec is not None or self._access.token_file is not None
+        return self._gives_out or self._access.token_file is not None
+
+    @property
+    def _gives_out(self) -> bool:
+        return self._access.source is not None or self._access.exec is not None
 
     def forget(self) -> None:
         self._credential = None
@@ -38,8 +42,8 @@ class Authentication:
         if access.token_file is not None and self._clock.monotonic() >= self._read_again:
             self._read_token()
         token = self._token
-        if access.exec is not None:
-            token = (await self._exec()).token or token
+        if self._gives_out:
+            token = (await self._obtained()).token or token
         if token:
             return [("authorization", f"Bearer {token}")]
         return [("authorization", f"Basic {self._basic}")] if self._basic else []
@@ -47,8 +51,8 @@ class Authentication:
     async def context(self) -> ssl.SSLContext:
         """For a new connection."""
         certificate, key = self._access.certificate, self._access.key
-        if self._access.exec is not None:
-            credential = await self._exec()
+        if self._gives_out:
+            credential = await self._obtained()
             if credential.certificate:
                 certificate, key = credential.certificate, credential.key
         if self._context is None:
@@ -65,15 +69,20 @@ class Authentication:
             if not self._token:
                 raise KubeconfigError(f"cannot read the token file {path}: {error.strerror}") from None
 
-    async def _exec(self) -> Credential:
-        assert self._access.exec is not None
+    async def _obtained(self) -> Credential:
         now = self._clock.now()
         if self._credential is None or (self._credential.expires is not None and self._credential.expires <= now):
             before = self._credential
-            self._credential = await obtain(self._access.exec)
+            self._credential = await self._obtain()
             if before is None or before.certificate != self._credential.certificate:
                 self._context = None
         return self._credential
+
+    async def _obtain(self) -> Credential:
+        if self._access.source is not None:
+            return await self._access.source()
+        assert self._access.exec is not None
+        return await obtain(self._access.exec)
 
 
 def _context(access: Access, certificate: bytes | None, key: bytes | None) -> ssl.SSLContext:

@@ -7,6 +7,7 @@ admission and validation.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -69,6 +70,15 @@ class Components:
     async def __aenter__(self) -> Components:
         await self._entrance.__aenter__()
         await self._tasks.__aenter__()
+        try:
+            await self._start_all()
+        except BaseException:
+            # This may be no more than the echo of a part that failed: it is that one's error that is to be told.
+            await self.__aexit__(*sys.exc_info())
+            raise
+        return self
+
+    async def _start_all(self) -> None:
         if self._options.default_storage_class:
             await ensure_default_storage(self.who.client("system:addons", (MASTERS,), agent="setpoint"))
         await self.start(self.controllers)
@@ -76,7 +86,6 @@ class Components:
             await self.start(self.scheduler)
         if self._options.nodes:
             await self.start(self.fleet)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

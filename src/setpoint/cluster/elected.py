@@ -25,6 +25,15 @@ class Elected:
         self._term = term
         self._working = asyncio.Event()
 
+    @property
+    def state(self) -> str:
+        """For people."""
+        if self.election is None:
+            return "at work"
+        if self.election.leading.is_set():
+            return f"leading as {self.election.identity}"
+        return f"standing by as {self.election.identity}: another one leads"
+
     async def settled(self) -> None:
         """Until it is at work, or it is clear that another is."""
         waits = [asyncio.ensure_future(self._working.wait())]

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from setpoint.apiserver.version import VERSION
 from setpoint.client import Client
@@ -21,10 +21,11 @@ from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
 from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
 
+if TYPE_CHECKING:
+    from setpoint.scheduler.config import Configuration
+
 _NODES = builtin("nodes")
 _NOT_READY = "node.kubernetes.io/not-ready"
-
-Obj = dict[str, Any]
 
 
 class Clients(Protocol):
@@ -88,8 +89,7 @@ class Parts:
             yield elected
 
     @asynccontextmanager
-    async def scheduler(self, configuration: Obj | None = None) -> AsyncIterator[Elected]:
-        """`configuration` is a KubeSchedulerConfiguration."""
+    async def scheduler(self, configuration: Configuration | None = None) -> AsyncIterator[Elected]:
         from setpoint.scheduler.scheduler import add_scheduler
 
         client = self._clients.scheduler()
@@ -97,7 +97,7 @@ class Parts:
         @asynccontextmanager
         async def term() -> AsyncIterator[Manager]:
             manager = self._manager(client)
-            add_scheduler(manager)
+            add_scheduler(manager, configuration)
             async with running(manager.run, manager.ready):
                 yield manager
 

@@ -1,0 +1,51 @@
+"""To be a service account: with tokens that are asked for when they are needed, and again before they run out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from setpoint.client.access import Access
+from setpoint.client.client import Client
+from setpoint.client.exec_plugin import Credential
+from setpoint.client.resources import builtin
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import AlreadyExists, NotFound
+
+_ACCOUNTS = builtin("serviceaccounts")
+_LASTING = 3600
+_USED_FOR = 0.8
+"""Of a token's time: then a new one is asked for."""
+
+
+def as_service_account(access: Access, client: Client, clock: Clock, name: str, namespace: str) -> Access:
+    """The same server, as this account. `client` may ask for tokens in its name; an account that is missing is made."""
+    return replace(
+        access, certificate=None, key=None, token="", token_file=None, username="", password="", exec=None,
+        impersonate=None, source=_tokens(client, clock, name, namespace),
+    )  # fmt: skip
+
+
+def _tokens(client: Client, clock: Clock, name: str, namespace: str) -> Callable[[], Awaitable[Credential]]:
+    request = {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": _LASTING},
+    }  # fmt: skip
+
+    async def ask() -> str:
+        made = await client.create(request, resource=_ACCOUNTS, name=name, namespace=namespace, subresource="token")
+        return str(made["status"]["token"])
+
+    async def obtain() -> Credential:
+        now = clock.now()
+        try:
+            token = await ask()
+        except NotFound:
+            meta = {"name": name, "namespace": namespace}
+            with suppress(AlreadyExists):
+                await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+            token = await ask()
+        return Credential(token=token, expires=now + timedelta(seconds=_LASTING * _USED_FOR))
+
+    return obtain

@@ -1,0 +1,138 @@
+"""The components as processes of their own, against any Kubernetes API server over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from setpoint import __version__
+from setpoint.client import Client
+from setpoint.client.access import Access
+from setpoint.client.connect import connect
+from setpoint.client.kubeconfig import KubeconfigError, find_access
+from setpoint.client.service_account import as_service_account
+from setpoint.cluster.config import ConfigError
+from setpoint.cluster.parts import Election, Parts
+from setpoint.cluster.system import RandomIds, SystemClock, hostname
+from setpoint.meta.clock import Clock
+from setpoint.reconcile import ElectionTimes
+
+if TYPE_CHECKING:
+    from setpoint.scheduler.config import Configuration
+
+_NAMESPACE = "kube-system"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteConfig:
+    kubeconfig: str = ""
+    leader_elect: bool = True
+    times: ElectionTimes = field(default_factory=ElectionTimes)
+    leader_elect_namespace: str = _NAMESPACE
+    use_service_account_credentials: bool = False
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        times = self.times
+        if times.lease_duration <= times.renew_deadline:
+            raise ConfigError("--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline")
+        if times.renew_deadline <= times.retry_period * 1.2:
+            raise ConfigError("--leader-elect-renew-deadline must be greater than --leader-elect-retry-period by far")
+        if min(times.lease_duration, times.renew_deadline, times.retry_period) <= 0:
+            raise ConfigError("the times of the leader election must be greater than 0")
+
+
+class RemoteClients:
+    """All in the name of one kubeconfig, or each controller in that of its service account."""
+
+    def __init__(self, access: Access, clock: Clock, *, own_accounts: bool) -> None:
+        self._access = access
+        self._clock = clock
+        self._own_accounts = own_accounts
+        self._client = connect(access, clock, user_agent=f"setpoint/v{__version__}")
+        self._controllers: dict[str, Client] = {}
+
+    @property
+    def base(self) -> Client:
+        return self._client
+
+    def controller_manager(self) -> Client:
+        return self._named("kube-controller-manager")
+
+    def controller(self, name: str) -> Client:
+        if not self._own_accounts:
+            return self.controller_manager()
+        found = self._controllers.get(name)
+        if found is None:
+            access = as_service_account(self._access, self._client, self._clock, name, _NAMESPACE)
+            agent = f"kube-controller-manager/v{__version__}/system:serviceaccount:{_NAMESPACE}:{name}"
+            found = self._controllers[name] = connect(access, self._clock, user_agent=agent)
+        return found
+
+    def scheduler(self) -> Client:
+        return self._named("kube-scheduler")
+
+    def fleet(self) -> Client:
+        return self._named("kubelet")
+
+    def node(self, name: str) -> Client:
+        return self._named("kubelet")
+
+    def _named(self, agent: str) -> Client:
+        return self._client.named(f"{agent}/v{__version__}")
+
+    async def close(self) -> None:
+        async with AsyncExitStack() as stack:
+            for client in (self._client, *self._controllers.values()):
+                stack.push_async_callback(client.close)
+
+
+@asynccontextmanager
+async def remote_parts(config: RemoteConfig) -> AsyncIterator[Parts]:
+    """Raises ConfigError when no server is configured."""
+    config.check()
+    try:
+        access = find_access(config.kubeconfig)
+    except KubeconfigError as error:
+        raise ConfigError(str(error)) from None
+    clock, ids = SystemClock(), RandomIds()
+    clients = RemoteClients(access, clock, own_accounts=config.use_service_account_credentials)
+    election = None
+    if config.leader_elect:
+        election = Election(f"{hostname()}_{ids.uid()}", config.times, config.leader_elect_namespace)
+    try:
+        yield Parts(clients, clock, ids, election, hostname())
+    finally:
+        await clients.close()
+
+
+def scheduler_configuration(path: Path | None) -> Configuration | None:
+    """Raises ConfigError for a file that cannot be used."""
+    from setpoint.meta.body import parse_yaml
+    from setpoint.scheduler import config
+
+    if path is None:
+        return None
+    try:
+        return config.load(parse_yaml(path.read_bytes())[0] or {})
+    except OSError as error:
+        raise ConfigError(f"cannot read --config {path}: {error.strerror}") from None
+    except (ValueError, config.ConfigError) as error:
+        raise ConfigError(f"--config {path}: {error}") from None
+
+
+def chosen(wanted: Collection[str], known: Collection[str], off_by_default: Collection[str] = ()) -> list[str]:
+    """What `--controllers` means: names, `-name` for all but that one, `*` for all that are on by default.
+    Raises ConfigError."""
+    unknown = sorted({each.removeprefix("-") for each in wanted if each != "*"} - set(known))
+    if unknown:
+        raise ConfigError(f"--controllers: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
+    everything = "*" in wanted
+    return [
+        name
+        for name in known
+        if f"-{name}" not in wanted and (name in wanted or (everything and name not in off_by_default))
+    ]
