@@ -44,7 +44,9 @@ class Kubelet:
                 for each in pod["spec"]["containers"]
             ]
             conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": now}]
-            status = {"phase": "Running", "conditions": conditions, "containerStatuses": containers}
+            status = {
+                "phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": containers
+            }  # fmt: skip
             await self._set(pod, status)
 
     async def succeed(self, *pods: Obj) -> None:

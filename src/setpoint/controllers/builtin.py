@@ -21,6 +21,7 @@ from setpoint.controllers.node_lifecycle.controller import node_lifecycle_contro
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
 from setpoint.controllers.pod_gc import pod_gc_controller
+from setpoint.controllers.podautoscaler.controller import horizontal_pod_autoscaler_controller
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.replicationcontroller import replicationcontroller_controller
 from setpoint.controllers.resourcequota.controller import resourcequota_controller
@@ -48,6 +49,7 @@ CONTROLLERS: dict[str, Build] = {
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
     "ephemeral-volume-controller": ephemeral_volume_controller,
+    "horizontal-pod-autoscaler-controller": horizontal_pod_autoscaler_controller,
     "job-controller": job_controller,
     "namespace-controller": namespace_controller,
     "node-lifecycle-controller": node_lifecycle_controller,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client import Client, Resource
+from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.errors import ApiError, NotFound
 
 Obj = dict[str, Any]
@@ -29,3 +30,15 @@ async def read_scale(client: Client, resource: Resource, name: str, namespace: s
             text = f"{group_resource(resource)} does not implement the scale subresource"
             raise NotScalable(text) from None
         return None
+
+
+async def resources_of_kind(client: Client, group: str, kind: str) -> list[Resource]:
+    """In all versions that there are. Raises NotFound if there is no such kind."""
+    found = [each for each in RESOURCES if (each.group, each.kind) == (group, kind)]
+    for fresh in (False, True):
+        if not found:
+            known = await client.discovery.resources(fresh=fresh)
+            found = [each for each in known if (each.group, each.kind) == (group, kind)]
+    if not found:
+        raise NotFound(f'no matches for kind "{kind}" in group "{group}"')
+    return found

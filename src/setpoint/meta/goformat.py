@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -88,3 +88,20 @@ _KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "
 def kind_of(value: Any) -> str:
     """The JSON kind as Go's decoder names it in its errors."""
     return _KINDS.get(type(value), "null")
+
+
+def label_selector(selector: Mapping[str, Any] | None) -> str:
+    """Go's %v for a LabelSelector."""
+    if selector is None:
+        return "nil"
+    labels = selector.get("matchLabels") or {}
+    pairs = "".join(f"{key}: {labels[key]}," for key in sorted(labels))
+    needs = "".join(
+        f"LabelSelectorRequirement{{Key:{each['key']},Operator:{each['operator']},"
+        f"Values:[{' '.join(each.get('values') or ())}],}},"
+        for each in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{pairs}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{needs}}},}}"
+    )

@@ -14,6 +14,7 @@ from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.together import Together
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict
+from setpoint.meta.goformat import label_selector
 from setpoint.meta.selectors import SelectorError, from_label_selector
 from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
 
@@ -142,11 +143,11 @@ class Budgets:
             self._recorder.warning(budget, "CalculateExpectedPodCountFailed", text)
             raise
         if unmanaged:
+            selector = label_selector(budget["spec"].get("selector"))
             text = (
-                f"Pods selected by this PodDisruptionBudget (selector: {_shown(budget['spec'].get('selector'))}) were "
-                "found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may "
-                'result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of '
-                "the PDB to an integer value."
+                f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a "
+                "result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "
+                'To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
             )
             self._recorder.warning(budget, "UnmanagedPods", text)
         return expected
@@ -165,20 +166,3 @@ def _selects(budget: Obj, labels: dict[str, str]) -> bool:
         return from_label_selector(budget["spec"].get("selector")).matches(labels)
     except SelectorError:
         return False
-
-
-def _shown(selector: Obj | None) -> str:
-    """As upstream's messages have it."""
-    if selector is None:
-        return "nil"
-    labels = selector.get("matchLabels") or {}
-    pairs = "".join(f"{key}: {labels[key]}," for key in sorted(labels))
-    needs = "".join(
-        f"LabelSelectorRequirement{{Key:{each['key']},Operator:{each['operator']},"
-        f"Values:[{' '.join(each.get('values') or ())}],}},"
-        for each in selector.get("matchExpressions") or ()
-    )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{pairs}}},"
-        f"MatchExpressions:[]LabelSelectorRequirement{{{needs}}},}}"
-    )

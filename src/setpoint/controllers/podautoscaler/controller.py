@@ -1,0 +1,333 @@
+"""The autoscaler's loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client import Client, Resource
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.own_writes import OwnWrites
+from setpoint.controllers.pod_control import PODS
+from setpoint.controllers.podautoscaler.behavior import (
+    History,
+    highest_recent,
+    limit,
+    limit_rate,
+    stabilize,
+)
+from setpoint.controllers.podautoscaler.hpa_status import Status
+from setpoint.controllers.podautoscaler.metrics import Metrics
+from setpoint.controllers.podautoscaler.metrics_apis import MetricsApis
+from setpoint.controllers.podautoscaler.replicas import Patience, Tolerances
+from setpoint.controllers.podautoscaler.sources import Proposal, Sources, Target, Unmeasured
+from setpoint.controllers.scaling import resources_of_kind
+from setpoint.kinds.autoscaling.scale_mapping import replicas_of
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError, Conflict
+from setpoint.meta.quantity import parse
+from setpoint.meta.selectors import Selector, SelectorError, parse_labels
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Result, key_of
+from setpoint.reconcile.rate_limiting import RateLimitingQueue
+
+Obj = dict[str, Any]
+
+AUTOSCALERS = builtin("horizontalpodautoscalers", "autoscaling", "v2")
+_WORKERS = 5
+_PERIOD = 15.0
+_TOLERANCE = 0.1
+_DOWNSCALE_STABILIZATION = 300.0
+_ATTEMPTS = 5
+
+
+class Undecided(Exception):
+    """How many replicas there should be cannot be said."""
+
+
+def horizontal_pod_autoscaler_controller(manager: Manager, options: ControllerOptions) -> Controller:
+    return autoscaler(manager, options, MetricsApis(manager.client_for("horizontal-pod-autoscaler")))
+
+
+def autoscaler(manager: Manager, _: ControllerOptions, metrics: Metrics) -> Controller:
+    name = "horizontal-pod-autoscaler"
+    reconciler = Autoscalers(
+        manager.client_for(name), manager.clock, manager.informer(AUTOSCALERS), manager.informer(PODS), metrics,
+        manager.recorder(name),
+    )  # fmt: skip
+    queue = RateLimitingQueue(manager.clock, (_Steady(),))
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS, queue=queue)
+    reconciler.watch(controller)
+    return controller
+
+
+class _Steady:
+    """Whether it went well or not: once in a period."""
+
+    def when(self, key: str) -> float:
+        return _PERIOD
+
+    def forget(self, key: str) -> None:
+        pass
+
+
+class Autoscalers:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        autoscalers: Informer,
+        pods: Informer,
+        metrics: Metrics,
+        recorder: EventRecorder,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._autoscalers = autoscalers
+        self._pods = pods
+        self._recorder = recorder
+        self._sources = Sources(metrics, Patience())
+        self._history = History()
+        self._written = OwnWrites()
+        self._selectors: dict[str, dict[str, Selector]] = {}
+        """By namespace and key: what each autoscaler's target selects."""
+        pods.add_index("namespace", lambda pod: (pod["metadata"]["namespace"],))
+
+    # -- when to look -----------------------------------------------------------------------------------------------
+
+    def watch(self, controller: Controller) -> None:
+        def changed(old: Obj | None, new: Obj | None) -> None:
+            key = key_of(new or old or {})
+            if new is None:
+                self._forget(key)
+            elif old is None or old["metadata"].get("generation") != new["metadata"].get("generation"):
+                controller.enqueue(key)
+            else:
+                controller.queue.add_rate_limited(key)
+
+        self._autoscalers.add_handler(changed)
+
+    def _forget(self, key: str) -> None:
+        self._history.forget(key)
+        self._written.forget(key)
+        self._selectors.get(key.partition("/")[0], {}).pop(key, None)
+
+    # -- what to do -------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: str) -> Result | None:
+        if not self._written.seen(key):
+            return Result(retry=True)
+        cached = self._autoscalers.get(key)
+        if cached is None:
+            self._forget(key)
+            return None
+        status = Status(cached, self._clock.now())
+        try:
+            await self._scale(key, cached, status)
+        except Undecided:
+            pass  # said in events and conditions; there is nothing to do but to look again
+        finally:
+            await self._write(key, cached, status)
+        return Result(requeue_after=_PERIOD)
+
+    async def _write(self, key: str, cached: Obj, status: Status) -> None:
+        if not status.changed():
+            return
+        try:
+            answer = await self._client.update({**cached, "status": status.result()}, subresource="status")
+        except ApiError as error:
+            self._recorder.warning(cached, "FailedUpdateStatus", str(error))
+            raise
+        self._written.wrote(key, self._autoscalers, answer)
+
+    async def _scale(self, key: str, hpa: Obj, status: Status) -> None:
+        spec, clock = hpa["spec"], self._clock
+        resource, scale = await self._read_scale(hpa, status)
+        current, least, most = replicas_of(scale), spec.get("minReplicas", 1), spec["maxReplicas"]
+        self._history.begin(key, current, clock.monotonic())
+        desired, reason, statuses = 0, "", None
+        rescale = measure = True
+        was_scaled_to_zero = status.is_true("ScaledToZero")
+        may_wake = was_scaled_to_zero and (least != 0 or _has_outside_metrics(spec))
+        if current == 0:
+            if not may_wake:
+                rescale = measure = False
+                text = "scaling is disabled since the replica count of the target is zero"
+                status.set("ScalingActive", "False", "ScalingDisabled", text)
+        elif current > most:
+            desired, reason, measure = most, "Current number of replicas above Spec.MaxReplicas", False
+        elif current < least:
+            desired, reason, measure = least, "Current number of replicas below Spec.MinReplicas", False
+        if measure:
+            best, statuses = await self._measure(key, hpa, scale, status)
+            desired = max(best.replicas, 0)
+            if desired > current:
+                reason = f"{best.name if best.replicas > 0 else ''} above target"
+            if desired < current:
+                reason = "All metrics below target"
+            desired = self._normalize(key, hpa, status, current, desired, least)
+            if current == 0 and least != 0 and was_scaled_to_zero and desired < least:
+                desired, reason = least, reason or "Current number of replicas below Spec.MinReplicas"
+            rescale = desired != current
+        if rescale:
+            await self._rescale(hpa, resource, scale, desired, reason, status, statuses)
+            if spec.get("behavior") is not None:
+                self._history.rescaled(key, desired - current, clock.monotonic())
+            if current > 0 and desired == 0 and least == 0 and _has_outside_metrics(spec):
+                text = "the HPA controller scaled the workload to zero"
+                status.set("ScaledToZero", "True", "ScaledToZero", text)
+            else:
+                text = "the HPA controller did not scale the workload to zero"
+                status.set("ScaledToZero", "False", "NotScaledToZero", text)
+        else:
+            desired = current
+        status.replicas(current, desired, statuses, rescaled=rescale)
+
+    async def _read_scale(self, hpa: Obj, status: Status) -> tuple[Resource, Obj]:
+        target, namespace = hpa["spec"]["scaleTargetRef"], hpa["metadata"]["namespace"]
+        group = target.get("apiVersion", "").rpartition("/")[0]
+        first: ApiError | None = None
+        try:
+            for resource in await resources_of_kind(self._client, group, target["kind"]):
+                try:
+                    scale = await self._client.get(resource, target["name"], namespace, subresource="scale")
+                except ApiError as error:
+                    first = first or error
+                    continue
+                text = "the HPA controller was able to get the target's current scale"
+                status.set("AbleToScale", "True", "SucceededGetScale", text)
+                return resource, scale
+        except ApiError as error:
+            first = error
+        self._recorder.warning(hpa, "FailedGetScale", str(first))
+        text = f"the HPA controller was unable to get the target's current scale: {first}"
+        status.set("AbleToScale", "False", "FailedGetScale", text)
+        raise Undecided
+
+    async def _rescale(
+        self, hpa: Obj, resource: Resource, scale: Obj, desired: int, reason: str, status: Status, statuses: Any
+    ) -> None:
+        current, meta = replicas_of(scale), scale["metadata"]
+        for attempt in range(_ATTEMPTS):
+            try:
+                wanted = {**scale, "spec": {**(scale.get("spec") or {}), "replicas": desired}}
+                await self._client.update(wanted, resource=resource, subresource="scale")
+                break
+            except ApiError as error:
+                if isinstance(error, Conflict) and attempt < _ATTEMPTS - 1:
+                    scale = await self._client.get(resource, meta["name"], meta["namespace"], subresource="scale")
+                    continue
+                text = f"New size: {desired}; reason: {reason}; error: {error}"
+                self._recorder.warning(hpa, "FailedRescale", text)
+                text = f"the HPA controller was unable to update the target scale: {error}"
+                status.set("AbleToScale", "False", "FailedUpdateScale", text)
+                status.replicas(current, None, statuses)
+                raise Undecided from None
+        text = f"the HPA controller was able to update the target scale to {desired}"
+        status.set("AbleToScale", "True", "SucceededRescale", text)
+        self._recorder.normal(hpa, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+
+    # -- how many ---------------------------------------------------------------------------------------------------
+
+    async def _measure(self, key: str, hpa: Obj, scale: Obj, status: Status) -> tuple[Proposal, list[Obj]]:
+        """The greatest of what the metrics ask for, and what to say of each."""
+        metrics = hpa["spec"].get("metrics") or []
+        statuses: list[Obj] = [{"type": ""} for _ in metrics]
+        try:
+            target = self._target(key, hpa, scale, status)
+        except Undecided as error:
+            status.replicas(replicas_of(scale), None, None)
+            self._recorder.warning(hpa, "FailedComputeMetricsReplicas", str(error))
+            raise
+        best: Proposal | None = None
+        failures: list[Unmeasured] = []
+        for place, metric in enumerate(metrics):
+            try:
+                proposal = await self._sources.propose(metric, target)
+            except Unmeasured as error:
+                self._recorder.warning(hpa, error.reason, error.cause)
+                failures.append(error)
+                continue
+            statuses[place] = proposal.status
+            if best is None or best.replicas == 0 or proposal.replicas > best.replicas:
+                best = proposal
+        # With a part of the metrics it may go up, but never down: the missing ones might say more.
+        if best is None or (failures and best.replicas < target.wanted):
+            first = failures[0]
+            text = f"the HPA was unable to compute the replica count: {first.cause}"
+            status.set("ScalingActive", "False", first.reason, text)
+            status.replicas(target.wanted, None, statuses)
+            text = f"invalid metrics ({len(failures)} invalid out of {len(metrics)}), first error is: {first}"
+            self._recorder.warning(hpa, "FailedComputeMetricsReplicas", text)
+            raise Undecided
+        text = f"the HPA was able to successfully calculate a replica count from {best.name}"
+        status.set("ScalingActive", "True", "ValidMetricFound", text)
+        return best, statuses
+
+    def _target(self, key: str, hpa: Obj, scale: Obj, status: Status) -> Target:
+        namespace, there = hpa["metadata"]["namespace"], scale.get("status") or {}
+        text = there.get("selector") or ""
+        if not text:
+            self._recorder.warning(hpa, "SelectorRequired", "selector is required")
+            said = "the HPA target's scale is missing a selector"
+            status.set("ScalingActive", "False", "InvalidSelector", said)
+            raise Undecided("selector is required")
+        try:
+            selector = parse_labels(text)
+        except SelectorError as error:
+            said = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            self._recorder.warning(hpa, "InvalidSelector", said)
+            status.set("ScalingActive", "False", "InvalidSelector", said)
+            raise Undecided(said) from None
+        inside = self._pods.by_index("namespace", namespace)
+        pods = [pod for pod in inside if selector.matches(pod["metadata"].get("labels") or {})]
+        others = self._selectors.setdefault(namespace, {})
+        others[key] = selector
+        rivals = [
+            other
+            for other in sorted(others)
+            if any(others[other].matches(pod["metadata"].get("labels") or {}) for pod in pods)
+        ]
+        if len(rivals) > 1:
+            shown = f"[{' '.join(rivals[:2])}]"
+            said = f"pods by selector {text} are controlled by more than one HPA (e.g. {shown})"
+            self._recorder.warning(hpa, "AmbiguousSelector", said)
+            status.set("ScalingActive", "False", "AmbiguousSelector", said)
+            raise Undecided(said)
+        return Target(
+            namespace, text, pods, replicas_of(scale), there.get("replicas", 0), _tolerances(hpa), self._clock.now()
+        )
+
+    def _normalize(self, key: str, hpa: Obj, status: Status, current: int, wanted: int, least: int) -> int:
+        now, most, behavior = self._clock.monotonic(), hpa["spec"]["maxReplicas"], hpa["spec"].get("behavior")
+        if behavior is None:
+            stable = highest_recent(self._history, key, wanted, _DOWNSCALE_STABILIZATION, now)
+            reason = "ScaleDownStabilized"
+            text = "recent recommendations were higher than current one, applying the highest recent recommendation"
+            self._history.recommend(key, wanted, now)
+            limited = limit(current, stable, least, most)
+        else:
+            up = behavior["scaleUp"]
+            down = {"stabilizationWindowSeconds": _DOWNSCALE_STABILIZATION, **behavior["scaleDown"]}
+            stable, reason, text = stabilize(self._history, key, current, wanted, up, down, now)
+            self._history.recommend(key, wanted, now)
+            limited = limit_rate(self._history, key, current, stable, least, most, up, down, now)
+        if stable == wanted:
+            reason, text = "ReadyForNewScale", "recommended size matches current size"
+        status.set("AbleToScale", "True", reason, text)
+        is_limited = "False" if limited.replicas == stable else "True"
+        status.set("ScalingLimited", is_limited, limited.reason, limited.message)
+        return limited.replicas
+
+
+def _tolerances(hpa: Obj) -> Tolerances:
+    behavior = hpa["spec"].get("behavior") or {}
+
+    def of(direction: str) -> float:
+        given = (behavior.get(direction) or {}).get("tolerance")
+        return _TOLERANCE if given is None else parse(given).nano / 1e9
+
+    return Tolerances(of("scaleDown"), of("scaleUp"))
+
+
+def _has_outside_metrics(spec: Obj) -> bool:
+    return any(metric["type"] in ("Object", "External") for metric in spec.get("metrics") or ())

@@ -1,0 +1,202 @@
+"""From numbers to replicas: upstream's arithmetic, with its caution about Pods that cannot be measured yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil, inf, nan
+from typing import Any, NamedTuple
+
+from setpoint.controllers.conditions import condition
+from setpoint.controllers.podautoscaler.metrics import MetricsFailure, PodMetric, PodMetrics
+from setpoint.controllers.pods import is_ready, phase
+from setpoint.kinds.core.pod_totals import pod_requests
+from setpoint.meta.quantity import milli_value
+from setpoint.meta.times import parse_time
+
+Obj = dict[str, Any]
+
+_MOST = 2**31 - 1
+NO_PODS = "no pods returned by selector while calculating replica count"
+_NO_METRICS = "did not receive metrics for targeted pods (pods might be unready)"
+
+
+class Tolerances(NamedTuple):
+    """How far usage may be off the target without consequences, as a fraction."""
+
+    down: float = 0.1
+    up: float = 0.1
+
+    def allow(self, ratio: float) -> bool:
+        return 1.0 - self.down <= ratio <= 1.0 + self.up
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """With Pods that have just started: seconds."""
+
+    cpu_initialization: float = 300.0
+    """For so long only what was measured when the Pod was ready counts."""
+    initial_readiness: float = 30.0
+    """A Pod that ceased to be ready within this has never really been."""
+
+
+class Groups(NamedTuple):
+    ready: int
+    unready: set[str]
+    """Not measured yet, or not to be believed yet."""
+    missing: set[str]
+    """Should have been measured."""
+    ignored: set[str]
+
+
+def group_pods(
+    pods: Collection[Obj], metrics: Mapping[str, PodMetric], resource: str, patience: Patience, now: datetime
+) -> Groups:
+    groups = Groups(0, set(), set(), set())
+    ready = 0
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        if "deletionTimestamp" in pod["metadata"] or phase(pod) == "Failed":
+            groups.ignored.add(name)
+        elif phase(pod) == "Pending":
+            groups.unready.add(name)
+        elif name not in metrics:
+            groups.missing.add(name)
+        elif resource == "cpu" and _warms_up(pod, metrics[name], patience, now):
+            groups.unready.add(name)
+        else:
+            ready += 1
+    return groups._replace(ready=ready)
+
+
+def _warms_up(pod: Obj, metric: PodMetric, patience: Patience, now: datetime) -> bool:
+    readiness, started = condition(pod, "Ready"), pod["status"].get("startTime")
+    if readiness is None or not started:
+        return True
+    start, since = parse_time(started), parse_time(readiness["lastTransitionTime"])
+    unready = readiness["status"] == "False"
+    if start + timedelta(seconds=patience.cpu_initialization) > now:
+        return unready or metric.at is None or metric.at < since + timedelta(seconds=metric.window)
+    return unready and start + timedelta(seconds=patience.initial_readiness) > since
+
+
+# -- usage of the Pods themselves -----------------------------------------------------------------------------------
+
+
+def by_utilization(
+    current: int, target: int, metrics: PodMetrics, groups: Groups, requests: Mapping[str, int],
+    tolerances: Tolerances,
+) -> tuple[int, int, int]:  # fmt: skip
+    """`target` in percent of the requests. Replicas, percent in use, average usage."""
+    believed = _believed(metrics, groups)
+
+    def utilization(measured: Mapping[str, PodMetric]) -> tuple[int, int]:
+        known = [name for name in measured if name in requests]
+        asked = sum(requests[name] for name in known)
+        if not asked:
+            raise MetricsFailure("no metrics returned matched known pods")
+        used = sum(measured[name].value for name in known)
+        return used * 100 // asked, used // len(known)
+
+    percent, average = utilization(believed)
+    replicas = _decide(
+        current, believed, groups, lambda measured: utilization(measured)[0] / target,
+        lambda name: requests[name] * max(100, target) // 100, tolerances,
+    )  # fmt: skip
+    return replicas, percent, average
+
+
+def by_usage(current: int, target: int, metrics: PodMetrics, groups: Groups, tolerances: Tolerances) -> tuple[int, int]:
+    """`target` is what each Pod should use on average. Replicas, average usage."""
+    believed = _believed(metrics, groups)
+
+    def average(measured: Mapping[str, PodMetric]) -> int:
+        return sum(metric.value for metric in measured.values()) // len(measured)
+
+    ratio = lambda measured: average(measured) / target  # noqa: E731
+    return _decide(current, believed, groups, ratio, lambda name: target, tolerances), average(believed)
+
+
+def _believed(metrics: PodMetrics, groups: Groups) -> PodMetrics:
+    left = {name: metric for name, metric in metrics.items() if name not in groups.ignored | groups.unready}
+    if not left:
+        raise MetricsFailure(_NO_METRICS)
+    return left
+
+
+def _decide(
+    current: int, metrics: PodMetrics, groups: Groups, ratio_of: Callable[[Mapping[str, PodMetric]], float],
+    fallback: Callable[[str], int], tolerances: Tolerances,
+) -> int:  # fmt: skip
+    ratio = ratio_of(metrics)
+    up_in_spite_of_unready = bool(groups.unready) and ratio > 1.0
+    if not up_in_spite_of_unready and not groups.missing:
+        return current if tolerances.allow(ratio) else _whole(ratio * groups.ready)
+    # Who was not measured is taken to be as it would least change anything.
+    filled = dict(metrics)
+    if ratio != 1.0:
+        filled |= {name: PodMetric(fallback(name) if ratio < 1.0 else 0) for name in groups.missing}
+    if up_in_spite_of_unready:
+        filled |= {name: PodMetric(0) for name in groups.unready}
+    after = ratio_of(filled)
+    if tolerances.allow(after) or ratio < 1.0 < after or after < 1.0 < ratio:
+        return current
+    replicas = _whole(after * len(filled))
+    if (after < 1.0 and replicas > current) or (after > 1.0 and replicas < current):
+        return current
+    return replicas
+
+
+def requests_of(pods: Collection[Obj], resource: str, container: str) -> dict[str, int]:
+    """By Pod; all of them must say what they ask for."""
+    return {pod["metadata"]["name"]: _request(pod, resource, container) for pod in pods}
+
+
+def _request(pod: Obj, resource: str, container: str) -> int:
+    spec, name = pod["spec"], pod["metadata"]["name"]
+    if not container and (spec.get("resources") or {}).get("requests"):
+        amounts = pod_requests(pod)
+        if resource not in amounts:
+            raise MetricsFailure(f"missing pod-level request for {resource} in Pod {name}")
+        return milli_value(amounts[resource])
+    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    total = 0
+    for each in (*spec["containers"], *sidecars):
+        if container in ("", each["name"]):
+            amount = ((each.get("resources") or {}).get("requests") or {}).get(resource)
+            if amount is None:
+                raise MetricsFailure(f"missing request for {resource} in container {each['name']} of Pod {name}")
+            total += milli_value(amount)
+        if container == each["name"]:
+            return total
+    if container:
+        raise MetricsFailure(f"container {container} not found in Pod {name}")
+    return total
+
+
+# -- usage of something else ----------------------------------------------------------------------------------------
+
+
+def by_value(current: int, usage: int, target: int, pods: Collection[Obj], tolerances: Tolerances) -> int:
+    """`usage` of one thing that all Pods share in; the Pods that are ready are taken to be what keeps it there."""
+    ratio = usage / target
+    if current == 0:
+        return _whole(ratio)
+    if tolerances.allow(ratio):
+        return current
+    if not pods:
+        raise MetricsFailure(f"unable to calculate ready pods: {NO_PODS}")
+    return _whole(ratio * sum(phase(pod) == "Running" and is_ready(pod) for pod in pods))
+
+
+def by_average_value(there: int, usage: int, target: int, tolerances: Tolerances) -> tuple[int, int]:
+    """`usage` is to be `target` for each replica. Replicas, and what it is for each now."""
+    ratio = usage / (target * there) if there else (inf if usage else nan)
+    replicas = there if tolerances.allow(ratio) else _whole(usage / target)
+    return replicas, ceil(usage / there) if there else usage
+
+
+def _whole(replicas: float) -> int:
+    return min(ceil(replicas), _MOST)
