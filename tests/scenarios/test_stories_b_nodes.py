@@ -133,7 +133,7 @@ async def test_b5_a_node_that_stops_answering_is_left_and_taken_back(cluster: Vi
     went_silent = cluster.clock.now()
 
     async def unknown() -> bool:
-        return (await lost.ready())["status"] == "Unknown"
+        return bool((await lost.ready())["status"] == "Unknown")
 
     await cluster.sleep(44)
     assert not await unknown()

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.cluster.apiserver import RunningApiServer, apiserver
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.system import hostname
 from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.clock import Ids
 from setpoint.store.interface import Store
+
+_FEW, _AS_FEW = "10.244.0.0/16", 200
+"""Where Pods live, as most people know it: room for 256 nodes."""
+_MANY = "10.128.0.0/10"
 
 
 @dataclass(slots=True)
@@ -26,16 +32,37 @@ async def cluster(config: ApiServerConfig, *, nodes: int, store: Store | None = 
     Raises ConfigError."""
     async with apiserver(config, store) as server:
         api = server.api
-        options = ComponentOptions(nodes=nodes, controller_options=controller_options(server.certificates))
+        services = config.service_cluster_ip_range
+        controllers = controller_options(server.certificates, nodes=nodes, services=services)
+        options = ComponentOptions(nodes=nodes, controller_options=controllers)
         async with Components(api, api.clock, api.ids, options) as running:
             yield RunningCluster(server, running)
 
 
-def controller_options(files: CertificateFiles | None) -> ControllerOptions:
-    """The cluster's own authority signs what is approved, and is what Pods trust."""
+def _identity(config: ApiServerConfig, ids: Ids) -> str:
+    """Who holds the Leases: the same at every start. Nobody else can have the data directory at the same time, so
+    whoever held them under this name is gone, and they can be taken up at once."""
+    path = config.data_dir / "identity"
+    try:
+        known = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        known = ""
+    if not known:
+        known = f"{hostname()}_{ids.uid()}"
+        path.write_text(known + "\n", encoding="ascii")
+    return known
+
+
+def controller_options(files: CertificateFiles | None, *, nodes: int, services: str) -> ControllerOptions:
+    """The cluster's own authority signs what is approved, and is what Pods trust. Every node has a range for Pods."""
+    options = ControllerOptions(
+        allocate_node_cidrs=True,
+        cluster_cidr=_FEW if nodes <= _AS_FEW else _MANY,
+        service_cluster_ip_range=services,
+    )
     if files is None:
-        return ControllerOptions()
+        return options
     authority = files.ca.read_text()
-    return ControllerOptions(
-        root_ca=authority, cluster_signing_cert=authority, cluster_signing_key=files.ca_key.read_text()
+    return replace(
+        options, root_ca=authority, cluster_signing_cert=authority, cluster_signing_key=files.ca_key.read_text()
     )

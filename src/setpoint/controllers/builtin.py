@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from setpoint.controllers.certificates.approving import approving_controller
 from setpoint.controllers.certificates.cleaning import cleaning_controller
 from setpoint.controllers.certificates.signing import signing_controller
+from setpoint.controllers.clusterrole_aggregation import clusterrole_aggregation_controller
 from setpoint.controllers.cronjob.controller import cronjob_controller
 from setpoint.controllers.daemonset.controller import daemonset_controller
 from setpoint.controllers.deployment.controller import deployment_controller
@@ -17,7 +18,9 @@ from setpoint.controllers.ephemeral_volume import ephemeral_volume_controller
 from setpoint.controllers.job.controller import job_controller
 from setpoint.controllers.local_provisioner.controller import local_provisioner
 from setpoint.controllers.namespace.controller import namespace_controller
+from setpoint.controllers.node_ipam import node_ipam_controller
 from setpoint.controllers.node_lifecycle.controller import node_lifecycle_controller
+from setpoint.controllers.node_ttl import node_ttl_controller
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
 from setpoint.controllers.pod_gc import pod_gc_controller
@@ -25,7 +28,9 @@ from setpoint.controllers.podautoscaler.controller import horizontal_pod_autosca
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.replicationcontroller import replicationcontroller_controller
 from setpoint.controllers.resourcequota.controller import resourcequota_controller
+from setpoint.controllers.root_ca import root_ca_controller
 from setpoint.controllers.service_accounts import service_account_controller
+from setpoint.controllers.service_cidr import service_cidr_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.taint_eviction.controller import taint_eviction_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
@@ -42,6 +47,7 @@ CONTROLLERS: dict[str, Build] = {
     "certificatesigningrequest-approving-controller": approving_controller,
     "certificatesigningrequest-cleaner-controller": cleaning_controller,
     "certificatesigningrequest-signing-controller": signing_controller,
+    "clusterrole-aggregation-controller": clusterrole_aggregation_controller,
     "cronjob-controller": cronjob_controller,
     "daemonset-controller": daemonset_controller,
     "deployment-controller": deployment_controller,
@@ -52,6 +58,7 @@ CONTROLLERS: dict[str, Build] = {
     "horizontal-pod-autoscaler-controller": horizontal_pod_autoscaler_controller,
     "job-controller": job_controller,
     "namespace-controller": namespace_controller,
+    "node-ipam-controller": node_ipam_controller,
     "node-lifecycle-controller": node_lifecycle_controller,
     "persistentvolume-binder-controller": persistentvolume_binder,
     "persistentvolume-expander-controller": volume_expand_controller,
@@ -61,11 +68,14 @@ CONTROLLERS: dict[str, Build] = {
     "replicaset-controller": replicaset_controller,
     "replicationcontroller-controller": replicationcontroller_controller,
     "resourcequota-controller": resourcequota_controller,
+    "root-ca-certificate-publisher-controller": root_ca_controller,
+    "service-cidr-controller": service_cidr_controller,
     "serviceaccount-controller": service_account_controller,
     "setpoint-local-provisioner-controller": local_provisioner,
     "statefulset-controller": statefulset_controller,
     "taint-eviction-controller": taint_eviction_controller,
     "ttl-after-finished-controller": ttl_after_finished_controller,
+    "ttl-controller": node_ttl_controller,
 }
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"

@@ -1,0 +1,56 @@
+"""ClusterRoles that are the sum of others, chosen by label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.selectors import from_label_selector
+from setpoint.reconcile import Controller, Manager
+
+Obj = dict[str, Any]
+
+CLUSTER_ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
+_WORKERS = 5
+
+
+def clusterrole_aggregation_controller(manager: Manager, _: ControllerOptions) -> Controller:
+    name = "clusterrole-aggregation-controller"
+    client, roles = manager.client_for(name), manager.informer(CLUSTER_ROLES)
+
+    async def reconcile(key: str) -> None:
+        role = roles.get(key)
+        if role is None or role.get("aggregationRule") is None:
+            return
+        rules = aggregated(role, roles.items.values())
+        if rules == (role.get("rules") or []):
+            return
+        wanted = {"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"name": key}, "rules": rules}
+        await client.apply(wanted, field_manager=name, force=True)
+
+    controller = Controller(name, reconcile, manager.clock, workers=_WORKERS)
+
+    def changed(old: Obj | None, new: Obj | None) -> None:
+        # Who is made of whom is found out each time: there are few of them.
+        for key, role in roles.items.items():
+            if role.get("aggregationRule") is not None:
+                controller.enqueue(key)
+
+    roles.add_handler(changed)
+    return controller
+
+
+def aggregated(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
+    """The rules of all roles that it selects but itself, each once, in the order of selectors and names."""
+    rules: list[Obj] = []
+    candidates = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
+    for selector in role["aggregationRule"].get("clusterRoleSelectors") or ():
+        chosen = from_label_selector(selector)
+        for each in candidates:
+            if each["metadata"]["name"] == role["metadata"]["name"]:
+                continue
+            if chosen.matches(each["metadata"].get("labels") or {}):
+                rules += [rule for rule in each.get("rules") or () if rule not in rules]
+    return rules

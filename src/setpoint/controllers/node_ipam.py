@@ -1,0 +1,168 @@
+"""Every node gets a range of addresses for its Pods, out of the cluster's."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.controllers.node_lifecycle.taints import NODES
+from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.errors import ApiError, NotFound
+from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, key_of
+
+Obj = dict[str, Any]
+Network = IPv4Network | IPv6Network
+
+_ACCOUNT = "node-controller"
+_WORKERS = 30
+
+
+class RangeFull(Exception):
+    """Every part of the cluster's range belongs to a node."""
+
+
+class CidrPool:
+    """A network in parts of one size. One that became free is handed out again as late as possible."""
+
+    def __init__(self, network: Network, prefix: int) -> None:
+        if prefix < network.prefixlen:
+            raise ValueError(f"{network} is smaller than a /{prefix}")
+        self._network = network
+        self._prefix = prefix
+        self._size = 1 << (network.max_prefixlen - prefix)
+        self._count = 1 << (prefix - network.prefixlen)
+        self._holders: dict[int, set[str]] = {}
+        self._next = 0
+
+    def take(self, holder: str) -> str:
+        if len(self._holders) >= self._count:
+            raise RangeFull(f"no /{self._prefix} is left in {self._network}")
+        while self._next in self._holders:
+            self._next = (self._next + 1) % self._count
+        number = self._next
+        self._holders[number] = {holder}
+        self._next = (number + 1) % self._count
+        return f"{self._network.network_address + number * self._size}/{self._prefix}"
+
+    def occupy(self, cidr: Network, holder: str) -> None:
+        """What is outside is not ours to give, and nobody's loss."""
+        for number in self._numbers(cidr):
+            self._holders.setdefault(number, set()).add(holder)
+
+    def release(self, cidr: Network, holder: str) -> None:
+        for number in self._numbers(cidr):
+            holders = self._holders.get(number)
+            if holders is not None:
+                holders.discard(holder)
+                if not holders:
+                    del self._holders[number]
+
+    def _numbers(self, cidr: Network) -> range:
+        if cidr.version != self._network.version or not cidr.overlaps(self._network):
+            return range(0)
+        base = int(self._network.network_address)
+        first = max(0, (int(cidr.network_address) - base) // self._size)
+        last = min(self._count - 1, (int(cidr.broadcast_address) - base) // self._size)
+        return range(first, last + 1)
+
+
+def pools_of(options: ControllerOptions) -> list[CidrPool]:
+    """One for each family of the cluster's range; what Services take is left out."""
+    sizes = {4: options.node_cidr_mask_size_ipv4, 6: options.node_cidr_mask_size_ipv6}
+    services = [ip_network(text) for text in options.service_cluster_ip_range.split(",") if text]
+    pools = []
+    for text in filter(None, options.cluster_cidr.split(",")):
+        network = ip_network(text)
+        pool = CidrPool(network, sizes[network.version])
+        for service in services:
+            pool.occupy(service, "services")
+        pools.append(pool)
+    return pools
+
+
+def node_ipam_controller(manager: Manager, options: ControllerOptions) -> Controller:
+    ipam = NodeIpam(
+        manager.client_for(_ACCOUNT), manager.recorder("cidrAllocator", _ACCOUNT), manager.informer(NODES),
+        pools_of(options) if options.allocate_node_cidrs else [],
+    )  # fmt: skip
+    controller = Controller("node-ipam-controller", ipam.reconcile, manager.clock, workers=_WORKERS)
+    if options.allocate_node_cidrs:
+        ipam.watch(controller)
+    return controller
+
+
+class NodeIpam:
+    """Which node holds which range is written on the nodes; what is kept here is read from there, and what is on its
+    way there. A node's range never changes as long as it lives."""
+
+    def __init__(self, client: Client, recorder: EventRecorder, nodes: Informer, pools: list[CidrPool]) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._nodes = nodes
+        self._pools = pools
+        self._given: dict[str, list[str]] = {}
+        """By uid of the node: what it was given and may not show yet."""
+
+    def watch(self, controller: Controller) -> None:
+        def changed(old: Obj | None, new: Obj | None) -> None:
+            if new is None:
+                self._forget(old or {})
+                for key, node in self._nodes.items.items():
+                    if not _ranges(node):
+                        controller.enqueue(key)  # there may be room now
+                return
+            # Before anything is given out, all that nodes hold already is known.
+            for pool, cidr in zip(self._pools, _ranges(new), strict=False):
+                pool.occupy(ip_network(cidr, strict=False), new["metadata"]["uid"])
+            if not _ranges(new):
+                controller.enqueue(key_of(new))
+
+        self._nodes.add_handler(changed)
+
+    def _forget(self, node: Obj) -> None:
+        uid = node["metadata"]["uid"]
+        given = self._given.pop(uid, [])
+        for ranges in (_ranges(node), given):
+            for pool, cidr in zip(self._pools, ranges, strict=False):
+                pool.release(ip_network(cidr, strict=False), uid)
+
+    async def reconcile(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None or _ranges(node) or "deletionTimestamp" in node["metadata"]:
+            return
+        uid = node["metadata"]["uid"]
+        ranges = self._given.get(uid)
+        if ranges is None:
+            ranges = self._given[uid] = self._take(node)
+        change = {"metadata": {"uid": uid}, "spec": {"podCIDR": ranges[0], "podCIDRs": ranges}}
+        try:
+            await self._client.patch(NODES, name, change, kind="strategic")
+        except NotFound:
+            self._forget(node)
+        except ApiError:
+            self._tell(node, "CIDRAssignmentFailed")
+            raise
+
+    def _take(self, node: Obj) -> list[str]:
+        uid, taken = node["metadata"]["uid"], []
+        try:
+            for pool in self._pools:
+                taken.append(pool.take(uid))
+        except RangeFull:
+            for pool, cidr in zip(self._pools, taken, strict=False):
+                pool.release(ip_network(cidr), uid)
+            self._tell(node, "CIDRNotAvailable")
+            raise
+        return taken
+
+    def _tell(self, node: Obj, status: str) -> None:
+        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+        about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
+        self._recorder.normal(about, status, f"Node {name} status is now: {status}")
+
+
+def _ranges(node: Obj) -> list[str]:
+    spec = node.get("spec") or {}
+    one = spec.get("podCIDR")
+    return list(spec.get("podCIDRs") or ([one] if one else ()))

@@ -1,0 +1,56 @@
+"""ClusterRoles that are the sum of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.testing import VirtualCluster, virtual
+
+ROLES = builtin("clusterroles", "rbac.authorization.k8s.io")
+
+Obj = dict[str, Any]
+
+
+def role(name: str, verbs: list[str], **labels: str) -> Obj:
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": verbs}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels}, "rules": [rule],
+    }  # fmt: skip
+
+
+async def verbs_of(cluster: VirtualCluster, name: str) -> list[list[str]]:
+    return [rule["verbs"] for rule in (await cluster.client.get(ROLES, name)).get("rules") or ()]
+
+
+@virtual(nodes=0)
+async def test_rules_are_gathered_by_label(cluster: VirtualCluster) -> None:
+    total = {
+        **role("sum", []), "rules": [],
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"in": "sum"}}]},
+    }  # fmt: skip
+    await cluster.client.create(role("b", ["get"], **{"in": "sum"}))
+    await cluster.client.create(total)
+    await cluster.client.create(role("a", ["list"], **{"in": "sum"}))
+    await cluster.client.create(role("same", ["get"], **{"in": "sum"}))
+    await cluster.client.create(role("other", ["delete"]))
+    await cluster.settle()
+    assert await verbs_of(cluster, "sum") == [["list"], ["get"]]
+    await cluster.client.delete(ROLES, "a")
+    await cluster.settle()
+    assert await verbs_of(cluster, "sum") == [["get"]]
+    await cluster.client.patch(ROLES, "sum", {"rules": []})
+    await cluster.settle()
+    assert await verbs_of(cluster, "sum") == [["get"]]
+
+
+@virtual(nodes=0)
+async def test_the_usual_roles_grow_with_what_is_labelled_for_them(cluster: VirtualCluster) -> None:
+    before = await verbs_of(cluster, "admin")
+    label = {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}
+    await cluster.client.create(role("crons", ["handle"], **label))
+    await cluster.settle()
+    assert len(before) > 5
+    after = await verbs_of(cluster, "admin")
+    assert ["handle"] in after and len(after) == len(before) + 1
