@@ -14,6 +14,7 @@ from setpoint.controllers.deployment.controller import deployment_controller
 from setpoint.controllers.disruption.controller import disruption_controller
 from setpoint.controllers.endpoints.controller import endpoints_controller
 from setpoint.controllers.endpointslice.controller import endpointslice_controller
+from setpoint.controllers.endpointslice_mirroring.controller import endpointslice_mirroring_controller
 from setpoint.controllers.ephemeral_volume import ephemeral_volume_controller
 from setpoint.controllers.job.controller import job_controller
 from setpoint.controllers.local_provisioner.controller import local_provisioner
@@ -54,6 +55,7 @@ CONTROLLERS: dict[str, Build] = {
     "disruption-controller": disruption_controller,
     "endpoints-controller": endpoints_controller,
     "endpointslice-controller": endpointslice_controller,
+    "endpointslice-mirroring-controller": endpointslice_mirroring_controller,
     "ephemeral-volume-controller": ephemeral_volume_controller,
     "horizontal-pod-autoscaler-controller": horizontal_pod_autoscaler_controller,
     "job-controller": job_controller,

@@ -21,7 +21,7 @@ ENDPOINTS = builtin("endpoints")
 NAME = "endpoint-controller"
 _MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 _OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
-_LEADER = "control-plane.alpha.kubernetes.io/leader"
+LEADER = "control-plane.alpha.kubernetes.io/leader"
 
 
 def endpoints_controller(manager: Manager, options: ControllerOptions) -> Controller:
@@ -63,7 +63,7 @@ class ServiceEndpoints:
             if new is None:
                 controller.enqueue(key_of(old or {}))
             elif old is None and not self._endpoints.synced.is_set():
-                if _LEADER not in (new["metadata"].get("annotations") or {}):
+                if LEADER not in (new["metadata"].get("annotations") or {}):
                     controller.enqueue(key_of(new))
 
         self._services.add_handler(service_changed)

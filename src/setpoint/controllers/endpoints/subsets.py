@@ -44,6 +44,26 @@ def subsets_of(service: Obj, pods: Iterable[Obj]) -> list[Obj]:
     return _packed(addresses, offers)
 
 
+def repacked(subsets: Iterable[Obj]) -> list[Obj]:
+    """The same in the form that this controller would have written it in."""
+    addresses: dict[_Address, Obj] = {}
+    offers: dict[_Port, dict[_Address, bool]] = {}
+    for subset in subsets:
+        ports: list[_Port] = [
+            (port.get("name") or "", port["port"], port.get("protocol") or "TCP", port.get("appProtocol"))
+            for port in subset.get("ports") or ()
+        ]
+        for part, ready in (("addresses", True), ("notReadyAddresses", False)):
+            for address in subset.get(part) or ():
+                key = (address["ip"], (address.get("targetRef") or {}).get("uid") or "")
+                addresses.setdefault(key, address)
+                for port in ports or [None]:
+                    at = offers.setdefault(port, {})
+                    # An address that is said to be both is not.
+                    at[key] = at.get(key, True) and ready
+    return _packed(addresses, offers)
+
+
 def _packed(addresses: dict[_Address, Obj], offers: dict[_Port, dict[_Address, bool]]) -> list[Obj]:
     groups: dict[tuple[tuple[_Address, bool], ...], list[Obj]] = {}
     for port, at in offers.items():

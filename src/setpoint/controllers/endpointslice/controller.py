@@ -7,12 +7,12 @@ from typing import Any
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.conditions import is_true
-from setpoint.controllers.endpointslice.endpoints import MANAGED_BY, SERVICE_NAME, families_of
+from setpoint.controllers.endpointslice.endpoints import families_of
 from setpoint.controllers.endpointslice.hints import hint_close, remove_hints, traffic_distribution
+from setpoint.controllers.endpointslice.own_slices import SLICES, OwnSlices
 from setpoint.controllers.endpointslice.planning import Plan, plan, reuse
 from setpoint.controllers.endpointslice.topology import Topology, topology_mode
-from setpoint.controllers.endpointslice.tracker import SliceTracker
-from setpoint.controllers.endpointslice.writing import write
+from setpoint.controllers.endpointslice.writing import stamp, write
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.service_pods import SERVICES, ServicePods, has_endpoints
@@ -24,15 +24,11 @@ from setpoint.reconcile.rate_limiting import Bucket, ExponentialBackoff
 
 Obj = dict[str, Any]
 
-SLICES = builtin("endpointslices", "discovery.k8s.io")
 NODES = builtin("nodes")
 MANAGER = "endpointslice-controller.k8s.io"
 _ZONE = "topology.kubernetes.io/zone"
 _AFTER_FOREIGN_CHANGE = 1.0
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 1000.0
-_LONGEST_WAIT = 30.0
-"""What was written and has not been seen for so long was seen to go before it was known to be there."""
-_BY_SERVICE = "service"
 
 
 class Incomplete(Exception):
@@ -54,36 +50,21 @@ def endpointslice_controller(manager: Manager, options: ControllerOptions) -> Co
     return controller
 
 
-def service_key(found: Obj) -> str:
-    """Of the Service that a slice is for; empty when it does not say."""
-    name = (found["metadata"].get("labels") or {}).get(SERVICE_NAME)
-    return f"{found['metadata']['namespace']}/{name}" if name else ""
-
-
-def is_managed_by(found: Obj, manager: str) -> bool:
-    return (found["metadata"].get("labels") or {}).get(MANAGED_BY) == manager
-
-
 class EndpointSlices:
     def __init__(
         self, client: Client, clock: Clock, services: Informer, pods: Informer, nodes: Informer, slices: Informer,
         recorder: EventRecorder, most: int,
     ) -> None:  # fmt: skip
         self._client = client
-        self._clock = clock
         self._services = services
         self._pods = pods
         self._nodes = nodes
-        self._slices = slices
+        self._slices = OwnSlices(slices, MANAGER, clock)
         self._recorder = recorder
         self._most = most
         self._service_pods = ServicePods(services, pods)
-        self._tracker = SliceTracker()
         self._times = TriggerTimes()
         self._topology = Topology()
-        self._waiting: dict[str, float] = {}
-        """Services that must not be looked at before the cache has caught up with what was written; since when."""
-        slices.add_index(_BY_SERVICE, lambda found: (service_key(found),))
 
     # -- when to look -----------------------------------------------------------------------------------------------
 
@@ -95,13 +76,6 @@ class EndpointSlices:
             for key in self._service_pods.concerned(old, new):
                 controller.queue.add_after(key, batch_period)
 
-        def slice_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in self._meddled_with(old, new):
-                controller.queue.add_after(key, max(_AFTER_FOREIGN_CHANGE, batch_period))
-            key = service_key(new or old or {})
-            if key in self._waiting and not self._tracker.is_stale(key, self._current(key)):
-                controller.enqueue(key)
-
         def node_changed(old: Obj | None, new: Obj | None) -> None:
             if old is None or new is None or _as_topology(old) != _as_topology(new):
                 for key in self._topology.see_nodes(self._nodes.items.values()):
@@ -109,31 +83,8 @@ class EndpointSlices:
 
         self._services.add_handler(service_changed)
         self._pods.add_handler(pod_changed)
-        self._slices.add_handler(slice_changed)
+        self._slices.watch(controller, max(_AFTER_FOREIGN_CHANGE, batch_period))
         self._nodes.add_handler(node_changed)
-
-    def _meddled_with(self, old: Obj | None, new: Obj | None) -> list[str]:
-        """Services of whose slices somebody else has changed one."""
-        if new is None:
-            if old is None or not is_managed_by(old, MANAGER):
-                return []
-            key = service_key(old)
-            return [] if self._tracker.seen_to_go(key, old) else [key]
-        after = service_key(new)
-        if old is not None:
-            before = service_key(old)
-            if before != after:
-                return [key for key in (after, before) if key]
-            if is_managed_by(old, MANAGER) != is_managed_by(new, MANAGER):
-                return [after] if after else []
-        return [after] if after and is_managed_by(new, MANAGER) and self._tracker.is_news(after, new) else []
-
-    def _current(self, key: str) -> list[Obj]:
-        return [
-            found
-            for found in self._slices.by_index(_BY_SERVICE, key)
-            if is_managed_by(found, MANAGER) and "deletionTimestamp" not in found["metadata"]
-        ]
 
     # -- what to do -------------------------------------------------------------------------------------------------
 
@@ -141,20 +92,15 @@ class EndpointSlices:
         service = self._services.get(key)
         if service is None:
             self._times.forget(key)
-            self._tracker.forget(key)
+            self._slices.forget(key)
             self._topology.forget(key)
-            self._waiting.pop(key, None)
             return None
         if not has_endpoints(service):
             return None
-        slices = self._current(key)
-        if self._tracker.is_stale(key, slices):
-            # As soon as the cache shows what was written it is looked at again; see `watch`.
-            now = self._clock.monotonic()
-            if now - self._waiting.setdefault(key, now) < _LONGEST_WAIT:
-                return Result(requeue_after=_LONGEST_WAIT)
-            self._tracker.forget(key)
-        self._waiting.pop(key, None)
+        slices = self._slices.of(key)
+        wait = self._slices.wait(key, slices)
+        if wait is not None:
+            return wait
         pods = self._service_pods.behind(service)
         since = self._times.since(key, service, pods)
         problems: list[str] = []
@@ -192,8 +138,9 @@ class EndpointSlices:
         return notes
 
     async def _write(self, result: Plan, service: Obj, key: str, since: str) -> list[str]:
+        stamp(result, since)
         try:
-            await write(self._client, SLICES, result, service, key, since, self._tracker)
+            await write(self._client, SLICES, result, service, key, self._slices.tracker)
         except ApiError as error:
             return [str(error)]
         return []

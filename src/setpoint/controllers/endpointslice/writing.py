@@ -15,20 +15,27 @@ from setpoint.meta.errors import ApiError, NotFound
 Obj = dict[str, Any]
 
 
+def stamp(result: Plan, since: str) -> None:
+    """What is written says since when it has been out of date; see `TriggerTimes`."""
+    result.create = [_stamped(made, since) for made in result.create]
+    result.update = [_stamped(changed, since) for changed in result.update]
+
+
 async def write(
-    client: Client, resource: ResourceRef, result: Plan, owner: Obj, key: str, since: str, tracker: SliceTracker
+    client: Client, resource: ResourceRef, result: Plan, owner: Obj | None, key: str, tracker: SliceTracker
 ) -> None:
-    """Stops at the first failure; what was written until then is in the tracker."""
-    if "deletionTimestamp" not in owner["metadata"]:
+    """Stops at the first failure; what was written until then is in the tracker. Nothing is made for an owner that is
+    on its way out."""
+    if owner is not None and "deletionTimestamp" not in owner["metadata"]:
         for made in result.create:
             try:
-                tracker.wrote(key, await client.create(_stamped(made, since)))
+                tracker.wrote(key, await client.create(made))
             except ApiError as error:
                 if is_namespace_terminating(error):
                     return
                 raise
     for changed in result.update:
-        tracker.wrote(key, await client.update(_stamped(changed, since)))
+        tracker.wrote(key, await client.update(changed))
     for doomed in result.delete:
         meta = doomed["metadata"]
         try:
