@@ -34,7 +34,8 @@ async def cluster(config: ApiServerConfig, *, nodes: int, store: Store | None = 
         api = server.api
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
-        options = ComponentOptions(nodes=nodes, controller_options=controllers)
+        identity = _identity(config, api.ids)
+        options = ComponentOptions(nodes=nodes, controller_options=controllers, identity=identity)
         async with Components(api, api.clock, api.ids, options) as running:
             yield RunningCluster(server, running)
 
