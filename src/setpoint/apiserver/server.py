@@ -37,6 +37,7 @@ from setpoint.apiserver.http.message import (
 )
 from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.negotiate import JSON, Form, discovery_form, negotiate, require_json
+from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.registry import Environment, Hooks, Registry
 from setpoint.apiserver.rendering import TRANSFORMS, respond, respond_error, respond_status
 from setpoint.apiserver.request import Target, parse_path, parse_query, truthy, verb_of
@@ -109,6 +110,7 @@ class ApiServer:
         """Resources that are answered on the spot, by (group, plural)."""
         self.paths: dict[str, PathHandler] = {}
         """Documents outside the API, by path (a trailing slash: everything below)."""
+        self.nodes = NodeRoutes()
         self.ready = False
 
     # -- putting together -----------------------------------------------------------------------------------------

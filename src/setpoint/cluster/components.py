@@ -56,6 +56,7 @@ class Components:
         self._ids = ids
         self._options = options
         api.authenticator.add(InProcessAuthenticator())
+        self._api = api
         self._entrance = InProcess(api.handle)
         self.who = Identities(self._entrance, clock)
         self._identity = options.identity or f"{hostname()}_{ids.uid()}"
@@ -115,10 +116,12 @@ class Components:
     @asynccontextmanager
     async def _fleet(self) -> AsyncIterator[Manager]:
         # Here, because a cluster without nodes need not load them.
+        from setpoint.cluster.node_access import near_nodes
         from setpoint.node.fleet import node_names
 
         nodes = self._options.nodes
-        async with self._parts("fleet").fleet(nodes) as manager:
+        serving = near_nodes(self._api.nodes, self._clock)
+        async with self._parts("fleet").fleet(nodes, serving) as manager:
             if self._options.scheduler and self._options.controllers is None:
                 await nodes_ready(self.who.fleet(), node_names(nodes))
             yield manager

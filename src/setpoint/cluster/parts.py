@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +22,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
 
 if TYPE_CHECKING:
+    from setpoint.node.fleet import Fleet
     from setpoint.scheduler.config import Configuration
 
 _NODES = builtin("nodes")
@@ -105,18 +106,20 @@ class Parts:
             yield elected
 
     @asynccontextmanager
-    async def fleet(self, nodes: int) -> AsyncIterator[Manager]:
-        """Entered when all nodes have registered."""
+    async def fleet(
+        self, nodes: int, serving: Callable[[Fleet], AbstractAsyncContextManager[None]] | None = None
+    ) -> AsyncIterator[Manager]:
+        """Entered when all nodes have registered. `serving` lets others ask them, for as long as they are there."""
         from setpoint.node.fleet import add_fleet
         from setpoint.node.runtime.simulated import SimulatedRuntime
 
         manager = self._manager(self._clients.fleet())
-        heartbeat = add_fleet(
+        fleet = add_fleet(
             manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=self._clients.node,
             version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version,
         )  # fmt: skip
-        async with running(manager.run, manager.ready):
-            await heartbeat.registered.wait()
+        async with serving(fleet) if serving is not None else nullcontext(), running(manager.run, manager.ready):
+            await fleet.heartbeat.registered.wait()
             yield manager
 
     def _manager(self, client: Client, client_for: Callable[[str], Client] | None = None) -> Manager:

@@ -14,7 +14,7 @@ from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.component_status import ComponentStatuses
 from setpoint.apiserver.handlers.eviction import Evictions
-from setpoint.apiserver.handlers.pod_streams import log, stream
+from setpoint.apiserver.handlers.pod_streams import PodStreams
 from setpoint.apiserver.handlers.scale import get_scale, patch_scale, update_scale
 from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
@@ -89,10 +89,12 @@ def _subresources(api: ApiServer) -> None:
     evictions = Evictions(api)
     api.subresources[("", "pods", "binding")] = {"create": bind}
     api.subresources[("", "pods", "eviction")] = {"create": evictions.evict}
-    api.subresources[("", "pods", "log")] = {"get": log}
-    for name in ("exec", "attach", "portforward", "proxy"):
-        verbs = ("get", "create", "update", "patch", "delete")
-        api.subresources[("", "pods", name)] = dict.fromkeys(verbs, stream)
+    streams = PodStreams(api.nodes, CacheReader(api))
+    api.subresources[("", "pods", "log")] = {"get": streams.log}
+    for name, opened in (
+        ("exec", streams.exec), ("attach", streams.attach), ("portforward", streams.port_forward),
+    ):  # fmt: skip
+        api.subresources[("", "pods", name)] = {"get": opened, "create": opened}
 
     async def bind_by_name(call: Call, _: Registry, form: Form) -> Answer:
         return await bind(call, api.registry("", "pods"), form)

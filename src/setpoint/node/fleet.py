@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -39,7 +39,7 @@ def add_fleet(
     client_for: Callable[[str], Client],
     version: str,
     runtime_version: str,
-) -> Heartbeat:
+) -> Fleet:
     """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all."""
     pool, shared = AddressPool(NODES), AddressPool(PODS)
     hosts = {name: pool.take(name) for name in node_names(count)}
@@ -48,13 +48,15 @@ def add_fleet(
     tools.nodes = {name: NodeState(name, address, shared) for name, address in hosts.items()}
     fleet = Fleet(tools, pods, client_for, manager.clock)
     fleet.watch()
-    heartbeat = Heartbeat(hosts, client_for, manager.clock, version=version, runtime_version=runtime_version)
-    manager.add(heartbeat)
+    fleet.heartbeat = Heartbeat(hosts, client_for, manager.clock, version=version, runtime_version=runtime_version)
+    manager.add(fleet.heartbeat)
     manager.add(fleet.controller)
-    return heartbeat
+    return fleet
 
 
 class Fleet:
+    heartbeat: Heartbeat
+
     def __init__(self, tools: Tools, pods: Informer, client_for: Callable[[str], Client], clock: Clock) -> None:
         self._tools = tools
         self._pods = pods
@@ -64,6 +66,25 @@ class Fleet:
         """By the uid of the Pod."""
         self.controller = Controller("node", self.sync, clock, workers=_WORKERS)
         tools.runtime.changed = self._look_again
+
+    # -- for those who ask the nodes ----------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        return self._tools.nodes
+
+    @property
+    def runtime(self) -> SimulatedRuntime:
+        return self._tools.runtime
+
+    def worker(self, namespace: str, name: str) -> PodWorker | None:
+        pod = self._pods.get(f"{namespace}/{name}")
+        return self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
+
+    def workers(self) -> Iterable[PodWorker]:
+        return self._workers.values()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:
         self._pods.add_handler(self._changed)

@@ -49,12 +49,12 @@ def test_addresses_are_unique_kept_and_used_again_late() -> None:
 async def fleet(server: Any, count: int) -> AsyncIterator[Client]:
     client: Client = server.client
     manager = Manager(client, server.clock, RandomIds(1))
-    heartbeat = add_fleet(
+    fleet_of = add_fleet(
         manager, count, SimulatedRuntime(server.clock, RandomIds(1)),
         client_for=lambda _: client, version="v1.37.0", runtime_version="1",
     )  # fmt: skip
     task = asyncio.ensure_future(manager.run())
-    await heartbeat.registered.wait()
+    await fleet_of.heartbeat.registered.wait()
     yield client
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,92 @@
+"""From the API server straight to the nodes of the same process, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from urllib.parse import unquote
+
+from setpoint.apiserver.http.message import Request, Response, StreamResponse, StreamWriter, UpgradeResponse
+from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_address
+from setpoint.apiserver.request import parse_query
+from setpoint.apiserver.watch_cache import Obj
+from setpoint.meta.clock import Clock
+from setpoint.node.fleet import Fleet
+from setpoint.node.kubelet_api.api import KubeletApi
+from setpoint.node.kubelet_api.fleet_host import FleetHost
+from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Streamed, Switched
+
+_FAR_BEHIND = 1024 * 1024
+
+
+def near_nodes(routes: NodeRoutes, clock: Clock) -> Callable[[Fleet], AbstractAsyncContextManager[None]]:
+    """Connects a fleet, for as long as it is there."""
+
+    @asynccontextmanager
+    async def serving(fleet: Fleet) -> AsyncIterator[None]:
+        host = FleetHost(fleet)
+        nodes = NearNodes(host, KubeletApi(host, clock))
+        disconnect = routes.connect(nodes.serves, nodes)
+        try:
+            yield
+        finally:
+            disconnect()
+
+    return serving
+
+
+class NearNodes:
+    """A NodeConnection."""
+
+    def __init__(self, host: FleetHost, api: KubeletApi) -> None:
+        self._host = host
+        self._api = api
+
+    def serves(self, node: str) -> bool:
+        return self._host.owns(node)
+
+    async def ask(self, node: Obj, request: Request) -> NodeReply:
+        name = node["metadata"]["name"]
+        if not self._host.answers(name):
+            # As if it had been dialled: a machine that is off, or cut off, says nothing.
+            why = f"dial tcp {kubelet_address(node)}: connect: no route to host"
+            raise NodeUnreachable.asking(node, request, why)
+        return reply_of(self._api.handle(node_request(name, request)))
+
+
+def node_request(node: str, request: Request) -> NodeRequest:
+    return NodeRequest(node, request.method, unquote(request.path), parse_query(request.query), request.headers)
+
+
+def reply_of(answer: NodeAnswer) -> NodeReply:
+    if isinstance(answer, Switched):
+        return UpgradeResponse(answer.headers, answer.run)
+    if isinstance(answer, Streamed):
+        return StreamResponse(200, answer.headers, _sender(answer))
+    return Response(answer.status, answer.body, answer.headers)
+
+
+def _sender(answer: Streamed) -> Callable[[StreamWriter], Awaitable[None]]:
+    async def send(writer: StreamWriter) -> None:
+        """Pieces as they come, at the pace of the reader, until there are no more or it is time to end."""
+        sending = asyncio.ensure_future(_pump(answer.pieces, writer))
+        ending = asyncio.ensure_future(writer.closed())
+        try:
+            await asyncio.wait((sending, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending.cancel()
+            sending.cancel()
+            await asyncio.wait((sending, ending))
+        if not sending.cancelled():
+            sending.result()
+
+    return send
+
+
+async def _pump(pieces: AsyncGenerator[bytes, None], writer: StreamWriter) -> None:
+    async with aclosing(pieces):
+        async for piece in pieces:
+            writer.write(piece)
+            if writer.buffered > _FAR_BEHIND:
+                await writer.drained()

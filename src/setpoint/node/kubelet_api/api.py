@@ -1,0 +1,33 @@
+"""From the path of a request to the one who answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from setpoint.meta.clock import Clock
+from setpoint.node.kubelet_api.container_logs import container_logs
+from setpoint.node.kubelet_api.host import NodeHost
+from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Refused, Whole
+
+Answerer = Callable[[NodeRequest, NodeHost, Clock, list[str]], NodeAnswer]
+
+_ROUTES: dict[tuple[str, int], Answerer] = {
+    ("containerLogs", 3): container_logs,
+}
+"""By the first part of the path and how many follow."""
+
+
+class KubeletApi:
+    def __init__(self, host: NodeHost, clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+
+    def handle(self, request: NodeRequest) -> NodeAnswer:
+        first, *rest = request.path.strip("/").split("/")
+        answerer = _ROUTES.get((first, len(rest)))
+        if answerer is None:
+            return Whole(404, b"404 page not found\n")
+        try:
+            return answerer(request, self._host, self._clock, rest)
+        except Refused as error:
+            return Whole(error.status, error.text.encode())

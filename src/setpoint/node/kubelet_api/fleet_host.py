@@ -1,0 +1,69 @@
+"""A fleet of simulated nodes behind one door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from setpoint.node.annotations import RUNNING
+from setpoint.node.kubelet_api.host import Obj
+from setpoint.node.node_state import NodeState
+from setpoint.node.pod_worker import PodWorker
+from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Runtime, Usage
+
+
+class Workers(Protocol):
+    """The fleet, as far as it is looked into."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    def worker(self, namespace: str, name: str) -> PodWorker | None: ...
+
+    def workers(self) -> Iterable[PodWorker]: ...
+
+
+class FleetHost:
+    def __init__(self, fleet: Workers) -> None:
+        self._fleet = fleet
+
+    def answers(self, node: str) -> bool:
+        """Whether the node is one of ours, and switched on and connected."""
+        found = self._fleet.nodes.get(node)
+        return found is not None and found.state == RUNNING
+
+    def owns(self, node: str) -> bool:
+        return node in self._fleet.nodes
+
+    def pod(self, namespace: str, name: str) -> Obj | None:
+        worker = self._fleet.worker(namespace, name)
+        return _as_reported(worker) if worker is not None else None
+
+    def pods_on(self, node: str) -> Sequence[Obj]:
+        return [_as_reported(worker) for worker in self._fleet.workers() if worker.node.name == node]
+
+    def node(self, name: str) -> Obj | None:
+        found = self._fleet.nodes.get(name)
+        return found.object if found is not None else None
+
+    def log_of(self, pod: Obj, container: str, container_id: str) -> ContainerLog:
+        uid = pod["metadata"]["uid"]
+        runs = self._fleet.runtime.runs(uid)
+        for previous, records in ((False, runs.current), (True, runs.previous)):
+            record = records.get(container)
+            if record is not None and record.id == container_id:
+                return self._fleet.runtime.log(uid, container, previous)
+        raise NoSuchContainer(container)
+
+    def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
+        return self._fleet.runtime.run_command(pod["metadata"]["uid"], container, argv, stdin=stdin)
+
+    def usage(self, pod: Obj) -> Mapping[str, Usage]:
+        return self._fleet.runtime.usage(pod["metadata"]["uid"])
+
+
+def _as_reported(worker: PodWorker) -> dict[str, Any]:
+    return {**worker.pod, "status": worker.reported}

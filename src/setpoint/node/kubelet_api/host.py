@@ -1,0 +1,32 @@
+"""What the doors of a node need to know of what is behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from setpoint.node.runtime.interface import ContainerLog, Execution, Usage
+
+Obj = Mapping[str, Any]
+
+
+class NodeHost(Protocol):
+    """One or many nodes. Pods come as the agent knows them: with the status that it reports."""
+
+    def pod(self, namespace: str, name: str) -> Obj | None: ...
+
+    def pods_on(self, node: str) -> Sequence[Obj]: ...
+
+    def node(self, name: str) -> Obj | None: ...
+
+    def log_of(self, pod: Obj, container: str, container_id: str) -> ContainerLog:
+        """Of the run with this id. Raises NoSuchContainer."""
+        ...
+
+    def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
+        """Raises NoSuchContainer if the container does not run."""
+        ...
+
+    def usage(self, pod: Obj) -> Mapping[str, Usage]:
+        """Of its running containers, by name."""
+        ...
