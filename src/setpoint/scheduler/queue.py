@@ -271,7 +271,7 @@ class SchedulingQueue:
         for heap in (self._errors, self._backing_off):
             while heap:
                 until, _, ticket, entry = heap[0]
-                if entry.ticket == ticket and until >= floor(now / _WINDOW):
+                if entry.ticket == ticket and now < (until + 1) * _WINDOW:
                     due.append((until + 1) * _WINDOW)
                     break
                 heappop(heap)
@@ -279,13 +279,13 @@ class SchedulingQueue:
                     self._to_active(entry)
         for (_, _, gated), entries in list(self._pool.items()):
             for entry in () if gated else list(entries.values()):
-                entered = max(entry.since, entry.flushed)
-                if now - entered >= LONGEST_IN_POOL:
+                over = max(entry.since, entry.flushed) + LONGEST_IN_POOL
+                if now >= over:
                     entry.flushed = now
                     self._leave_pool(entry)
                     self._requeue(entry)
                 else:
-                    due.append(entered + LONGEST_IN_POOL)
+                    due.append(over)
                     break  # the others of the bucket came later
         return min(due) if due else None
 
