@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import os
-from base64 import urlsafe_b64encode
-from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-_CURVES = {256: ("ES256", "P-256"), 384: ("ES384", "P-384"), 521: ("ES512", "P-521")}
+from setpoint.meta.token_key import BadSignature, TokenKey, UnknownKey
 
-
-class BadSignature(Exception):
-    """The signature is not of this key."""
+__all__ = ["BadSignature", "SigningKey", "UnknownKey"]
 
 
-class UnknownKey(Exception):
-    """The token says that another key signed it."""
-
-
-class SigningKey:
-    """RSA or elliptic, whatever the file holds; RSA is made, because every reader of tokens understands it.
-
-    The libraries are loaded on first use: a server that is asked for no token does without them."""
+class SigningKey(TokenKey):
+    """Whatever the file holds; RSA is made, because every reader of tokens understands it."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__(self.pem)
         self._path = path
 
-    @cached_property
-    def _key(self) -> Any:
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
+    def pem(self) -> bytes:
         try:
-            pem = self._path.read_bytes()
+            return self._path.read_bytes()
         except FileNotFoundError:
-            pem = self._make()
-        return load_pem_private_key(pem, None)
+            return self._make()
 
     def _make(self) -> bytes:
         from cryptography.hazmat.primitives import serialization
@@ -59,66 +44,3 @@ class SigningKey:
         finally:
             temporary.unlink()
         return pem
-
-    @cached_property
-    def _public(self) -> Any:
-        return self._key.public_key()
-
-    @property
-    def _is_rsa(self) -> bool:
-        return hasattr(self._public.public_numbers(), "n")
-
-    @cached_property
-    def algorithm(self) -> str:
-        return "RS256" if self._is_rsa else _CURVES[self._key.curve.key_size][0]
-
-    @cached_property
-    def id(self) -> str:
-        """Derived from the public key in a way that does not lead back to it."""
-        from cryptography.hazmat.primitives import serialization
-
-        der = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        return _base64(sha256(der).digest())
-
-    def sign(self, claims: bytes) -> str:
-        """A JSON web token of these claims."""
-        from jwt.api_jws import encode
-
-        return encode(claims, self._key, self.algorithm, {"kid": self.id, "typ": None})
-
-    def open(self, token: str) -> bytes | None:
-        """The claims of a token with a good signature; None: it is no token at all. Raises UnknownKey, BadSignature."""
-        from jwt import InvalidTokenError
-        from jwt.api_jws import decode, get_unverified_header
-
-        try:
-            named = get_unverified_header(token).get("kid")
-        except InvalidTokenError:
-            return None
-        if named and named != self.id:
-            raise UnknownKey
-        try:
-            claims: bytes = decode(token, self._public, [self.algorithm])
-        except InvalidTokenError:
-            raise BadSignature from None
-        return claims
-
-    @cached_property
-    def published(self) -> dict[str, str]:
-        """The public key as a JSON web key."""
-        numbers = self._public.public_numbers()
-        head = {"use": "sig", "kty": "RSA" if self._is_rsa else "EC", "kid": self.id}
-        if self._is_rsa:
-            return head | {"alg": self.algorithm, "n": _number(numbers.n), "e": _number(numbers.e)}
-        size = self._key.curve.key_size
-        length = (size + 7) // 8
-        curve = {"crv": _CURVES[size][1], "alg": self.algorithm}
-        return head | curve | {"x": _number(numbers.x, length), "y": _number(numbers.y, length)}
-
-
-def _base64(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _number(value: int, length: int = 0) -> str:
-    return _base64(value.to_bytes(length or (value.bit_length() + 7) // 8, "big"))

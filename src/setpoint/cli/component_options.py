@@ -59,6 +59,7 @@ def remote_config(flags: dict[str, Any]) -> Any:
 
 _FROM_FILES = {
     "root_ca": ("--root-ca-file", "The certificate by which Pods know the server: goes into every namespace."),
+    "service_account_private_key": ("--service-account-private-key-file", "What tokens in Secrets are signed with."),
     "cluster_signing_cert": ("--cluster-signing-cert-file", "What certificate requests are signed with."),
     "cluster_signing_key": ("--cluster-signing-key-file", "The key of --cluster-signing-cert-file."),
 }

@@ -39,6 +39,11 @@ def _guard(api: ApiServer, policy: Policy) -> None:
         api.env.hooks[(GROUP, plural)] = guard
 
 
+def signing_key(config: ApiServerConfig) -> SigningKey:
+    """Of the tokens of service accounts."""
+    return SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
+
+
 def _tokens(api: ApiServer, config: ApiServerConfig) -> None:
     def lookup(plural: str, namespace: str, name: str) -> Entry | None:
         cache = api.caches.get(f"core/{plural}/")
@@ -47,8 +52,7 @@ def _tokens(api: ApiServer, config: ApiServerConfig) -> None:
         return cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else cache.prefix + name)
 
     audiences = config.api_audiences or [config.service_account_issuer]
-    key = SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
-    tokens = ServiceAccountTokens(key, config.service_account_issuer, audiences, lookup, api.clock)
+    tokens = ServiceAccountTokens(signing_key(config), config.service_account_issuer, audiences, lookup, api.clock)
     api.authenticator.add(tokens)
     api.authenticator.serve(audiences)
     api.subresources[("", "serviceaccounts", "token")] = {"create": TokenRequests(tokens, lookup).create}

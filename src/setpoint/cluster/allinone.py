@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from setpoint.apiserver.http.certificates import CertificateFiles
+from setpoint.cluster.access import signing_key
 from setpoint.cluster.apiserver import RunningApiServer, apiserver
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
@@ -34,6 +35,7 @@ async def cluster(config: ApiServerConfig, *, nodes: int, store: Store | None = 
         api = server.api
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
+        controllers = replace(controllers, service_account_private_key=signing_key(config).pem)
         identity = _identity(config, api.ids)
         options = ComponentOptions(nodes=nodes, controller_options=controllers, identity=identity)
         async with Components(api, api.clock, api.ids, options) as running:

@@ -30,8 +30,9 @@ from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.controllers.replicationcontroller import replicationcontroller_controller
 from setpoint.controllers.resourcequota.controller import resourcequota_controller
 from setpoint.controllers.root_ca import root_ca_controller
-from setpoint.controllers.service_accounts import service_account_controller
 from setpoint.controllers.service_cidr import service_cidr_controller
+from setpoint.controllers.serviceaccount.default_account import service_account_controller
+from setpoint.controllers.serviceaccount.tokens import service_account_token_controller
 from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.taint_eviction.controller import taint_eviction_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
@@ -73,6 +74,7 @@ CONTROLLERS: dict[str, Build] = {
     "root-ca-certificate-publisher-controller": root_ca_controller,
     "service-cidr-controller": service_cidr_controller,
     "serviceaccount-controller": service_account_controller,
+    "serviceaccount-token-controller": service_account_token_controller,
     "setpoint-local-provisioner-controller": local_provisioner,
     "statefulset-controller": statefulset_controller,
     "taint-eviction-controller": taint_eviction_controller,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -10,8 +11,10 @@ class ControllerOptions:
     """Seconds where it is about time. Each controller takes from here what concerns it."""
 
     root_ca: str = ""
-    """The certificate, as PEM, by which Pods know the API server: goes into every namespace. Empty: none is published."""
+    """The certificate, as PEM, by which Pods know the API server: goes into every namespace. Empty: none does."""
     cluster_name: str = "kubernetes"
+    service_account_private_key: str | Callable[[], bytes] = field(default="", repr=False)
+    """What tokens in Secrets are signed with, as PEM, or where to get it when it is needed. Empty: none are."""
 
     concurrent_service_endpoint_syncs: int = 5
     max_endpoints_per_slice: int = 100

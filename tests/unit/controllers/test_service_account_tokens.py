@@ -1,0 +1,78 @@
+"""Tokens in Secrets, for those who ask for them in this way."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+
+import orjson
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.meta.token_key import TokenKey
+from setpoint.testing import VirtualCluster, virtual
+
+ACCOUNTS, SECRETS = builtin("serviceaccounts"), builtin("secrets")
+PEM = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+)
+KEY = TokenKey(lambda: PEM)
+ON = ControllerOptions(root_ca="certificate", service_account_private_key=PEM.decode())
+
+Obj = dict[str, Any]
+
+
+def account(name: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
+
+
+def secret(name: str, of: str) -> Obj:
+    meta = {"name": name, "namespace": "default", "annotations": {"kubernetes.io/service-account.name": of}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "kubernetes.io/service-account-token"}
+
+
+@virtual(nodes=0, controller_options=ON)
+async def test_a_secret_for_an_account_is_filled(cluster: VirtualCluster) -> None:
+    made = await cluster.client.create(account("robot"))
+    await cluster.client.create(secret("robot-token", "robot"))
+    await cluster.settle()
+    found = await cluster.client.get(SECRETS, "robot-token", "default")
+    data = {name: b64decode(value) for name, value in found["data"].items()}
+    assert (data["ca.crt"], data["namespace"]) == (b"certificate", b"default")
+    claims = orjson.loads(KEY.open(data["token"].decode()) or b"")
+    assert claims == {
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:default:robot",
+        "kubernetes.io/serviceaccount/namespace": "default",
+        "kubernetes.io/serviceaccount/secret.name": "robot-token",
+        "kubernetes.io/serviceaccount/service-account.name": "robot",
+        "kubernetes.io/serviceaccount/service-account.uid": made["metadata"]["uid"],
+    }
+    assert found["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == made["metadata"]["uid"]
+    again = await cluster.client.patch(SECRETS, "robot-token", {"metadata": {"labels": {"a": "b"}}}, "default")
+    await cluster.settle()
+    assert (await cluster.client.get(SECRETS, "robot-token", "default"))["data"] == again["data"]
+
+
+@virtual(nodes=0, controller_options=ON)
+async def test_tokens_go_with_their_account(cluster: VirtualCluster) -> None:
+    await cluster.client.create(account("robot"))
+    await cluster.client.create(secret("robot-token", "robot"))
+    await cluster.client.create(secret("nobodys", "ghost"))
+    await cluster.settle()
+    assert await cluster.find(SECRETS, "nobodys") is None
+    await cluster.client.delete(ACCOUNTS, "robot", "default")
+    await cluster.settle()
+    assert await cluster.find(SECRETS, "robot-token") is None
+
+
+@virtual(nodes=0, controller_options=ON)
+async def test_an_account_forgets_a_secret_that_is_gone(cluster: VirtualCluster) -> None:
+    await cluster.client.create({**account("robot"), "secrets": [{"name": "robot-token"}, {"name": "other"}]})
+    await cluster.client.create(secret("robot-token", "robot"))
+    await cluster.settle()
+    await cluster.client.delete(SECRETS, "robot-token", "default")
+    await cluster.settle()
+    assert (await cluster.client.get(ACCOUNTS, "robot", "default"))["secrets"] == [{"name": "other"}]
