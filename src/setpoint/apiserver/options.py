@@ -16,6 +16,7 @@ from setpoint.meta.errors import BadRequest, Invalid, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import kind_of, quote
 from setpoint.meta.objectmeta import validate_field_manager
+from setpoint.meta.remember import remembered
 from setpoint.meta.selectors import Selector, SelectorError, parse_fields, parse_labels
 
 _INT64 = 2**63
@@ -63,6 +64,9 @@ def _dry_run(values: list[str], errs: Errors) -> bool:
 
 def write_options(call: Call, kind: str, *, apply: bool = False, patch: bool = False) -> bool:
     """dryRun, fieldManager and fieldValidation of a create, update or patch. Returns `force`."""
+    if not call.query and not apply:
+        call.field_manager = _manager_of(call.request.headers.get("user-agent", ""))
+        return False
     errs: Errors = []
     manager = call.option("fieldManager")
     force = False
@@ -83,6 +87,7 @@ def write_options(call: Call, kind: str, *, apply: bool = False, patch: bool = F
     return force
 
 
+@remembered(maxsize=1024)
 def _manager_of(agent: str) -> str:
     """The name that a client without a fieldManager goes by: the start of its User-Agent."""
     name = agent.split("/", 1)[0]

@@ -36,8 +36,9 @@ def _escape(char: str) -> str:
 
 def format_time(when: datetime) -> str:
     """To the second; what is finer is cut off."""
-    when = when.astimezone(UTC)
-    return f"{when.year:04d}-{when.month:02d}-{when.day:02d}T{when.hour:02d}:{when.minute:02d}:{when.second:02d}Z"
+    if when.tzinfo is not UTC:
+        when = when.astimezone(UTC)
+    return when.isoformat(timespec="seconds")[:19] + "Z"
 
 
 def format_micro(when: datetime) -> str:

@@ -66,7 +66,7 @@ async def bind(call: Call, registry: Registry, form: Form) -> Answer:
         refusal = binding_refusal(live)
         if refusal:
             raise Conflict.of("", "pods/binding", name, refusal)
-        return private_copy(registry, bound(live, binding, call.now))
+        return _in_form(registry, bound(live, binding, call.now))
 
     await admit_order(call, registry, "binding", name, binding)
     await registry.update(call, name, change, strategy=AS_GIVEN, admit=False)
@@ -79,6 +79,15 @@ async def admit_order(call: Call, registry: Registry, subresource: str, name: st
     attrs.subresource = subresource
     await registry.env.admission.mutate(attrs)
     await registry.env.admission.validate(attrs)
+
+
+def _in_form(registry: Registry, pod: Obj) -> Obj:
+    """A Pod whose status and node are new: those as a decoder would write them, the rest shared with what is stored."""
+    spec, status = (registry.resource.type.fields[name].type for name in ("spec", "status"))
+    placed = pod["spec"]
+    pod["spec"] = {name: placed[name] for name in spec.fields if name in placed}
+    pod["status"] = decode(status, pod["status"], strict=None)
+    return pod
 
 
 def private_copy(registry: Registry, obj: Obj) -> Obj:
