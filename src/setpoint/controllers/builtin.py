@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from setpoint.controllers.attach_detach.controller import attach_detach_controller
 from setpoint.controllers.certificates.approving import approving_controller
 from setpoint.controllers.certificates.cleaning import cleaning_controller
 from setpoint.controllers.certificates.signing import signing_controller
@@ -63,6 +64,7 @@ CONTROLLERS: dict[str, Build] = {
     "namespace-controller": namespace_controller,
     "node-ipam-controller": node_ipam_controller,
     "node-lifecycle-controller": node_lifecycle_controller,
+    "persistentvolume-attach-detach-controller": attach_detach_controller,
     "persistentvolume-binder-controller": persistentvolume_binder,
     "persistentvolume-expander-controller": volume_expand_controller,
     "persistentvolume-protection-controller": volume_protection_controller,
