@@ -1,0 +1,146 @@
+"""Jobs, CronJobs, budgets and quotas come to the same in the end, whatever happens to their controllers on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+from kubelet_by_hand import Kubelet
+
+from setpoint.client.resources import builtin
+from setpoint.meta.times import parse_time
+from setpoint.testing import VirtualCluster, run_virtual
+from setpoint.testing.end_state import differences
+from setpoint.testing.faults import Fault, Scenario, crash_after, disturbed, noise, writes_of
+
+Obj = dict[str, Any]
+
+CRON_JOBS, MAPS, PODS = builtin("cronjobs", "batch"), builtin("configmaps"), builtin("pods")
+INDEX = "batch.kubernetes.io/job-completion-index"
+BARE: Obj = {"nodes": 0, "scheduler": False}
+_LASTS = 15.0
+"""Seconds that a Pod works."""
+
+
+def obj(api: str, kind: str, name: str, **more: Any) -> Obj:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": "default"}, **more}
+
+
+def template(**meta: Any) -> Obj:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    return {"metadata": meta, "spec": spec} if meta else {"spec": spec}
+
+
+@asynccontextmanager
+async def kubelet(cluster: VirtualCluster, failing: str = "") -> AsyncIterator[None]:
+    """Every Pod works for a while and ends well, but for the index that fails."""
+    hands = Kubelet(cluster.client, cluster.clock)
+
+    async def work() -> None:
+        while True:
+            await cluster.sleep(1)
+            now = cluster.clock.now()
+            for pod in await hands.pods():
+                if (now - parse_time(pod["metadata"]["creationTimestamp"])).total_seconds() >= _LASTS:
+                    index = (pod["metadata"].get("annotations") or {}).get(INDEX)
+                    await hands.end(pod, 1 if failing and index == failing else 0)
+
+    working = asyncio.ensure_future(work())
+    try:
+        yield
+    finally:
+        working.cancel()
+
+
+async def counted(cluster: VirtualCluster) -> None:
+    async with kubelet(cluster):
+        spec = {"parallelism": 2, "completions": 3, "template": template()}
+        await cluster.client.create(obj("batch/v1", "Job", "three", spec=spec))
+        await cluster.sleep(90)
+
+
+async def indexed(cluster: VirtualCluster) -> None:
+    async with kubelet(cluster, failing="1"):
+        spec = {
+            "completionMode": "Indexed", "parallelism": 2, "completions": 3, "backoffLimitPerIndex": 1,
+            "template": template(),
+        }  # fmt: skip
+        await cluster.client.create(obj("batch/v1", "Job", "parts", spec=spec))
+        await cluster.sleep(120)
+
+
+async def scheduled(cluster: VirtualCluster) -> None:
+    async with kubelet(cluster):
+        spec = {
+            "schedule": "* * * * *",
+            "successfulJobsHistoryLimit": 1,
+            "jobTemplate": {"spec": {"template": template()}},
+        }
+        await cluster.client.create(obj("batch/v1", "CronJob", "tick", spec=spec))
+        await cluster.sleep(150)
+        await cluster.client.patch(CRON_JOBS, "tick", {"spec": {"suspend": True}}, "default")
+        await cluster.sleep(60)
+
+
+async def bounded(cluster: VirtualCluster) -> None:
+    hard = {"configmaps": "10", "pods": "5"}
+    await cluster.client.create(obj("v1", "ResourceQuota", "share", spec={"hard": hard}))
+    selector = {"matchLabels": {"app": "web"}}
+    spec = {"replicas": 3, "selector": selector, "template": template(labels={"app": "web"})}
+    spec["template"]["spec"]["restartPolicy"] = "Always"
+    await cluster.sleep(2)
+    await cluster.client.create(obj("apps/v1", "ReplicaSet", "web", spec=spec))
+    budget = {"maxUnavailable": 1, "selector": selector}
+    await cluster.client.create(obj("policy/v1", "PodDisruptionBudget", "web", spec=budget))
+    for number in range(4):
+        await cluster.client.create(obj("v1", "ConfigMap", f"m{number}"))
+    await cluster.sleep(20)
+    hands = Kubelet(cluster.client, cluster.clock)
+    for pod in await hands.pods():
+        await hands.ready(pod)
+    await cluster.sleep(5)
+    await cluster.client.delete(MAPS, "m0", "default")
+    await cluster.client.delete(MAPS, "m1", "default")
+    (name, *_) = [pod["metadata"]["name"] for pod in await hands.pods()]
+    await cluster.client.delete(PODS, name, "default")
+    await cluster.sleep(60)
+
+
+SCENARIOS: dict[str, Scenario] = {each.__name__: each for each in (counted, indexed, scheduled, bounded)}
+
+
+@cache
+def peaceful(name: str) -> Any:
+    return run_virtual(disturbed, SCENARIOS[name], **BARE)
+
+
+@cache
+def writes(name: str) -> int:
+    return len(run_virtual(writes_of, SCENARIOS[name], **BARE))
+
+
+def check(name: str, fault: Fault, what: str) -> None:
+    found = differences(peaceful(name), run_virtual(disturbed, SCENARIOS[name], fault, **BARE))
+    assert not found, f"{name}, {what}:\n{found}"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_crash_after_any_write_changes_nothing_in_the_end(name: str) -> None:
+    for nth in range(1, writes(name) + 1):
+        check(name, crash_after(nth), f"crash after write {nth}")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nor_does_it_when_what_is_listed_afterwards_is_stale(name: str) -> None:
+    for nth in range(1, writes(name) + 1, 3):
+        check(name, crash_after(nth, stale=True), f"crash after write {nth}, stale lists")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nor_do_refusals_lost_answers_and_watches_that_break(name: str, seed: int) -> None:
+    check(name, noise(seed, "controllers"), f"noise {seed}")
