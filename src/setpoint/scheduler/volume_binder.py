@@ -7,6 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from setpoint.kinds.storage.binding import (
+    SELECTED_NODE,
+    annotations_of,
+    capacity,
+    claim_class,
+    is_reserved_for,
+    requested,
+    waits_for_consumer,
+)  # fmt: skip
 from setpoint.meta.quantity import compare, value
 from setpoint.meta.selectors import from_label_selector
 from setpoint.scheduler.arrays import Mask
@@ -16,19 +25,12 @@ from setpoint.scheduler.node_selection import LabelRequirement, NodeSelector
 from setpoint.scheduler.node_table import NodeTable
 from setpoint.scheduler.volumes import (
     NO_PROVISIONER,
-    SELECTED_NODE,
-    annotations_of,
     bound_for,
-    capacity,
-    class_of,
     could_serve,
-    is_bound_to,
     is_for_pod,
     is_fully_bound,
     pod_claims,
-    requested,
     volume_limit,
-    waits_for_consumer,
     with_selected_node,
 )  # fmt: skip
 
@@ -133,7 +135,7 @@ class VolumeBinder:
                 )
             if is_fully_bound(claim):
                 bound.append(claim)
-            elif not volume_name and waits_for_consumer(claim, self._listers.storage_classes):
+            elif not volume_name and waits_for_consumer(self._listers.storage_classes.get(claim_class(claim))):
                 waiting.append(claim)
             else:
                 immediate = True
@@ -201,7 +203,7 @@ class VolumeBinder:
         """By slot, the number of the smallest volume that would do there and that no earlier claim has taken."""
         choices = np.full(table.capacity, -1)
         fitting = [(i, volume) for i, volume in enumerate(plan.volumes) if could_serve(volume, claim)]
-        mine = [pair for pair in fitting if is_bound_to(pair[1], claim)]
+        mine = [pair for pair in fitting if is_reserved_for(pair[1], claim)]
         for i, volume in mine or fitting:
             here = choices < 0
             reachable = node_affinity(volume, table)
@@ -217,7 +219,7 @@ class VolumeBinder:
     def _where_provisionable(self, table: NodeTable, claim: Obj) -> tuple[Mask, Mask]:
         """Where a volume could be made for the claim, and where there would be room for it."""
         everywhere = np.ones(table.capacity, dtype=np.bool_)
-        found = self._listers.storage_classes.get(class_of(claim))
+        found = self._listers.storage_classes.get(claim_class(claim))
         if found is None or not found.get("provisioner") or found["provisioner"] == NO_PROVISIONER:
             return ~everywhere, everywhere
         possible = everywhere
@@ -237,7 +239,7 @@ class VolumeBinder:
         wanted = requested(claim)
         for stored in self._listers.csi_capacities.items.values():
             limit = volume_limit(stored)
-            if stored.get("storageClassName") == class_of(claim) and limit is not None:
+            if stored.get("storageClassName") == claim_class(claim) and limit is not None:
                 if compare(wanted, str(limit)) <= 0 and stored.get("nodeTopology") is not None:
                     enough |= _labelled(table, stored["nodeTopology"])
         return possible, enough

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from setpoint.kinds.storage.binding import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    annotations_of,
+    capacity,
+    claim_class,
+    has_access_modes,
+    is_reserved_for,
+    requested,
+    same_attributes_class,
+    same_volume_mode,
+    volume_class,
+)  # fmt: skip
 from setpoint.meta.quantity import compare, value
 from setpoint.meta.selectors import from_label_selector
-from setpoint.scheduler.listers import Lister
 
 Obj = dict[str, Any]
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 
 def pod_claims(pod: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
@@ -39,73 +48,32 @@ def is_for_pod(claim: Obj, pod: Mapping[str, Any]) -> bool:
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 
 
-def annotations_of(obj: Obj) -> Mapping[str, str]:
-    return obj["metadata"].get("annotations") or {}
-
-
-def class_of(obj: Obj) -> str:
-    """Of a claim or a volume; empty: none."""
-    beta = annotations_of(obj).get(_CLASS_ANNOTATION)
-    return beta if beta is not None else str((obj.get("spec") or {}).get("storageClassName") or "")
-
-
 def is_fully_bound(claim: Obj) -> bool:
     return bool((claim.get("spec") or {}).get("volumeName")) and BIND_COMPLETED in annotations_of(claim)
-
-
-def waits_for_consumer(claim: Obj, classes: Lister) -> bool:
-    """A node must be chosen before the claim gets its volume."""
-    found = classes.get(class_of(claim))
-    return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
-
-
-def requested(claim: Obj) -> str:
-    resources = (claim.get("spec") or {}).get("resources") or {}
-    return str((resources.get("requests") or {}).get("storage") or "0")
-
-
-def capacity(volume: Obj) -> str:
-    return str(((volume.get("spec") or {}).get("capacity") or {}).get("storage") or "0")
-
-
-def is_bound_to(volume: Obj, claim: Obj) -> bool:
-    """Set aside for the claim, by a user or by a controller."""
-    reference = (volume.get("spec") or {}).get("claimRef")
-    meta = claim["metadata"]
-    if not reference:
-        return False
-    return (reference.get("name"), reference.get("namespace")) == (meta["name"], meta["namespace"]) and reference.get(
-        "uid"
-    ) in (None, "", meta["uid"])
 
 
 def could_serve(volume: Obj, claim: Obj) -> bool:
     """Whether the volume would do for the claim, wherever the Pod is. One that is set aside for it need only be big
     enough and of the right kind."""
-    spec, wanted = volume.get("spec") or {}, claim.get("spec") or {}
-    mine = is_bound_to(volume, claim)
-    if spec.get("claimRef") and not mine:
+    mine = is_reserved_for(volume, claim)
+    if (volume["spec"].get("claimRef") and not mine) or "deletionTimestamp" in volume["metadata"]:
         return False
-    if compare(capacity(volume), requested(claim)) < 0 or "deletionTimestamp" in volume["metadata"]:
+    if compare(capacity(volume), requested(claim)) < 0:
         return False
-    if (wanted.get("volumeMode") or "Filesystem") != (spec.get("volumeMode") or "Filesystem"):
+    if not same_volume_mode(volume, claim) or not same_attributes_class(volume, claim):
         return False
-    if (wanted.get("volumeAttributesClassName") or "") != (spec.get("volumeAttributesClassName") or ""):
-        return False
-    if mine:
-        return True
-    selector = wanted.get("selector")
-    return (
+    selector = claim["spec"].get("selector")
+    return mine or (
         (volume.get("status") or {}).get("phase") == "Available"
         and (selector is None or from_label_selector(selector).matches(volume["metadata"].get("labels") or {}))
-        and class_of(volume) == class_of(claim)
-        and set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
+        and volume_class(volume) == claim_class(claim)
+        and has_access_modes(volume, claim)
     )
 
 
 def bound_for(volume: Obj, claim: Obj) -> Obj | None:
     """The volume as it is to be written so that it is the claim's; None if it is already."""
-    if (volume["spec"].get("claimRef") or {}).get("uid") == claim["metadata"]["uid"] and is_bound_to(volume, claim):
+    if (volume["spec"].get("claimRef") or {}).get("uid") == claim["metadata"]["uid"] and is_reserved_for(volume, claim):
         return None
     meta = claim["metadata"]
     reference = {
@@ -113,7 +81,7 @@ def bound_for(volume: Obj, claim: Obj) -> Obj | None:
         "uid": meta["uid"], "resourceVersion": meta["resourceVersion"],
     }  # fmt: skip
     noted = dict(annotations_of(volume))
-    if not is_bound_to(volume, claim):
+    if not is_reserved_for(volume, claim):
         noted[BOUND_BY_CONTROLLER] = "yes"
     metadata = {**volume["metadata"], **({"annotations": noted} if noted else {})}
     return {**volume, "metadata": metadata, "spec": {**volume["spec"], "claimRef": reference}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from setpoint.kinds.storage.binding import claim_class
 from setpoint.scheduler.cluster_events import (
     ASSIGNED_POD,
     ATTACHMENT,
@@ -16,7 +17,7 @@ from setpoint.scheduler.cluster_events import (
     ClusterEvent,
 )  # fmt: skip
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.volumes import class_of, pod_claims, uses_claim
+from setpoint.scheduler.volumes import pod_claims, uses_claim
 
 Obj = dict[str, Any]
 REASON = "node(s) exceed max volume count"
@@ -73,7 +74,7 @@ class NodeVolumeLimits(FilterBase):
             volume = self._listers.volumes.get((claim.get("spec") or {}).get("volumeName") or "")
             if volume is None:
                 # Not bound yet: whoever will make it counts.
-                storage_class = self._listers.storage_classes.get(class_of(claim))
+                storage_class = self._listers.storage_classes.get(claim_class(claim))
                 driver = (storage_class or {}).get("provisioner") or ""
                 if driver and self._listers.csi_drivers.get(driver) is not None:
                     found[f"{driver}/{pod['metadata']['namespace']}/{name}"] = driver

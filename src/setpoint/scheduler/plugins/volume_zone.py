@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from setpoint.kinds.storage.binding import claim_class, waits_for_consumer
 from setpoint.scheduler.arrays import Mask
 from setpoint.scheduler.cluster_events import CLAIM, NODE, STORAGE_CLASS, VOLUME, Action, ClusterEvent
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal, Rejected
-from setpoint.scheduler.volumes import class_of, uses_claim
+from setpoint.scheduler.volumes import uses_claim
 
 Obj = dict[str, Any]
 REASON = "node(s) had no available volume zone"
@@ -41,13 +42,13 @@ class VolumeZone(FilterBase):
             raise Rejected(f'persistentvolumeclaim "{key.partition("/")[2]}" not found')
         name = (claim.get("spec") or {}).get("volumeName")
         if not name:
-            wanted = class_of(claim)
+            wanted = claim_class(claim)
             if not wanted:
                 raise Rejected("PersistentVolumeClaim had no pv name and storageClass name")
             found = self._classes.get(wanted)
             if found is None:
                 raise Rejected(f'storageclass.storage.k8s.io "{wanted}" not found')
-            if found.get("volumeBindingMode") == "WaitForFirstConsumer":
+            if waits_for_consumer(found):
                 return []
             raise Rejected("PersistentVolume had no name")
         volume = self._volumes.get(name)
@@ -84,7 +85,7 @@ class VolumeZone(FilterBase):
 
 
 def _waits_for_consumer(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
-    return new is not None and new.get("volumeBindingMode") == "WaitForFirstConsumer"
+    return waits_for_consumer(new)
 
 
 def _zones_changed(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
