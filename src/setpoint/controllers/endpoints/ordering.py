@@ -8,6 +8,7 @@ wrote. So values are printed here as they are there, and hashed alike (FNV-1a, 1
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 Obj = dict[str, Any]
@@ -20,6 +21,15 @@ def fnv128a(text: str) -> bytes:
     for byte in text.encode():
         value = ((value ^ byte) * _PRIME) & _MASK
     return value.to_bytes(16, "big")
+
+
+@lru_cache(4096)
+def in_slices(name: str, protocol: str, number: int, application: str | None) -> bytes:
+    """The place of a port of a slice."""
+    return fnv128a(
+        f"(v1.EndpointPort){{Name:(*string){name} Protocol:(*v1.Protocol){protocol} Port:(*int32){number} "
+        f"AppProtocol:{_pointer(application)}}}"
+    )
 
 
 def by_hash(port: Mapping[str, Any]) -> bytes:

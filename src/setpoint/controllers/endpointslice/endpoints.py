@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from setpoint.controllers.endpoints.ordering import in_slices
 from setpoint.controllers.ownership import controller_reference
 from setpoint.controllers.pods import is_ready
 from setpoint.controllers.service_pods import (
@@ -66,7 +67,16 @@ def ports_of(service: Obj, pod: Obj) -> list[Obj]:
         if port.get("appProtocol"):
             found["appProtocol"] = port["appProtocol"]
         made.append(found)
-    return made
+    return in_order(made)
+
+
+def in_order(ports: list[Obj]) -> list[Obj]:
+    """As upstream has them."""
+
+    def place(port: Obj) -> bytes:
+        return in_slices(port["name"], port.get("protocol", "TCP"), port["port"], port.get("appProtocol"))
+
+    return sorted(ports, key=place) if len(ports) > 1 else ports
 
 
 def ports_key(ports: Iterable[Obj] | None) -> PortsKey:

@@ -13,6 +13,7 @@ from setpoint.controllers.endpointslice.endpoints import (
     EndpointKey,
     PortsKey,
     endpoint_key,
+    in_order,
     is_owned_by,
     ports_key,
     says_the_same,
@@ -43,7 +44,7 @@ def mirror_of(endpoints: Obj, most: int) -> Mirror:
     """`most` addresses of each subset."""
     mirror = Mirror()
     for subset in repacked(endpoints.get("subsets") or ()):
-        ports = [{**port, "name": port.get("name") or ""} for port in subset.get("ports") or ()]
+        ports = in_order([{**port, "name": port.get("name") or ""} for port in subset.get("ports") or ()])
         added = 0
         addresses = [(each, True) for each in subset.get("addresses") or ()]
         addresses += [(each, False) for each in subset.get("notReadyAddresses") or ()]
