@@ -1,0 +1,210 @@
+"""Who is next, who must wait, and for what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from scheduler_objects import a_node, a_pod
+
+from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
+from setpoint.scheduler.queue import SchedulingQueue
+from setpoint.scheduler.queue_entry import Entry
+from setpoint.scheduler.wakeups import Wakeups
+from setpoint.testing import VirtualClock, run_virtual
+
+Obj = dict[str, Any]
+PROFILE = "default-scheduler"
+
+
+def waiting(name: str, priority: int = 0, **spec: Any) -> Obj:
+    pod = a_pod(name, priority=priority, schedulerName=PROFILE, **spec)
+    pod["metadata"]["uid"] = name
+    return pod
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.held: set[str] = set()
+        self.wakeups = Wakeups()
+        self.wakeups.register(PROFILE, "Nodes", [(ClusterEvent(NODE, Action.ADD), None)])
+        self.wakeups.register(
+            PROFILE, "Labels", [(ClusterEvent(NODE, Action.NODE_LABEL), lambda pod, old, new: new == "right")]
+        )
+        self.wakeups.register(PROFILE, "Tolerations", [(ClusterEvent(TARGET_POD, Action.POD_TOLERATION), None)])
+        self.queue = SchedulingQueue(self.clock, self.wakeups, is_held=lambda pod: pod["metadata"]["uid"] in self.held)
+
+    async def next(self) -> Entry | None:
+        """None: nobody is ready at this moment."""
+        try:
+            async with asyncio.timeout(1e-6):
+                return await self.queue.pop()
+        except TimeoutError:
+            return None
+
+    async def name(self) -> str | None:
+        entry = await self.next()
+        return None if entry is None else str(entry.pod["metadata"]["name"])
+
+
+@asynccontextmanager
+async def a_bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(bench.queue.run())
+        yield bench
+        running.cancel()
+
+
+def in_virtual_time(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
+    async def main() -> None:
+        async with a_bench() as bench:
+            await test(bench)
+
+    def runs() -> None:
+        run_virtual(main)
+
+    runs.__name__ = test.__name__  # type: ignore[attr-defined]
+    return runs
+
+
+@in_virtual_time
+async def test_priority_then_time(bench: Bench) -> None:
+    for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -3)):
+        bench.queue.add(waiting(name, priority))
+        await bench.clock.sleep(0.1)
+    assert [await bench.name() for _ in range(6)] == ["b", "d", "a", "c", "e", None]
+
+
+@in_virtual_time
+async def test_a_refused_pod_waits_for_what_could_help(bench: Bench) -> None:
+    bench.queue.add(waiting("p"))
+    entry = await bench.next()
+    assert entry is not None
+    bench.queue.back(entry, entry.pod, ["Labels"])
+    assert await bench.name() is None
+    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))  # not what it waits for
+    bench.queue.happened(ClusterEvent(NODE, Action.NODE_LABEL), None, "wrong")  # type: ignore[arg-type]
+    assert await bench.name() is None
+    bench.queue.happened(ClusterEvent(NODE, Action.NODE_LABEL), None, "right")  # type: ignore[arg-type]
+    # Nobody else is ready, so its back-off is cut short.
+    assert await bench.name() == "p"
+
+
+@in_virtual_time
+async def test_backing_off_comes_after_all_who_are_ready(bench: Bench) -> None:
+    bench.queue.add(waiting("important", 100))
+    entry = await bench.next()
+    assert entry is not None
+    bench.queue.back(entry, entry.pod, ["Nodes"])
+    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    assert bench.queue.sizes()["backoff"] == 1
+    bench.queue.add(waiting("ready"))
+    assert [await bench.name(), await bench.name()] == ["ready", "important"]
+
+
+@in_virtual_time
+async def test_errors_back_off_from_one_second_to_ten(bench: Bench) -> None:
+    bench.queue.add(waiting("p"))
+    entry = await bench.queue.pop()
+    pauses = []
+    for _ in range(6):
+        began = bench.clock.monotonic()
+        bench.queue.back(entry, entry.pod, None)
+        entry = await bench.queue.pop()
+        pauses.append(bench.clock.monotonic() - began)
+    # They end with the second in which they are over.
+    wanted = (1, 2, 4, 8, 10, 10)
+    assert all(least < pause <= least + 1 for pause, least in zip(pauses, wanted)), pauses
+
+
+@in_virtual_time
+async def test_after_five_minutes_it_is_tried_whatever_happened(bench: Bench) -> None:
+    bench.queue.add(waiting("p"))
+    entry = await bench.next()
+    assert entry is not None
+    bench.queue.back(entry, entry.pod, ["Nodes"])
+    await bench.clock.sleep(299)
+    assert await bench.name() is None
+    await bench.clock.sleep(1.1)
+    assert await bench.name() == "p"
+
+
+@in_virtual_time
+async def test_gates(bench: Bench) -> None:
+    gated = waiting("p", schedulingGates=[{"name": "g"}])
+    bench.queue.add(gated)
+    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    await bench.clock.sleep(1000)
+    assert await bench.name() is None
+    assert bench.queue.sizes() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
+    labelled = {**gated, "metadata": {**gated["metadata"], "labels": {"a": "b"}}}
+    bench.queue.update(gated, labelled)
+    assert await bench.name() is None
+    bench.queue.update(labelled, waiting("p"))
+    assert await bench.name() == "p"
+
+
+@in_virtual_time
+async def test_its_own_change_can_help(bench: Bench) -> None:
+    bench.queue.add(waiting("p"))
+    entry = await bench.next()
+    assert entry is not None
+    bench.queue.back(entry, entry.pod, ["Tolerations"])
+    labelled = waiting("p")
+    labelled["metadata"]["labels"] = {"a": "b"}
+    bench.queue.update(entry.pod, labelled)
+    assert await bench.name() is None
+    bench.queue.update(labelled, waiting("p", tolerations=[{"operator": "Exists"}]))
+    assert await bench.name() == "p"
+
+
+@in_virtual_time
+async def test_a_pod_that_room_is_made_for_is_not_tried_meanwhile(bench: Bench) -> None:
+    bench.queue.add(waiting("p"))
+    entry = await bench.next()
+    assert entry is not None
+    bench.held.add("p")
+    bench.queue.back(entry, entry.pod, ["Nodes"])
+    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    assert await bench.name() is None
+    bench.held.clear()
+    bench.queue.released("default/p")  # and what happened meanwhile is not forgotten
+    assert await bench.name() == "p"
+
+
+@in_virtual_time
+async def test_who_is_gone_does_not_come_back(bench: Bench) -> None:
+    for name in "abc":
+        bench.queue.add(waiting(name))
+    entry = await bench.next()
+    assert entry is not None and entry.key == "default/a"
+    bench.queue.remove("default/a")
+    bench.queue.remove("default/b")
+    bench.queue.back(entry, entry.pod, ["Nodes"])
+    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    assert [await bench.name(), await bench.name()] == ["c", None]
+
+
+@in_virtual_time
+async def test_only_some_are_woken(bench: Bench) -> None:
+    bench.wakeups.register(PROFILE, "Room", [(ClusterEvent(ASSIGNED_POD, Action.DELETE), None)])
+    for name, priority in (("low", 1), ("high", 9)):
+        bench.queue.add(waiting(name, priority))
+        entry = await bench.next()
+        assert entry is not None
+        bench.queue.back(entry, entry.pod, ["Room"])
+    gone = ClusterEvent(ASSIGNED_POD, Action.DELETE)
+    bench.queue.happened(gone, waiting("x"), None, lambda pod: pod["spec"]["priority"] <= 5)
+    assert [await bench.name(), await bench.name()] == ["low", None]
+
+
+@in_virtual_time
+async def test_a_changed_priority_changes_the_order(bench: Bench) -> None:
+    bench.queue.add(waiting("a", 1))
+    bench.queue.add(waiting("b", 2))
+    bench.queue.update(waiting("a", 1), waiting("a", 3))
+    assert [await bench.name(), await bench.name(), await bench.name()] == ["a", "b", None]
