@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,20 +12,25 @@ from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.node.addresses import NODES, PODS, AddressPool
+from setpoint.node.annotations import RUNNING, STOPPED
+from setpoint.node.fleet_nodes import FleetNodes
 from setpoint.node.heartbeat import Heartbeat
 from setpoint.node.lookup import InformerLookup
 from setpoint.node.node_state import NodeState
-from setpoint.node.pod_status import differs
+from setpoint.node.options import FleetOptions
+from setpoint.node.pod_status import changes
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.stage_player import add_stages
 from setpoint.node.tools import Tools
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
 
 Obj = Mapping[str, Any]
 
-_PODS = builtin("pods")
+_PODS, _NODES = builtin("pods"), builtin("nodes")
 _WORKERS = 64
 _MOST_TURNS = 100
+_ON_NODE = "node"
 
 
 def node_names(count: int) -> list[str]:
@@ -33,7 +39,7 @@ def node_names(count: int) -> list[str]:
 
 def add_fleet(
     manager: Manager,
-    count: int,
+    options: FleetOptions | int,
     runtime: SimulatedRuntime,
     *,
     client_for: Callable[[str], Client],
@@ -41,77 +47,113 @@ def add_fleet(
     runtime_version: str,
 ) -> Fleet:
     """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all."""
-    pool, shared = AddressPool(NODES), AddressPool(PODS)
-    hosts = {name: pool.take(name) for name in node_names(count)}
+    if isinstance(options, int):
+        options = FleetOptions(options)
+    hosts, shared = AddressPool(NODES), AddressPool(PODS)
+    nodes = {name: NodeState(name, hosts.take(name), shared) for name in node_names(options.nodes)}
+    recorder = manager.recorder("kubelet")
+    tools = Tools(runtime, recorder, InformerLookup(manager), manager.ids, nodes)
     pods = manager.informer(_PODS, field_selector="spec.nodeName!=")
-    tools = Tools(runtime, manager.recorder("kubelet"), InformerLookup(manager), manager.ids)
-    tools.nodes = {name: NodeState(name, address, shared) for name, address in hosts.items()}
-    fleet = Fleet(tools, pods, client_for, manager.clock)
+    pods.add_index(_ON_NODE, lambda pod: (pod["spec"].get("nodeName", ""),))
+    heartbeat = Heartbeat(
+        nodes, client_for, manager.clock, recorder, template=options.template, versions=(version, runtime_version)
+    )
+    stages = add_stages(manager, options.stages, recorder)
+    fleet = Fleet(tools, pods, client_for, manager.clock, heartbeat, stages.handles_pod)
+    control = FleetNodes(nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, fleet.node_changed)
+    control.watch()
     fleet.watch()
-    fleet.heartbeat = Heartbeat(hosts, client_for, manager.clock, version=version, runtime_version=runtime_version)
-    manager.add(fleet.heartbeat)
-    manager.add(fleet.controller)
+    for part in (heartbeat, control.controller, fleet.controller):
+        manager.add(part)
     return fleet
 
 
 class Fleet:
-    heartbeat: Heartbeat
-
-    def __init__(self, tools: Tools, pods: Informer, client_for: Callable[[str], Client], clock: Clock) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        pods: Informer,
+        client_for: Callable[[str], Client],
+        clock: Clock,
+        heartbeat: Heartbeat,
+        staged: Callable[[Obj], bool],
+    ) -> None:
+        """`staged(pod)`: somebody else says how this Pod lives."""
         self._tools = tools
         self._pods = pods
         self._client_for = client_for
         self._clock = clock
+        self._heartbeat = heartbeat
+        self._staged = staged
         self._workers: dict[str, PodWorker] = {}
         """By the uid of the Pod."""
         self.controller = Controller("node", self.sync, clock, workers=_WORKERS)
         tools.runtime.changed = self._look_again
 
-    # -- for those who ask the nodes ----------------------------------------------------------------------------------
-
     @property
-    def nodes(self) -> Mapping[str, NodeState]:
-        return self._tools.nodes
+    def registered(self) -> asyncio.Event:
+        """Set when all nodes that the fleet began with are there and ready."""
+        return self._heartbeat.registered
 
     @property
     def runtime(self) -> SimulatedRuntime:
+        """For logs, commands and usage."""
         return self._tools.runtime
 
-    def worker(self, namespace: str, name: str) -> PodWorker | None:
-        pod = self._pods.get(f"{namespace}/{name}")
-        return self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
-
-    def workers(self) -> Iterable[PodWorker]:
-        return self._workers.values()
-
-    # -- the loop -----------------------------------------------------------------------------------------------------
+    # -- hearing ------------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:
-        self._pods.add_handler(self._changed)
+        self._pods.add_handler(self._pod_changed)
 
-    def _changed(self, old: Obj | None, new: Obj | None) -> None:
+    def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
         node = self._tools.nodes.get(pod["spec"].get("nodeName"))
         if node is None:
             return
         uid = pod["metadata"]["uid"]
-        worker = self._workers.get(uid)
         if new is None:
-            if worker is not None:
-                del self._workers[uid]
-                worker.give_back()
-            self._tools.runtime.forget(uid)
-            node.release(uid)
-        elif worker is None:
-            self._workers[uid] = PodWorker(new, node, self._tools, self._clock.now().timestamp())
+            self._drop(uid, node)
+        elif uid not in self._workers:
+            self._meet(new, node)
+        elif self._workers[uid].update(new):
             self.controller.enqueue(key_of(new))
-        elif worker.update(new):
-            self.controller.enqueue(key_of(new))
+
+    def _meet(self, pod: Obj, node: NodeState) -> None:
+        if not self._staged(pod):
+            self._workers[pod["metadata"]["uid"]] = PodWorker(pod, node, self._tools, self._now())
+            self.controller.enqueue(key_of(pod))
+
+    def _drop(self, uid: str, node: NodeState) -> None:
+        worker = self._workers.pop(uid, None)
+        if worker is not None:
+            worker.give_back()
+        self._tools.runtime.forget(uid)
+        node.release(uid)
+
+    def node_changed(self, node: NodeState, what: str) -> None:
+        now = self._now()
+        for pod in self._pods.by_index(_ON_NODE, node.name):
+            uid = pod["metadata"]["uid"]
+            worker = self._workers.get(uid)
+            if what == "removed":
+                self._drop(uid, node)
+            elif worker is None:
+                self._meet(pod, node)
+            elif what == STOPPED:
+                worker.power_lost(now)
+            elif what == RUNNING:
+                worker.update(pod)
+                self.controller.enqueue(key_of(pod))
 
     def _look_again(self, uid: str) -> None:
         worker = self._workers.get(uid)
         if worker is not None:
             self.controller.enqueue(key_of(worker.pod))
+
+    # -- doing --------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()
 
     async def sync(self, key: str) -> Result | None:
         pod = self._pods.get(key)
@@ -119,7 +161,9 @@ class Fleet:
         if worker is None:
             return None
         for _ in range(_MOST_TURNS):
-            again = worker.step(self._clock.now().timestamp())
+            if worker.node.state != RUNNING:
+                return None  # nobody hears it, and it hears nobody
+            again = worker.step(self._now())
             try:
                 await self._report(worker)
                 if worker.finished and worker.deleting:
@@ -131,18 +175,18 @@ class Fleet:
                 break
         if worker.due_at is None:
             return None
-        return Result(requeue_after=max(0.001, worker.due_at - self._clock.now().timestamp()))
+        return Result(requeue_after=max(0.001, worker.due_at - self._now()))
 
     async def _report(self, worker: PodWorker) -> None:
-        status = worker.status(self._clock.now().timestamp())
-        meta = worker.pod["metadata"]
-        if not differs(worker.reported, status):
+        new = changes(worker.reported, worker.status(self._now()))
+        if not new:
             worker.shown(worker.reported, worker.reported_version)
             return
-        change = {"metadata": {"uid": meta["uid"]}, "status": status}
+        meta = worker.pod["metadata"]
         written = await self._client_for(worker.node.name).patch(
-            _PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status"
-        )
+            _PODS, meta["name"], {"metadata": {"uid": meta["uid"]}, "status": new}, meta["namespace"],
+            kind="strategic", subresource="status",
+        )  # fmt: skip
         worker.shown(written.get("status") or {}, int(written["metadata"]["resourceVersion"]))
 
     async def _remove(self, worker: PodWorker) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from setpoint.client import Client, Unreachable
@@ -12,14 +13,20 @@ from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, NotFound
 from setpoint.meta.times import format_micro
+from setpoint.node.annotations import RUNNING
+from setpoint.node.node_state import NodeState
+from setpoint.node.options import NodeTemplate
 from setpoint.node.registration import (
+    CHANGE_EVERY,
+    EVENTS,
     LEASE_NAMESPACE,
     RENEW_EVERY,
     STATUS_EVERY,
-    conditions,
     lease_object,
     node_object,
+    node_status,
 )
+from setpoint.reconcile import EventRecorder
 
 log = logging.getLogger("setpoint.node")
 
@@ -27,88 +34,130 @@ Obj = dict[str, Any]
 
 NODES, LEASES = builtin("nodes"), builtin("leases", "coordination.k8s.io")
 _AT_ONCE = 32
+_MOST_TALKING = 100
+"""A larger fleet does not tell of each node that it has started."""
 
 
 class Heartbeat:
     def __init__(
         self,
-        addresses: dict[str, str],
+        nodes: dict[str, NodeState],
         client_for: Callable[[str], Client],
         clock: Clock,
+        events: EventRecorder,
         *,
-        version: str,
-        runtime_version: str,
+        template: NodeTemplate,
+        versions: tuple[str, str],
     ) -> None:
-        """`addresses` by node name; `client_for(node)` writes under the node's own name."""
-        self._addresses = addresses
+        """`nodes` may grow and shrink; `client_for(node)` writes under the node's own name."""
+        self._nodes = nodes
         self._client_for = client_for
         self._clock = clock
-        self._version = version
-        self._runtime_version = runtime_version
-        self._nodes: dict[str, Obj] = {}
+        self._events = events
+        self._template = template
+        self._versions = versions
         self._leases: dict[str, Obj] = {}
         self.registered = asyncio.Event()
-        """All nodes are there and ready."""
+        """All nodes that the fleet began with are there and ready."""
 
     async def run(self) -> None:
-        await self._register_all()
+        await self._register_all(tuple(self._nodes.values()))
         self.registered.set()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._spread(RENEW_EVERY, self._renew))
-            tasks.create_task(self._spread(STATUS_EVERY, self._refresh))
+            tasks.create_task(self._spread(RENEW_EVERY, self._renew, lambda: self._nodes.values()))
+            tasks.create_task(self._spread(STATUS_EVERY, self._refresh, lambda: self._nodes.values()))
+            tasks.create_task(self._spread(CHANGE_EVERY, self._refresh, self._changed))
 
-    async def _register_all(self) -> None:
+    def _changed(self) -> Iterable[NodeState]:
+        return [node for node in self._nodes.values() if node.images_changed]
+
+    async def _register_all(self, nodes: Iterable[NodeState]) -> None:
         limit = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(name: str) -> None:
+        async def one(number: int, node: NodeState) -> None:
+            async def register(node: NodeState) -> None:
+                await self._register(node, number)
+
             async with limit:
-                while not await self._attempt("register", name, self._register):
+                while not await self._attempt(node, register):
                     await self._clock.sleep(1.0)
 
         async with asyncio.TaskGroup() as tasks:
-            for name in self._addresses:
-                tasks.create_task(one(name))
+            for number, node in enumerate(nodes):
+                tasks.create_task(one(number, node))
 
-    async def _spread(self, period: float, do: Callable[[str], Awaitable[None]]) -> None:
+    async def _spread(
+        self, period: float, do: Callable[[NodeState], Awaitable[None]], whom: Callable[[], Iterable[NodeState]]
+    ) -> None:
         """Every node once in each period, evenly, so that a thousand of them make no waves."""
-        names: Sequence[str] = tuple(self._addresses)
         due = self._clock.monotonic()
-        while names:
-            for name in names:
-                due += period / len(names)
+        while True:
+            nodes = tuple(whom())
+            for node in nodes or (None,):
+                due += period / (len(nodes) or 1)
                 await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-                await self._attempt("renew", name, do)
+                if node is not None and node.state == RUNNING and self._nodes.get(node.name) is node:
+                    await self._attempt(node, do)
 
-    async def _attempt(self, what: str, name: str, do: Callable[[str], Awaitable[None]]) -> bool:
+    async def _attempt(self, node: NodeState, do: Callable[[NodeState], Awaitable[None]]) -> bool:
         try:
-            await do(name)
+            await do(node)
         except (ApiError, Unreachable) as error:
-            log.warning("cannot %s node %s: %s", what, name, error)
+            log.warning("node %s cannot tell that it is well: %s", node.name, error)
             return False
         return True
 
-    async def _register(self, name: str) -> None:
-        node = node_object(name, self._addresses[name], self._version, self._runtime_version, self._clock.now())
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    async def _register(self, node: NodeState, number: int) -> None:
+        client = self._client_for(node.name)
         try:
-            self._nodes[name] = await self._client_for(name).create(node)
+            fresh = node_object(node.name, number, self._template, self._status(node, {}))
+            node.object = await client.create(fresh)
         except AlreadyExists:
-            self._nodes[name] = await self._client_for(name).get(NODES, name)
-            await self._refresh(name)
-        await self._renew(name)
+            node.object = await client.get(NODES, node.name)
+            await self._refresh(node)
+        await self._renew(node)
+        self._tell_of_start(node)
 
-    async def _refresh(self, name: str) -> None:
-        current = {found["type"]: found for found in (self._nodes[name].get("status") or {}).get("conditions") or ()}
-        wanted = node_object(name, self._addresses[name], self._version, self._runtime_version, self._clock.now())
-        status = {**wanted["status"], "conditions": conditions(self._clock.now(), current)}
-        try:
-            self._nodes[name] = await self._client_for(name).patch(
-                NODES, name, {"status": status}, kind="strategic", subresource="status"
+    async def take_over(self, node: NodeState) -> None:
+        """A Node that somebody else made, or one that comes back: from now on it is alive."""
+        await self._attempt(node, self._refresh)
+        await self._attempt(node, self._renew)
+        self._tell_of_start(node)
+
+    def _tell_of_start(self, node: NodeState) -> None:
+        if len(self._nodes) > _MOST_TALKING or node.object is None:
+            return
+        self._events.normal(node.object, "Starting", "Starting kubelet.", host=node.name)
+        for reason in EVENTS:
+            self._events.normal(node.object, reason, f"Node {node.name} status is now: {reason}", host=node.name)
+        text = "Updated Node Allocatable limit across pods"
+        self._events.normal(node.object, "NodeAllocatableEnforced", text, host=node.name)
+
+    def _status(self, node: NodeState, current: Obj) -> Obj:
+        capacity = (node.adopted and current.get("capacity")) or self._template.capacity
+        return node_status(
+            node.name, node.address, node.boots, capacity, node.reported_images(), self._versions, current,
+            self._clock.now(),
+        )  # fmt: skip
+
+    async def _refresh(self, node: NodeState) -> None:
+        if node.object is None:
+            return
+        node.images_changed = False
+        status = self._status(node, node.object.get("status") or {})
+        with suppress(NotFound):  # removed: the watch will tell
+            node.object = await self._client_for(node.name).patch(
+                NODES, node.name, {"status": status}, kind="strategic", subresource="status"
             )
-        except NotFound:
-            await self._register(name)  # deleted behind the node's back: a node that lives comes back
 
-    async def _renew(self, name: str) -> None:
-        client, now = self._client_for(name), self._clock.now()
+    # -- leases -------------------------------------------------------------------------------------------------------
+
+    async def _renew(self, node: NodeState) -> None:
+        if node.object is None:
+            return
+        name, client, now = node.name, self._client_for(node.name), self._clock.now()
         lease = self._leases.get(name)
         if lease is not None:
             renewed = {**lease, "spec": {**lease["spec"], "renewTime": format_micro(now)}}
@@ -117,9 +166,12 @@ class Heartbeat:
                 return
             except (Conflict, NotFound):
                 del self._leases[name]
-        fresh = lease_object(self._nodes[name], now)
+        fresh = lease_object(node.object, now)
         try:
             self._leases[name] = await client.create(fresh)
         except AlreadyExists:
             lease = await client.get(LEASES, name, LEASE_NAMESPACE)
             self._leases[name] = await client.update({**lease, "spec": {**lease["spec"], **fresh["spec"]}})
+
+    def forget(self, name: str) -> None:
+        self._leases.pop(name, None)

@@ -16,24 +16,18 @@ _MOST_IMAGES = 50
 
 class NodeState:
     __slots__ = (
-        "address",
-        "images",
-        "images_changed",
-        "name",
-        "object",
-        "pods",
-        "pool",
-        "pulls",
-        "shared",
-        "state",
-        "used",
-    )
+        "address", "adopted", "boots", "images", "images_changed", "name", "object", "pods", "pool", "pulls", "shared",
+        "state", "used",
+    )  # fmt: skip
 
     def __init__(self, name: str, address: str, shared: AddressPool) -> None:
         """`shared` is where Pods get their addresses until the node has a range of its own."""
         self.name = name
         self.address = address
         self.shared = shared
+        self.adopted = False
+        """Somebody else made the Node; what it says about its capacity holds."""
+        self.boots = 1
         self.object: Obj | None = None
         """The Node as it was last seen."""
         self.state = RUNNING

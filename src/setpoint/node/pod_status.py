@@ -11,13 +11,12 @@ from typing import Any
 from setpoint.meta.times import format_time
 from setpoint.node.restarts import restarts
 from setpoint.node.runtime.interface import ContainerRecord
-from setpoint.node.slots import EPHEMERAL, INIT, MAIN, SIDECAR, Slot
+from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, Slot
 
 Obj = dict[str, Any]
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = (SUCCEEDED, FAILED)
-RESTARTING_ALL = "RestartingAllContainers"
 
 
 @lru_cache(maxsize=1024)
@@ -134,24 +133,25 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def differs(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether writing it would change anything."""
+def changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
+    """The part of it that the API does not have yet."""
+    found: Obj = {}
     for name, value in status.items():
         if name == "conditions":
-            current = {found["type"]: found for found in before.get("conditions") or ()}
-            if any(not _same(current.get(found["type"]), found) for found in value):
-                return True
+            current = {each["type"]: each for each in before.get("conditions") or ()}
+            # All of them at first: that is what puts them in order.
+            new = [each for each in value if not _same(current.get(each["type"]), each)]
+            if new:
+                found[name] = value if len(current) <= 1 else new
         elif before.get(name) != value:
-            return True
-    return False
+            found[name] = value
+    return found
 
 
 def _same(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    if current is None:
-        return bool(wanted.get("$patch"))
-    if wanted.get("$patch"):
-        return False
-    return all(current.get(name) == value for name, value in wanted.items() if name != "lastProbeTime")
+    if current is None or "$patch" in wanted:
+        return (current is None) == ("$patch" in wanted)
+    return all(current.get(name) == value for name, value in wanted.items())
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -172,7 +172,6 @@ def _conditions(
         made: Obj = {"type": kind, "status": "True" if value else "False"}
         known = current.get(kind)
         unchanged = known is not None and known.get("status") == made["status"]
-        made["lastProbeTime"] = None
         made["lastTransitionTime"] = known["lastTransitionTime"] if unchanged and known else stamp(now)
         if reason or (known or {}).get("reason"):
             made["reason"] = reason or None

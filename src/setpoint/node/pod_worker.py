@@ -9,10 +9,11 @@ from setpoint.meta.times import parse_time
 from setpoint.node.admission import admission_problem, demand
 from setpoint.node.annotations import said
 from setpoint.node.node_state import NodeState
-from setpoint.node.pod_status import TERMINAL, Situation, pod_status
+from setpoint.node.pod_status import TERMINAL, Situation, pod_status, terminated
 from setpoint.node.probing import Prober
 from setpoint.node.recovery import recover
-from setpoint.node.slots import EPHEMERAL, INIT, MAIN, SIDECAR, Slot, slots_of
+from setpoint.node.restarts import matching_action
+from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, Slot, slots_of
 from setpoint.node.starting import Starter
 from setpoint.node.stopping import Stopper
 from setpoint.node.tools import Tools
@@ -26,8 +27,8 @@ _DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the spe
 
 class PodWorker:
     __slots__ = (
-        "_due_at", "_held", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "node", "pod", "reported",
-        "reported_version", "seen", "situation", "slots", "tools", "uid",
+        "_due_at", "_held", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "initialized", "node", "pod",
+        "reported", "reported_version", "seen", "situation", "slots", "tools", "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Mapping[str, Any], node: NodeState, tools: Tools, now: float) -> None:
@@ -43,6 +44,8 @@ class PodWorker:
         self.seen = False
         """Whether it was let in."""
         self.ending = False
+        self.initialized = False
+        """The init containers have done their part, and those after them were started."""
         self._held: dict[str, int] = {}
         self._mounted = False
         self._mount_pause = 0.0
@@ -106,8 +109,11 @@ class PodWorker:
         known = {slot.name: slot for slot in self.slots}
         fresh = slots_of(self.spec)
         for slot in fresh:
-            if slot.name in known:
-                known[slot.name].spec = slot.spec
+            before = known.get(slot.name)
+            if before is not None:
+                if before.spec.get("image") != slot.spec.get("image"):
+                    before.pull = before.pulling = None  # its failures were another image's
+                before.spec = slot.spec
         self.slots = [known.get(slot.name, slot) for slot in fresh]
 
     def status(self, now: float) -> Obj:
@@ -139,7 +145,10 @@ class PodWorker:
             return False
         if Prober(self).run(now):
             return True
+        self._replace_changed(now)
         Stopper(self).progress(now)
+        if self._restart_all(now):
+            return True
         again = self._run_containers(now)
         self.due(self.tools.runtime.advance(self.uid, now))
         return again
@@ -201,6 +210,9 @@ class PodWorker:
     def _network(self) -> bool:
         situation = self.situation
         if not situation.sandbox:
+            if situation.had_sandbox:
+                text = "Pod sandbox changed, it will be killed and re-created."
+                self.event("Normal", "SandboxChanged", text)
             situation.sandbox = situation.had_sandbox = True
             if not situation.pod_ips:
                 address = self.node.address_for(self.pod)
@@ -236,9 +248,22 @@ class PodWorker:
             return True
         return Prober(self).begin(now)
 
+    def _replace_changed(self, now: float) -> None:
+        """A container that is no longer what the Pod asks for ends, and is started as it asks now."""
+        for slot in self.slots:
+            if slot.running and slot.stop is None and slot.image != slot.spec.get("image"):
+                if slot.kind == MAIN:
+                    text = f"Container {slot.name} definition changed, will be restarted"
+                elif slot.kind == SIDECAR:
+                    text = f"Init container {slot.name} definition changed"
+                else:
+                    continue
+                Stopper(self).stop(slot, now, text, None)
+                slot.replaced = True
+
     def _initialize(self, starter: Starter, now: float) -> bool:
         """Whether all init containers have done their part."""
-        begun = any(slot.kind == MAIN and slot.record is not None for slot in self.slots)
+        begun = self.initialized
         for slot in self.slots:
             if slot.kind == SIDECAR:
                 if slot.stop is None and slot.wants_start(self.spec):
@@ -257,6 +282,44 @@ class PodWorker:
                     return False
                 if not slot.ready:
                     return False
+        self.initialized = True
+        return True
+
+    # -- from the beginning ----------------------------------------------------------------------------------------
+
+    def power_lost(self, now: float) -> None:
+        """The node goes down: everything ends as it is, and begins anew if the node comes back."""
+        if self.finished:
+            return
+        self.tools.runtime.halt(self.uid, now)
+        self.situation.sandbox = False
+        if self.spec.get("restartPolicy") != "Never":
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Init containers run again."""
+        self.initialized = False
+        for slot in self.slots:
+            slot.stop = slot.hook = None
+            if slot.kind == INIT and slot.record is not None and not slot.record.running:
+                slot.last, slot.record = terminated(slot.record), None
+
+    def _restart_all(self, now: float) -> bool:
+        """A container ended for which a rule says that all of the Pod begin anew."""
+        for slot in self.slots:
+            record = slot.record
+            if record is None or record.running or record.reason == RESTARTING_ALL:
+                continue
+            if matching_action(slot.spec, record.exit_code) == "RestartAllContainers" and slot.counted is not record:
+                break
+        else:
+            return False
+        for slot in self.slots:
+            if slot.record is not None and slot.kind != EPHEMERAL:
+                self.tools.runtime.kill(self.uid, slot.name, now, RESTARTING_ALL)
+                slot.record.reason = RESTARTING_ALL
+                slot.counted = slot.record  # none of them failed, so none backs off
+        self._begin_anew()
         return True
 
     # -- the end ------------------------------------------------------------------------------------------------------

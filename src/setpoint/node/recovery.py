@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from setpoint.meta.times import parse_time
 from setpoint.node.pod_status import TERMINAL
 from setpoint.node.runtime.interface import ContainerRecord
-from setpoint.node.slots import Slot
+from setpoint.node.slots import MAIN, Slot
 from setpoint.node.starting import Starter
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def recover(worker: PodWorker, now: float) -> None:
             situation.verdict = (status["reason"], status.get("message", ""))
     else:
         worker.hold_resources()
+        situation.sandbox = situation.had_sandbox
+        worker.initialized = any(slot.kind == MAIN and slot.record is not None for slot in worker.slots)
 
 
 def _recover_container(worker: PodWorker, slot: Slot, found: Mapping[str, Any], now: float) -> None:
@@ -54,6 +56,7 @@ def _recover_container(worker: PodWorker, slot: Slot, found: Mapping[str, Any], 
         slot.record = worker.tools.runtime.start(worker.uid, launch, began)
         slot.attempt += 1
         slot.shown = (slot.record.id, False)
+        slot.image = slot.spec.get("image", "")
         worker.node.add_image(facts.name, facts.id, facts.size_bytes)
         for probe in slot.probes:
             probe.tick(now)

@@ -1,60 +1,92 @@
-"""The Node object and the Lease of a simulated node."""
+"""The Node object and the Lease of a simulated node. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from setpoint.meta.times import format_micro, format_time
+from setpoint.node.options import NodeTemplate
 
 Obj = dict[str, Any]
 
 LEASE_NAMESPACE = "kube-node-lease"
-LEASE_SECONDS, RENEW_EVERY, STATUS_EVERY = 40, 10.0, 300.0
-_CAPACITY = {"cpu": "32", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
-_CONDITIONS = (
+LEASE_SECONDS, RENEW_EVERY, STATUS_EVERY, CHANGE_EVERY = 40, 10.0, 300.0, 10.0
+"""A status that says nothing new is written every five minutes, one that does within ten seconds."""
+ZONE = "topology.kubernetes.io/zone"
+
+CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
+EVENTS = ("NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady")
 
 
-def node_object(name: str, address: str, version: str, runtime: str, now: datetime) -> Obj:
+def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> Obj:
+    """As it registers; `number` decides its zone."""
     labels: dict[str, str] = {}
     for prefix in ("beta.kubernetes.io", "kubernetes.io"):
         labels |= {f"{prefix}/arch": "amd64", f"{prefix}/os": "linux"}
+    labels["kubernetes.io/hostname"] = name
+    if template.zones:
+        labels[ZONE] = template.zones[number % len(template.zones)]
+    metadata: Obj = {"name": name, "labels": {**labels, **template.labels}}
+    if template.annotations:
+        metadata["annotations"] = dict(template.annotations)
+    made: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+    if template.taints:
+        made["spec"] = {"taints": [dict(taint) for taint in template.taints]}
+    return made
+
+
+def node_status(
+    name: str,
+    address: str,
+    boot: int,
+    capacity: Mapping[str, str],
+    images: list[Obj],
+    versions: tuple[str, str],
+    current: Mapping[str, Any],
+    now: datetime,
+) -> Obj:
+    """`current` is the status so far, `versions` those of the kubelet and of its runtime."""
+    conditions = {found["type"]: found for found in current.get("conditions") or ()}
+    machine = sha256(name.encode()).hexdigest()
     return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
-        "status": {
-            "capacity": dict(_CAPACITY),
-            "allocatable": dict(_CAPACITY),
-            "conditions": conditions(now, {}),
-            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-            "nodeInfo": {
-                "machineID": "",
-                "systemUUID": "",
-                "bootID": "",
-                "kernelVersion": "",
-                "osImage": "Setpoint simulated node",
-                "containerRuntimeVersion": f"simulated://{runtime}",
-                "kubeletVersion": version,
-                "kubeProxyVersion": "",
-                "operatingSystem": "linux",
-                "architecture": "amd64",
-            },
+        "capacity": dict(capacity),
+        "allocatable": dict(capacity),
+        "conditions": node_conditions(now, conditions),
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "machineID": machine[:32],
+            "systemUUID": _uuid(machine),
+            "bootID": _uuid(sha256(f"{name} {boot}".encode()).hexdigest()),
+            "kernelVersion": "6.8.0-simulated",
+            "osImage": "Setpoint simulated node",
+            "containerRuntimeVersion": f"simulated://{versions[1]}",
+            "kubeletVersion": versions[0],
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
         },
+        **({"images": images} if images else {}),
     }
 
 
-def conditions(now: datetime, current: dict[str, Obj]) -> list[Obj]:
+def _uuid(digest: str) -> str:
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+
+
+def node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
     """All well; `current` by type says since when."""
     stamp = format_time(now)
     made = []
-    for kind, status, reason, message in _CONDITIONS:
+    for kind, status, reason, message in CONDITIONS:
         before = current.get(kind) or {}
         since = before.get("lastTransitionTime") if before.get("status") == status else None
         made.append(
@@ -70,7 +102,7 @@ def conditions(now: datetime, current: dict[str, Obj]) -> list[Obj]:
     return made
 
 
-def lease_object(node: Obj, now: datetime) -> Obj:
+def lease_object(node: Mapping[str, Any], now: datetime) -> Obj:
     name = node["metadata"]["name"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     return {

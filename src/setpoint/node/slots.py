@@ -12,14 +12,16 @@ from setpoint.node.runtime.interface import ContainerRecord, Execution
 
 Obj = dict[str, Any]
 
+RESTARTING_ALL = "RestartingAllContainers"
+"""The reason that a container ended for, when it did because another one's rule says that all begin anew."""
 INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 _FIELD = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
 
 
 class Slot:
     __slots__ = (
-        "allocated", "attempt", "counted", "crash", "hook", "kind", "last", "name", "probes", "pull", "pull_failure",
-        "pulling", "record", "said_exit", "shown", "spec", "stop", "waiting",
+        "allocated", "attempt", "counted", "crash", "hook", "image", "kind", "last", "name", "probes", "pull",
+        "pull_failure", "pulling", "record", "replaced", "said_exit", "shown", "spec", "stop", "waiting",
     )  # fmt: skip
 
     def __init__(self, spec: Mapping[str, Any], kind: str) -> None:
@@ -32,6 +34,10 @@ class Slot:
         """How the run before it ended, as the API shows it."""
         self.waiting: tuple[str, str] | None = None
         """Why it was not started again, once that is to be shown: reason and message."""
+        self.image = ""
+        """What the newest run was started from, as the Pod had it."""
+        self.replaced = False
+        """It was stopped because the Pod asks for another one: that is started whatever the restart policy is."""
         self.attempt = 0
         """The number of the next run."""
         self.shown: tuple[str, bool] | None = None
@@ -81,7 +87,8 @@ class Slot:
             return True
         if record.finished_at is None or self.kind == EPHEMERAL:
             return False
-        return self.kind == SIDECAR or restarts(self.spec, spec, record.exit_code)
+        anyway = self.kind == SIDECAR or self.replaced or record.reason == RESTARTING_ALL
+        return anyway or restarts(self.spec, spec, record.exit_code)
 
 
 class Stop:

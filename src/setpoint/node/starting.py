@@ -165,6 +165,8 @@ class Starter:
             slot.last = terminated(slot.record)
         slot.record = self._tools.runtime.start(worker.uid, self.launch_of(slot, facts), now)
         slot.attempt += 1
+        slot.image = slot.spec.get("image", "")
+        slot.replaced = False
         slot.waiting = slot.stop = None
         for probe in slot.probes:
             probe.reset()

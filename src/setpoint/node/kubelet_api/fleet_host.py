@@ -10,6 +10,7 @@ from setpoint.node.kubelet_api.host import Obj
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Runtime, Usage
+from setpoint.node.static_pods import StaticPods
 
 
 class Workers(Protocol):
@@ -20,6 +21,9 @@ class Workers(Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def static(self) -> StaticPods | None: ...
 
     def worker(self, namespace: str, name: str) -> PodWorker | None: ...
 
@@ -40,7 +44,10 @@ class FleetHost:
 
     def pod(self, namespace: str, name: str) -> Obj | None:
         worker = self._fleet.worker(namespace, name)
-        return _as_reported(worker) if worker is not None else None
+        if worker is not None:
+            return _as_reported(worker)
+        static = self._fleet.static
+        return static.pod(namespace, name) if static is not None else None
 
     def pods_on(self, node: str) -> Sequence[Obj]:
         return [_as_reported(worker) for worker in self._fleet.workers() if worker.node.name == node]
@@ -50,6 +57,9 @@ class FleetHost:
         return found.object if found is not None else None
 
     def log_of(self, pod: Obj, container: str, container_id: str) -> ContainerLog:
+        static = self._fleet.static
+        if static is not None and (own := static.log_of(pod, container_id)) is not None:
+            return own
         uid = pod["metadata"]["uid"]
         runs = self._fleet.runtime.runs(uid)
         for previous, records in ((False, runs.current), (True, runs.previous)):

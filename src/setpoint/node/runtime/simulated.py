@@ -30,6 +30,8 @@ from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
 from setpoint.node.runtime.usage import usage_of
 
 SCHEME = "simulated://"
+_LOST = 255
+"""What is said of a container of which nobody saw how it ended."""
 
 
 class _Run:
@@ -158,7 +160,8 @@ class SimulatedRuntime:
         pod = self._pods.get(uid)
         for run in pod.current.values() if pod is not None else ():
             if run.record.running:
-                _end(run, KILLED, at)
+                _end(run, _LOST, at)
+                run.record.reason = "Unknown"
 
     def kill(self, uid: str, name: str, at: float, reason: str) -> None:
         """From outside the container, as the kernel does when memory runs out."""

@@ -1,0 +1,134 @@
+"""What a fleet is made of: data, from code or from a file.
+
+nodes:
+  count: 6
+  capacity: {cpu: "16", memory: 64Gi}
+  labels: {pool: batch}
+  zones: [a, b, c]              # spread over the nodes as topology.kubernetes.io/zone
+images:
+- {pattern: "^docker.io/library/nginx:", pullSeconds: 2.5, sizeBytes: 72000000}
+- {pattern: "registry.example/secret", error: "rpc error: code = Unknown desc = unauthorized"}
+pullSeconds: 0.5                # of images of which no rule says it
+stages: []                      # see setpoint.node.stages
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from setpoint.meta.quantity import QuantityError, parse
+from setpoint.node.runtime.images import ImageRule
+from setpoint.node.stages import Stage, StageProblem, stage_of
+
+_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+
+
+class FleetProblem(ValueError):
+    """The file cannot be used; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTemplate:
+    capacity: Mapping[str, str] = field(default_factory=lambda: dict(_CAPACITY))
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    zones: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetOptions:
+    nodes: int = 3
+    template: NodeTemplate = field(default_factory=NodeTemplate)
+    images: tuple[ImageRule, ...] = ()
+    pull_seconds: float = 0.0
+    stages: tuple[Stage, ...] = ()
+
+
+def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
+    """From YAML; `nodes` is how many there are if the file does not say. Raises FleetProblem."""
+    try:
+        found = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise FleetProblem(f"not YAML: {error}") from None
+    document = _table(found, "", ("nodes", "images", "pullSeconds", "stages"))
+    known = ("count", "capacity", "labels", "annotations", "taints", "zones")
+    about = _table(document.get("nodes") or {}, "nodes", known)
+    stages = []
+    for number, each in enumerate(_list(document, "stages", "")):
+        try:
+            stages.append(stage_of(each))
+        except StageProblem as problem:
+            raise FleetProblem(f"stages[{number}]: {problem}") from None
+    template = NodeTemplate(
+        {**_CAPACITY, **_amounts(about.get("capacity") or {})},
+        _texts(about, "labels"),
+        _texts(about, "annotations"),
+        tuple(_list(about, "taints", "nodes.")),
+        tuple(str(each) for each in _list(about, "zones", "nodes.")),
+    )
+    rules = tuple(_rule(each, f"images[{number}]") for number, each in enumerate(_list(document, "images", "")))
+    count = about.get("count", nodes)
+    if not isinstance(count, int) or count < 0:
+        raise FleetProblem(f"nodes.count: must be a whole number, not {count!r}")
+    return FleetOptions(count, template, rules, _seconds(document.get("pullSeconds", 0), "pullSeconds"), tuple(stages))
+
+
+def _table(found: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise FleetProblem(f"{where or 'the file'}: must be a mapping")
+    for key in found:
+        if key not in known:
+            raise FleetProblem(f"{where + '.' if where else ''}{key}: unknown; there are {', '.join(known)}")
+    return found
+
+
+def _list(table: Mapping[str, Any], key: str, prefix: str) -> list[Any]:
+    found = table.get(key) or []
+    if not isinstance(found, list):
+        raise FleetProblem(f"{prefix}{key}: must be a list")
+    return found
+
+
+def _texts(table: Mapping[str, Any], key: str) -> dict[str, str]:
+    found = table.get(key) or {}
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise FleetProblem(f"nodes.{key}: must map names to texts")
+    return found
+
+
+def _amounts(found: Any) -> dict[str, str]:
+    try:
+        return {name: parse(str(amount)).text for name, amount in found.items()}
+    except (AttributeError, QuantityError) as problem:
+        raise FleetProblem(f"nodes.capacity: {problem}") from None
+
+
+def _seconds(found: Any, where: str) -> float:
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or found < 0:
+        raise FleetProblem(f"{where}: must be a number of seconds, not {found!r}")
+    return float(found)
+
+
+def _rule(found: Any, where: str) -> ImageRule:
+    table = _table(found, where, ("pattern", "pullSeconds", "sizeBytes", "error", "entrypoint", "command"))
+    pattern = table.get("pattern")
+    if not isinstance(pattern, str):
+        raise FleetProblem(f"{where}.pattern: is required")
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise FleetProblem(f"{where}.pattern: {problem}") from None
+    return ImageRule(
+        pattern,
+        _seconds(table["pullSeconds"], f"{where}.pullSeconds") if "pullSeconds" in table else None,
+        table.get("sizeBytes"),
+        table.get("error"),
+        tuple(table["entrypoint"]) if "entrypoint" in table else None,
+        tuple(table["command"]) if "command" in table else None,
+    )

@@ -1,0 +1,203 @@
+"""Pods that a node runs by itself, and the mirrors by which the API shows them.
+
+What runs is not touched through the API: a mirror that is deleted comes back, one that shows something else is
+replaced. Here the control plane's own components are such Pods, and their logs are what the components really say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.client.resources import builtin
+from setpoint.kinds.core.podspec.annotations import MIRROR
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
+from setpoint.meta.times import format_micro, format_time
+from setpoint.node.pod_status import differs
+from setpoint.node.runtime.interface import ContainerLog
+from setpoint.reconcile import Controller, Informer, key_of
+
+Obj = Mapping[str, Any]
+
+_PODS, _NODES = builtin("pods"), builtin("nodes")
+_NAMESPACE = "kube-system"
+_HASH, _SEEN, _SOURCE = (f"kubernetes.io/config.{name}" for name in ("hash", "seen", "source"))
+_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPod:
+    """A component of the control plane."""
+
+    component: str
+    image: str
+    command: tuple[str, ...]
+    started_at: datetime
+    """When this run of it began; another run is another Pod."""
+    log: ContainerLog
+
+    @property
+    def hash(self) -> str:
+        """Two with the same are the same run of the same thing."""
+        told = (self.component, self.image, self.command, format_micro(self.started_at))
+        return sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+    @property
+    def container_id(self) -> str:
+        return f"setpoint://{sha256(self.hash.encode()).hexdigest()}"
+
+
+def is_mirror(pod: Obj) -> bool:
+    return MIRROR in (pod["metadata"].get("annotations") or ())
+
+
+class StaticPods:
+    """Those of one node."""
+
+    def __init__(
+        self,
+        node: str,
+        address: str,
+        statics: Sequence[StaticPod],
+        pods: Informer,
+        client_for: Callable[[str], Client],
+        clock: Clock,
+    ) -> None:
+        self._node = node
+        self._address = address
+        self._statics = {f"{_NAMESPACE}/{each.component}-{node}": each for each in statics}
+        self._pods = pods
+        self._client = client_for(node)
+        self._clock = clock
+        self.controller = Controller("static-pods", self.sync, clock)
+
+    def watch(self) -> None:
+        self._pods.add_handler(self._changed)
+        for key in self._statics:
+            self.controller.enqueue(key)
+
+    def _changed(self, old: Obj | None, new: Obj | None) -> None:
+        pod = new or old or {}
+        if pod["spec"].get("nodeName") == self._node and is_mirror(pod):
+            self.controller.enqueue(key_of(pod))
+
+    # -- for those who ask the node -----------------------------------------------------------------------------------
+
+    def pod(self, namespace: str, name: str) -> Obj | None:
+        key = f"{namespace}/{name}"
+        return self._pods.get(key) if key in self._statics else None
+
+    def log_of(self, pod: Obj, container_id: str) -> ContainerLog | None:
+        static = self._statics.get(key_of(pod))
+        return static.log if static is not None and static.container_id == container_id else None
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    async def sync(self, key: str) -> None:
+        static, mirror = self._statics.get(key), self._pods.get(key)
+        if mirror is not None and not is_mirror(mirror):
+            return  # somebody else's, of the same name
+        if mirror is not None and (static is None or not self._fits(mirror, static)):
+            meta = mirror["metadata"]
+            with suppress(NotFound, Conflict):
+                await self._client.delete(_PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
+        elif static is not None and mirror is None:
+            await self._create(key.partition("/")[2], static)
+        elif static is not None and mirror is not None:
+            await self._report(mirror, static)
+
+    @staticmethod
+    def _fits(mirror: Obj, static: StaticPod) -> bool:
+        meta = mirror["metadata"]
+        return "deletionTimestamp" not in meta and meta["annotations"].get(MIRROR) == static.hash
+
+    async def _create(self, name: str, static: StaticPod) -> None:
+        node = await self._client.get(_NODES, self._node)
+        with suppress(AlreadyExists):
+            await self._client.create(mirror_pod(name, static, node))
+
+    async def _report(self, mirror: Obj, static: StaticPod) -> None:
+        meta = mirror["metadata"]
+        status = _status(mirror, static, self._address)
+        if differs(mirror.get("status") or {}, status):
+            change = {"metadata": {"uid": meta["uid"]}, "status": status}
+            with suppress(NotFound, Conflict):
+                await self._client.patch(
+                    _PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status"
+                )
+
+
+def mirror_pod(name: str, static: StaticPod, node: Obj) -> dict[str, Any]:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": _NAMESPACE,
+            "labels": {"component": static.component, "tier": "control-plane"},
+            "annotations": {
+                _HASH: static.hash,
+                MIRROR: static.hash,
+                _SEEN: format_micro(static.started_at),
+                _SOURCE: "file",
+            },
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {
+            "nodeName": owner["name"],
+            "hostNetwork": True,
+            "priorityClassName": "system-node-critical",
+            "priority": 2_000_001_000,
+            "restartPolicy": "Always",
+            "enableServiceLinks": True,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "tolerations": [{"effect": "NoExecute", "operator": "Exists"}],
+            "containers": [
+                {
+                    "name": static.component,
+                    "image": static.image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": list(static.command),
+                }
+            ],
+        },
+    }
+
+
+def _status(pod: Obj, static: StaticPod, address: str) -> dict[str, Any]:
+    since = format_time(static.started_at)
+    generation = pod["metadata"].get("generation")
+    observed = {"observedGeneration": generation} if generation is not None else {}
+    return {
+        "phase": "Running",
+        "startTime": since,
+        "hostIP": address,
+        "hostIPs": [{"ip": address}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": since, **observed} for kind in _CONDITIONS
+        ],
+        "containerStatuses": [
+            {
+                "name": static.component,
+                "image": static.image,
+                "imageID": f"{static.image}@sha256:{sha256(static.image.encode()).hexdigest()}",
+                "containerID": static.container_id,
+                "state": {"running": {"startedAt": since}},
+                "lastState": {},
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+            }
+        ],
+        **observed,
+    }
