@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.cluster.access import signing_key
 from setpoint.cluster.apiserver import RunningApiServer, apiserver
+from setpoint.cluster.component_logs import ComponentLogs, component_logs
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
-from setpoint.cluster.system import hostname
+from setpoint.cluster.system import SystemClock, hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Ids
 from setpoint.store.interface import Store
@@ -31,13 +32,22 @@ class RunningCluster:
 async def cluster(config: ApiServerConfig, *, nodes: int, store: Store | None = None) -> AsyncIterator[RunningCluster]:
     """From nothing to nodes that are ready, and back: first the components end, then the server, then the store.
     Raises ConfigError."""
+    with component_logs(SystemClock()) as logs:
+        async with _cluster(config, nodes, store, logs) as running:
+            yield running
+
+
+@asynccontextmanager
+async def _cluster(
+    config: ApiServerConfig, nodes: int, store: Store | None, logs: ComponentLogs
+) -> AsyncIterator[RunningCluster]:
     async with apiserver(config, store) as server:
         api = server.api
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
         controllers = replace(controllers, service_account_private_key=signing_key(config).pem)
         identity = _identity(config, api.ids)
-        options = ComponentOptions(nodes=nodes, controller_options=controllers, identity=identity)
+        options = ComponentOptions(nodes=nodes, controller_options=controllers, identity=identity, logs=logs)
         async with Components(api, api.clock, api.ids, options) as running:
             yield RunningCluster(server, running)
 

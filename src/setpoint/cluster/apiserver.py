@@ -182,6 +182,7 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
         await api.start()
         own = OwnAddress(_advertised(config), port, config.service_cidrs)
         await bootstrap(api, own)
+        log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = _admin_kubeconfig(config, url, files, clock, token)
         tune_collector()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+speaking: ContextVar[str] = ContextVar("speaking", default="")
+"""To which component the current task belongs."""
 
 
 class Component(Generic[T]):
@@ -35,6 +39,7 @@ class Component(Generic[T]):
         stop, ready = asyncio.Event(), asyncio.Event()
 
         async def live() -> None:
+            speaking.set(self.name)
             async with self._open() as made:
                 self._running = made
                 ready.set()

@@ -19,6 +19,7 @@ from setpoint.apiserver.filters.in_process import InProcessAuthenticator
 from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
 from setpoint.cluster.component import Component
+from setpoint.cluster.component_logs import ComponentLogs
 from setpoint.cluster.default_storage import ensure_default_storage
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import MASTERS, Identities
@@ -45,6 +46,8 @@ class ComponentOptions:
     """What a component's client is to be seen through, by the component's name."""
     default_storage_class: bool = True
     """A new cluster has one."""
+    logs: ComponentLogs | None = None
+    """What the components say: where it is kept, the first node shows them as Pods that have said it."""
 
 
 class Components:
@@ -116,12 +119,14 @@ class Components:
     @asynccontextmanager
     async def _fleet(self) -> AsyncIterator[Manager]:
         # Here, because a cluster without nodes need not load them.
+        from setpoint.cluster.control_plane_pods import control_plane_pods
         from setpoint.cluster.node_access import near_nodes
         from setpoint.node.fleet import node_names
 
         nodes = self._options.nodes
         serving = near_nodes(self._api.nodes, self._clock)
-        async with self._parts("fleet").fleet(nodes, serving) as manager:
+        statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
+        async with self._parts("fleet").fleet(nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:
                 await nodes_ready(self.who.fleet(), node_names(nodes))
             yield manager

@@ -7,7 +7,7 @@ wire is no concern of the part.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +23,7 @@ from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
 
 if TYPE_CHECKING:
     from setpoint.node.fleet import Fleet
+    from setpoint.node.static_pods import StaticPod
     from setpoint.scheduler.config import Configuration
 
 _NODES = builtin("nodes")
@@ -107,7 +108,10 @@ class Parts:
 
     @asynccontextmanager
     async def fleet(
-        self, nodes: int, serving: Callable[[Fleet], AbstractAsyncContextManager[None]] | None = None
+        self,
+        nodes: int,
+        serving: Callable[[Fleet], AbstractAsyncContextManager[None]] | None = None,
+        static_pods: Sequence[StaticPod] = (),
     ) -> AsyncIterator[Manager]:
         """Entered when all nodes have registered. `serving` lets others ask them, for as long as they are there."""
         from setpoint.node.fleet import add_fleet
@@ -116,7 +120,7 @@ class Parts:
         manager = self._manager(self._clients.fleet())
         fleet = add_fleet(
             manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=self._clients.node,
-            version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version,
+            version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version, static_pods=static_pods,
         )  # fmt: skip
         async with serving(fleet) if serving is not None else nullcontext(), running(manager.run, manager.ready):
             await fleet.heartbeat.registered.wait()

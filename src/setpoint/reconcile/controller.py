@@ -68,6 +68,7 @@ class Controller:
 
     async def run(self) -> None:
         """Until cancelled."""
+        log.info("starting controller %s with %d workers", self.name, self._workers)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.queue.run())
             for _ in range(self._workers):

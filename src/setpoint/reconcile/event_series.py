@@ -13,7 +13,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.times import format_micro
 from setpoint.reconcile.event_writing import EventWriting
-from setpoint.reconcile.events import NORMAL, WARNING, EventNames, reference
+from setpoint.reconcile.events import NORMAL, WARNING, EventNames, event_log, reference, tell
 
 Obj = dict[str, Any]
 
@@ -46,6 +46,7 @@ class SeriesRecorder:
         self._instance = instance
         self._writing = EventWriting(controller)
         self._names = EventNames()
+        self._log = event_log(controller)
         self._series: dict[tuple[object, ...], _Series] = {}
 
     def normal(
@@ -66,6 +67,7 @@ class SeriesRecorder:
     ) -> None:  # fmt: skip
         now = self._clock.now()
         stamp = format_micro(now)
+        tell(self._log, about, kind, reason, message)
         regarding = reference(about)
         other = reference(related) if related is not None else {}
         key = (kind, action, reason, tuple(regarding.items()), tuple(other.items()))

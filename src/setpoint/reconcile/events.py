@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -43,6 +44,21 @@ def reference(about: Mapping[str, Any], field_path: str = "") -> Obj:
     return {key: found[key] for key in _REFERENCE if found[key]}
 
 
+def event_log(component: str) -> logging.Logger:
+    """Where those who read logs find what a component has told people."""
+    return logging.getLogger(f"setpoint.events.{component}")
+
+
+def tell(log: logging.Logger, about: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
+    level = logging.INFO
+    if log.isEnabledFor(level):
+        meta = about["metadata"]
+        where = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
+        text = '"Event occurred" object="%s" kind="%s" type="%s" reason="%s" message="%s"'
+        # The place that is shown is that of whoever had something to tell.
+        log.log(level, text, where, about.get("kind"), kind, reason, message, stacklevel=4)
+
+
 class EventNames:
     """A name differs from that of every other event about the object, also of two in one instant."""
 
@@ -66,6 +82,7 @@ class EventRecorder:
         self._correlator = Correlator(clock)
         self._writing = EventWriting(component)
         self._names = EventNames()
+        self._log = event_log(component)
         # The clock counts microseconds; what is below tells two components apart that speak in the same one.
         self._share = crc32(component.encode()) % 1000
 
@@ -88,6 +105,7 @@ class EventRecorder:
         now, host = self._clock.now(), host or self._host
         stamp = format_time(now)
         message = message[:_LONGEST_MESSAGE]
+        tell(self._log, about, kind, reason, message)
         identity = tuple(str(part or "") for part in (
             about.get("kind"), meta.get("namespace"), meta["name"], meta.get("uid"), about.get("apiVersion"),
         ))  # fmt: skip

@@ -14,12 +14,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.interface import ResourceRef
 from setpoint.cluster.component import Component
+from setpoint.cluster.component_logs import component_logs
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
 from setpoint.cluster.system import RandomIds
@@ -127,16 +128,19 @@ async def virtual_cluster(
     controllers: Collection[str] | None = None,
     scheduler: bool = True,
     controller_options: ControllerOptions | None = None,
+    control_plane_pods: bool = False,
 ) -> AsyncIterator[VirtualCluster]:
-    """On a virtual loop only (see `run_virtual`). `controllers` are the names of those that run; all by default."""
+    """On a virtual loop only (see `run_virtual`). `controllers` are the names of those that run; all by default. With
+    `control_plane_pods` the components are Pods too, and have logs."""
     clock = VirtualClock()
     links = {name: Link(name) for name in ("controllers", "scheduler", "fleet")}
-    parts = ComponentOptions(
-        nodes, controllers, scheduler, controller_options or ControllerOptions(), identity="virtual",
-        wrap=lambda name, client: LinkedClient(client, links[name]),
-    )  # fmt: skip
-    async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
-        yield VirtualCluster(embedded, clock, links)
+    with component_logs(clock) if control_plane_pods else nullcontext() as logs:
+        parts = ComponentOptions(
+            nodes, controllers, scheduler, controller_options or ControllerOptions(), identity="virtual",
+            wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs,
+        )  # fmt: skip
+        async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
+            yield VirtualCluster(embedded, clock, links)
 
 
 def virtual(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:

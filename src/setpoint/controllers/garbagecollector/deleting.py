@@ -79,6 +79,7 @@ class Deleting:
         elif owners.waiting and self._graph.dependents(identity.uid):
             await self._delete_in_foreground(node, identity, seen)
         else:
+            log.info("garbage collector: deleting %s, whose owners are gone", identity)
             await self._live.delete(identity, seen, _propagation(seen))
 
     async def _await_dependents(self, node: Node, identity: Identity) -> None:
