@@ -8,6 +8,7 @@ from setpoint.controllers.attach_detach.controller import attach_detach_controll
 from setpoint.controllers.certificates.approving import approving_controller
 from setpoint.controllers.certificates.cleaning import cleaning_controller
 from setpoint.controllers.certificates.signing import signing_controller
+from setpoint.controllers.certificates.trust_bundle import trust_bundle_publisher
 from setpoint.controllers.clusterrole_aggregation import clusterrole_aggregation_controller
 from setpoint.controllers.cronjob.controller import cronjob_controller
 from setpoint.controllers.daemonset.controller import daemonset_controller
@@ -38,6 +39,7 @@ from setpoint.controllers.statefulset.controller import statefulset_controller
 from setpoint.controllers.taint_eviction.controller import taint_eviction_controller
 from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
 from setpoint.controllers.volume_expand import volume_expand_controller
+from setpoint.controllers.volume_protection.attributes_classes import attributes_class_protection_controller
 from setpoint.controllers.volume_protection.claims import claim_protection_controller
 from setpoint.controllers.volume_protection.volumes import volume_protection_controller
 from setpoint.reconcile import Manager
@@ -61,6 +63,7 @@ CONTROLLERS: dict[str, Build] = {
     "ephemeral-volume-controller": ephemeral_volume_controller,
     "horizontal-pod-autoscaler-controller": horizontal_pod_autoscaler_controller,
     "job-controller": job_controller,
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller": trust_bundle_publisher,
     "namespace-controller": namespace_controller,
     "node-ipam-controller": node_ipam_controller,
     "node-lifecycle-controller": node_lifecycle_controller,
@@ -82,6 +85,7 @@ CONTROLLERS: dict[str, Build] = {
     "taint-eviction-controller": taint_eviction_controller,
     "ttl-after-finished-controller": ttl_after_finished_controller,
     "ttl-controller": node_ttl_controller,
+    "volumeattributesclass-protection-controller": attributes_class_protection_controller,
 }
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"

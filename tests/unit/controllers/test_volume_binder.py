@@ -282,3 +282,19 @@ async def test_a_claim_bound_elsewhere_gives_back_the_other_volume(cluster: Virt
     await cluster.sleep(1)
     assert await volume_phase(cluster, "other") == "Available"
     assert "claimRef" not in (await cluster.client.get(VOLUMES, "other"))["spec"]
+
+
+@virtual(nodes=0, scheduler=False, controllers=["volumeattributesclass-protection-controller"])
+async def test_a_class_of_attributes_stays_while_it_is_named(cluster: VirtualCluster) -> None:
+    classes = builtin("volumeattributesclasses", "storage.k8s.io")
+    gold = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass", "metadata": {"name": "gold"},
+            "driverName": "disks.example", "parameters": {"iops": "9"}}  # fmt: skip
+    await cluster.client.create(gold)
+    await cluster.client.create(a_claim(volumeAttributesClassName="gold"))
+    await cluster.client.delete(classes, "gold")
+    await cluster.sleep(60)
+    assert await cluster.find(classes, "gold", "") is not None
+    await cluster.client.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, "default")
+    await cluster.client.delete(CLAIMS, "data", "default")
+    await cluster.sleep(1)
+    assert await cluster.find(classes, "gold", "") is None
