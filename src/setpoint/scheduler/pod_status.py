@@ -30,8 +30,11 @@ def with_condition(pod: Obj, clock: Clock, kind: str, status: str, reason: str, 
     return {**wanted, "lastProbeTime": None}
 
 
-async def write_status(client: Client, pod: Obj, condition: Obj | None, nominated: str | None) -> None:
-    """`nominated` is the node to be named, empty for none; None leaves it. Raises Conflict if it is another Pod now."""
+async def write_status(
+    client: Client, pod: Obj, condition: Obj | None, nominated: str | None, *, if_unchanged: bool = False
+) -> None:
+    """`nominated` is the node to be named, empty for none; None leaves it. Raises Conflict if it is another Pod now,
+    or, with `if_unchanged`, if anything of it has changed."""
     change: Obj = {}
     if condition is not None:
         change["conditions"] = [condition]
@@ -39,5 +42,6 @@ async def write_status(client: Client, pod: Obj, condition: Obj | None, nominate
         change["nominatedNodeName"] = nominated or None
     if change:
         meta = pod["metadata"]
-        patch = {"metadata": {"uid": meta["uid"]}, "status": change}
+        same = {"uid": meta["uid"], **({"resourceVersion": meta["resourceVersion"]} if if_unchanged else {})}
+        patch = {"metadata": same, "status": change}
         await client.patch(PODS, meta["name"], patch, meta["namespace"], kind="strategic", subresource="status")

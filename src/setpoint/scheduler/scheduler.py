@@ -6,8 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from setpoint.client import Unreachable
 from setpoint.client.resources import builtin
-from setpoint.meta.errors import Conflict, NotFound
+from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.reconcile import Informer, Manager, key_of
 from setpoint.scheduler.binding import Binder
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, node_changes, pod_changes
@@ -181,6 +182,7 @@ class Scheduler:
             self._decide(self._engine, entry, pod, start)
         except Exception as error:  # one Pod must not keep the others waiting
             log.exception("cannot decide about %s", entry.key)
+            self._engine.forget(pod)
             self.metrics.attempted("error", entry.scheduler, self._clock.monotonic() - start)
             self._failed(entry, SCHEDULER_ERROR, f"{type(error).__name__}: {error}", None, nominate="")
 
@@ -246,11 +248,13 @@ class Scheduler:
         else:
             log.warning("cannot bind %s: %s", entry.key, error)
         self.metrics.attempted("error", entry.scheduler, 0.0)
-        self._failed(entry, SCHEDULER_ERROR, str(error), None, nominate="")
+        # It may have been bound all the same, if only the answer was lost: then nothing must be said.
+        self._failed(entry, SCHEDULER_ERROR, str(error), None, nominate="", if_unchanged=True)
 
     def _failed(
-        self, entry: Entry, reason: str, message: str, rejectors: tuple[str, ...] | None, *, nominate: str | None
-    ) -> None:
+        self, entry: Entry, reason: str, message: str, rejectors: tuple[str, ...] | None, *, nominate: str | None,
+        if_unchanged: bool = False,
+    ) -> None:  # fmt: skip
         """`nominate` is the node that is set aside for the Pod now, empty for none; None: as it was."""
         current = self._pods.get(entry.key)
         if current is None or current["spec"].get("nodeName") or current["metadata"]["uid"] != entry.uid:
@@ -268,8 +272,8 @@ class Scheduler:
 
         async def write() -> None:
             try:
-                await write_status(self._client, current, condition, nominate)
-            except (NotFound, Conflict) as error:
+                await write_status(self._client, current, condition, nominate, if_unchanged=if_unchanged)
+            except (ApiError, Unreachable) as error:
                 log.info("cannot say why %s waits: %s", entry.key, error)
 
         self._writes.submit(entry.key, write)
