@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from setpoint.client import Client, Unreachable
@@ -14,7 +15,8 @@ from setpoint.kinds.core.quota_usage import Meter
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.quantity import compare
-from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
+from setpoint.meta.times import parse_time
+from setpoint.reconcile import Controller, Informer, Manager, key_of
 
 Obj = dict[str, Any]
 
@@ -23,8 +25,9 @@ _WORKERS = 5
 _RESYNC = 300.0
 _NEW_KINDS = 30.0
 """Seconds between two looks for kinds that a quota names and the server did not know."""
-_SECOND_LOOK = 1.0
-"""What was charged and not yet stored when usage was added up is missing from the sum. It is there soon after."""
+_STALE = 10.0
+"""Seconds that a cache may be behind."""
+_BATCH = 1.0
 
 
 def resourcequota_controller(manager: Manager, _: ControllerOptions) -> Together:
@@ -47,6 +50,10 @@ class Quotas:
         self._controller: Controller
         self.unmeasured: dict[str, set[str]] = {}
         """By key: names in the quota that stand for no kind there is."""
+        self._lowered: dict[str, datetime] = {}
+        """By key: when usage was last found to be less than what had been charged."""
+        self._added_up: dict[str, float] = {}
+        """By key: when that was last done."""
         quotas.add_index("namespace", lambda quota: (quota["metadata"]["namespace"],))
 
     # -- when to look -----------------------------------------------------------------------------------------------
@@ -57,21 +64,36 @@ class Quotas:
         def quota_changed(old: Obj | None, new: Obj | None) -> None:
             if new is None and old is not None:
                 self.unmeasured.pop(key_of(old), None)
+                self._lowered.pop(key_of(old), None)
+                self._added_up.pop(key_of(old), None)
             elif new is not None and (old is None or not same_amounts(_hard(old), _hard(new))):
                 controller.enqueue(key_of(new))
+            elif new is not None and self._clock.monotonic() - self._added_up.get(key_of(new), -_STALE) < _STALE:
+                # A charge that was perhaps not known yet when usage was added up, and compared with too little.
+                controller.queue.add_after(key_of(new), _BATCH)
 
         self._quotas.add_handler(quota_changed)
 
     def object_changed(self, its_meter: Meter, old: Obj | None, new: Obj | None) -> None:
         """Only what may give something back: what takes has been charged on its way in."""
-        obj = new or old or {}
-        if old is None:
-            return
-        for quota in self._quotas.by_index("namespace", obj["metadata"]["namespace"]):
+        meta = (new or old or {})["metadata"]
+        for quota in self._quotas.by_index("namespace", meta["namespace"]):
             if not measured_names(its_meter, _hard(quota)):
                 continue
-            if new is None or (its_meter.updates and is_news(its_meter, quota, old, new, self._clock.now())):
-                self._controller.enqueue(key_of(quota))
+            key = key_of(quota)
+            if old is None:
+                news = self._was_missed(key, meta)
+            else:
+                news = new is None or (
+                    bool(its_meter.updates) and is_news(its_meter, quota, old, new, self._clock.now())
+                )
+            if news:
+                self._controller.enqueue(key)
+
+    def _was_missed(self, key: str, meta: Obj) -> bool:
+        """It had been charged already, but was not there yet, when usage was last added up."""
+        lowered = self._lowered.get(key)
+        return lowered is not None and parse_time(meta["creationTimestamp"]) <= lowered
 
     def enqueue_all(self) -> None:
         for key in self._quotas.items:
@@ -82,10 +104,10 @@ class Quotas:
 
     # -- what to do -------------------------------------------------------------------------------------------------
 
-    async def reconcile(self, key: str) -> Result | None:
+    async def reconcile(self, key: str) -> None:
         quota = self._quotas.get(key)
         if quota is None:
-            return None
+            return
         hard, status = _hard(quota), quota.get("status") or {}
         known = await self.followers.measured()
         measured: set[str] = set()
@@ -98,21 +120,22 @@ class Quotas:
             namespace = quota["metadata"]["namespace"]
             objects = self.followers.objects(resource, its_meter, namespace, lambda: self.look_again(key))
             if objects is None:
-                return None
+                return
             usage |= added_up(quota, its_meter, objects, names, self._clock.now())
         self._remember(key, hard.keys() - measured)
+        self._added_up[key] = self._clock.monotonic()
         before = status.get("used")
         used = {name: amount for name, amount in {**(before or {}), **usage}.items() if name in hard}
         if same_amounts(hard, status.get("hard")) and same_amounts(used, before):
-            return None
+            return
         current = self._quotas.get(key)
         if current is not quota:
             # Charged or changed while kinds were being asked for: add up again.
             self.look_again(key)
-            return None
+            return
+        if any(compare(used[name], amount) < 0 for name, amount in (before or {}).items() if name in used):
+            self._lowered[key] = self._clock.now()
         await self._client.update({**quota, "status": {"hard": hard, "used": used}}, subresource="status")
-        lowered = any(compare(used[name], (before or {})[name]) < 0 for name in used.keys() & (before or {}).keys())
-        return Result(requeue_after=_SECOND_LOOK) if lowered else None
 
     def _remember(self, key: str, unmeasured: set[str]) -> None:
         if unmeasured:

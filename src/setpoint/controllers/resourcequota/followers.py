@@ -17,7 +17,7 @@ Key = tuple[str, str]
 Changed = Callable[[Meter, Obj | None, Obj | None], None]
 
 _NEEDED = {"create", "delete", "list", "watch"}
-_KEPT = ("name", "namespace", "uid", "resourceVersion")
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class Followers:
