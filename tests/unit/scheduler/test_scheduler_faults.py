@@ -1,0 +1,100 @@
+"""A scheduler whose writes fail, whose answers are lost, or that dies at the worst moment."""
+
+from __future__ import annotations
+
+import pytest
+from scheduler_objects import PODS, a_node, a_pod, add_node, alone, condition, node_of
+
+from setpoint.client import Unreachable
+from setpoint.meta.errors import InternalError
+from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
+from setpoint.testing.faults import crash_after, disturbed
+from setpoint.testing.link import Write
+
+
+@alone
+async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a", cpu="1"))
+    refused = 0
+
+    async def refuse(write: Write) -> None:
+        nonlocal refused
+        if write.subresource == "binding" and refused < 2:
+            refused += 1
+            raise InternalError("not now")
+
+    cluster.links["scheduler"].before_write = refuse
+    await cluster.client.create(a_pod("p", cpu="800m"))
+    await cluster.settle()
+    found = await condition(cluster, "p")
+    assert (found["reason"], found["message"]) == ("SchedulerError", "not now")
+    assert await node_of(cluster, "p") == ""
+    # What it was to take is free meanwhile.
+    await cluster.client.create(a_pod("quick", cpu="800m", priority=0))
+    await cluster.sleep(1)
+    assert await node_of(cluster, "quick") in ("", "a")
+    await cluster.sleep(20)
+    assert sorted([await node_of(cluster, "p"), await node_of(cluster, "quick")]) == ["", "a"]
+
+
+@alone
+async def test_a_lost_answer_does_not_make_a_bound_pod_wait(cluster: VirtualCluster) -> None:
+    await add_node(cluster, a_node("a"))
+
+    async def lose(write: Write) -> None:
+        if write.subresource == "binding":
+            raise Unreachable("gone")
+
+    cluster.links["scheduler"].after_write = lose
+    await cluster.client.create(a_pod("p"))
+    await cluster.sleep(30)
+    assert await node_of(cluster, "p") == "a"
+    assert (await condition(cluster, "p"))["status"] == "True"
+
+
+async def pressure(cluster: VirtualCluster) -> None:
+    """Two nodes, room for four; the important ones push others out."""
+    await cluster.client.create(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    )
+    for name in "ab":
+        await add_node(cluster, a_node(name, cpu="2"))
+    for number in range(4):
+        await cluster.client.create(a_pod(f"low-{number}", cpu="900m", terminationGracePeriodSeconds=0))
+    await cluster.sleep(5)
+    for number in range(3):
+        await cluster.client.create(a_pod(f"high-{number}", cpu="900m", priorityClassName="high"))
+    await cluster.sleep(60)
+
+
+async def nothing_is_overcommitted(cluster: VirtualCluster) -> None:
+    pods = await cluster.all(PODS)
+    places = [pod["spec"].get("nodeName") for pod in pods]
+    assert all(places.count(name) <= 2 for name in "ab"), places
+    assert all(pod["spec"].get("nodeName") for pod in pods if pod["metadata"]["name"].startswith("high"))
+
+
+OPTIONS = {"nodes": 0, "controllers": ["serviceaccount-controller"]}
+
+
+@pytest.mark.parametrize("nth", range(1, 15, 2))
+def test_it_dies_after_any_of_its_writes(nth: int) -> None:
+    async def main() -> None:
+        async def scenario(cluster: VirtualCluster) -> None:
+            await pressure(cluster)
+            await cluster.sleep(60)
+            await nothing_is_overcommitted(cluster)
+
+        await disturbed(scenario, crash_after(nth, "scheduler"), **OPTIONS)
+
+    run_virtual(main)
+
+
+def test_undisturbed() -> None:
+    async def main() -> None:
+        async with virtual_cluster(nodes=0, controllers=["serviceaccount-controller"]) as cluster:
+            await pressure(cluster)
+            await nothing_is_overcommitted(cluster)
+            assert len(await cluster.all(PODS)) == 4
+
+    run_virtual(main)
