@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from setpoint.node.pod_status import changes
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.stage_player import add_stages
+from setpoint.node.static_pods import StaticPod, StaticPods, is_mirror
 from setpoint.node.tools import Tools
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
 
@@ -45,8 +46,10 @@ def add_fleet(
     client_for: Callable[[str], Client],
     version: str,
     runtime_version: str,
+    static_pods: Sequence[StaticPod] = (),
 ) -> Fleet:
-    """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all."""
+    """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all. The first node
+    runs the static Pods."""
     if isinstance(options, int):
         options = FleetOptions(options)
     hosts, shared = AddressPool(NODES), AddressPool(PODS)
@@ -63,6 +66,11 @@ def add_fleet(
     control = FleetNodes(nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, fleet.node_changed)
     control.watch()
     fleet.watch()
+    if static_pods and nodes:
+        first = next(iter(nodes.values()))
+        fleet.static = StaticPods(first.name, first.address, static_pods, pods, client_for, manager.clock)
+        fleet.static.watch()
+        manager.add(fleet.static.controller)
     for part in (heartbeat, control.controller, fleet.controller):
         manager.add(part)
     return fleet
@@ -83,7 +91,8 @@ class Fleet:
         self._pods = pods
         self._client_for = client_for
         self._clock = clock
-        self._heartbeat = heartbeat
+        self.heartbeat = heartbeat
+        self.static: StaticPods | None = None
         self._staged = staged
         self._workers: dict[str, PodWorker] = {}
         """By the uid of the Pod."""
@@ -93,12 +102,25 @@ class Fleet:
     @property
     def registered(self) -> asyncio.Event:
         """Set when all nodes that the fleet began with are there and ready."""
-        return self._heartbeat.registered
+        return self.heartbeat.registered
+
+    # -- for those who ask the nodes ----------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        return self._tools.nodes
 
     @property
     def runtime(self) -> SimulatedRuntime:
         """For logs, commands and usage."""
         return self._tools.runtime
+
+    def worker(self, namespace: str, name: str) -> PodWorker | None:
+        pod = self._pods.get(f"{namespace}/{name}")
+        return self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
+
+    def workers(self) -> Iterable[PodWorker]:
+        return self._workers.values()
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
@@ -108,7 +130,7 @@ class Fleet:
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
         node = self._tools.nodes.get(pod["spec"].get("nodeName"))
-        if node is None:
+        if node is None or is_mirror(pod):
             return
         uid = pod["metadata"]["uid"]
         if new is None:
@@ -135,6 +157,8 @@ class Fleet:
         for pod in self._pods.by_index(_ON_NODE, node.name):
             uid = pod["metadata"]["uid"]
             worker = self._workers.get(uid)
+            if is_mirror(pod):
+                continue
             if what == "removed":
                 self._drop(uid, node)
             elif worker is None:

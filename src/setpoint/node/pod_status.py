@@ -148,6 +148,11 @@ def changes(before: Mapping[str, Any], status: Mapping[str, Any]) -> Obj:
     return found
 
 
+def differs(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether writing it would change anything."""
+    return bool(changes(before, status))
+
+
 def _same(current: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
     if current is None or "$patch" in wanted:
         return (current is None) == ("$patch" in wanted)
