@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client import Client
+from setpoint.client.interface import ObjectList
 from setpoint.client.resources import builtin
 from setpoint.controllers.conditions import condition, without
 from setpoint.controllers.options import ControllerOptions
@@ -50,6 +51,7 @@ class ClaimProtection:
         self._clock = clock
         self._claims = claims
         self._pods = pods
+        self._listed_of, self._listed = "", ObjectList([], "")
 
     async def reconcile(self, key: str) -> None:
         claim = self._claims.get(key)
@@ -64,11 +66,18 @@ class ClaimProtection:
             await self._note_use(claim)
 
     async def _holds(self, claim: Obj) -> bool:
-        """A Pod that has a node may be using it. Not by the cache alone: it may not have the Pod yet."""
+        """A Pod that has a node may be using it. Not by a cache that is older than the claim's end: a Pod may have come
+        in between. One that comes afterwards gets no claim that is going away."""
         if any(_holds(pod, claim) for pod in self._pods.by_index(PODS_BY_CLAIM, key_of(claim))):
             return True
-        found = await self._client.list(PODS, claim["metadata"]["namespace"])
-        return any(_holds(pod, claim) for pod in found.items)
+        ending = int(claim["metadata"]["resourceVersion"])
+        if int(self._pods.resource_version or 0) >= ending:
+            return False
+        namespace = claim["metadata"]["namespace"]
+        if namespace != self._listed_of or int(self._listed.resource_version or 0) < ending:
+            # One list answers for all claims that were told to go before it.
+            self._listed_of, self._listed = namespace, await self._client.list(PODS, namespace)
+        return any(_holds(pod, claim) for pod in self._listed.items)
 
     async def _note_use(self, claim: Obj) -> None:
         users = self._pods.by_index(PODS_BY_CLAIM, key_of(claim))
