@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,10 +19,11 @@ from typing import Any
 import pytest
 
 from setpoint.client.resources import builtin
-from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
+from setpoint.meta.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from setpoint.store.interface import Event
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
-from setpoint.testing.faults import counts, noise, quiet
+from setpoint.testing.end_state import differences
+from setpoint.testing.faults import counts, crash_after, disturbed, noise, quiet, writes_of
 from setpoint.testing.link import Write
 
 Obj = dict[str, Any]
@@ -224,3 +227,55 @@ def test_a_volume_is_never_bound_to_two_claims(seed: int) -> None:
     assert not watchman.wrong
     assert not misplaced(watchman)
     assert watchman.bound, "something happened at all"
+
+
+# -- a crash on the way -----------------------------------------------------------------------------------------------
+
+SETS = builtin("statefulsets", "apps")
+_UID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+async def a_set_with_claims(cluster: VirtualCluster) -> None:
+    """Up, a claim grows, down, one claim goes, and then the set."""
+    wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    mounts = [{"name": "data", "mountPath": "/d"}]
+    spec = {
+        "serviceName": "db",
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "db"}},
+        "template": {
+            "metadata": {"labels": {"app": "db"}},
+            "spec": {"containers": [{"name": "c", "image": "nginx", "volumeMounts": mounts}]},
+        },
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": wish}],
+    }
+    meta = {"name": "db", "namespace": "default"}
+    await cluster.client.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec})
+    await cluster.sleep(30)
+    larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    with suppress(Forbidden):  # after a crash it may not be bound yet
+        await cluster.client.patch(CLAIMS, "data-db-0", larger, "default")
+    await cluster.sleep(10)
+    await cluster.client.patch(SETS, "db", {"spec": {"replicas": 1}}, "default")
+    await cluster.sleep(60)
+    await cluster.client.delete(CLAIMS, "data-db-1", "default")
+    await cluster.sleep(30)
+
+
+def nameless(state: Counter[str]) -> Counter[str]:
+    """Without what chance decides: uids in names and paths, and which of the nodes it is."""
+    found: Counter[str] = Counter()
+    for text, count in state.items():
+        found[re.sub("node-[0-9]+", "node-N", _UID.sub("<uid>", text))] += count
+    return found
+
+
+def test_a_crash_after_any_write_about_volumes_changes_nothing_in_the_end() -> None:
+    peaceful = nameless(run_virtual(disturbed, a_set_with_claims))
+    writes = run_virtual(writes_of, a_set_with_claims)
+    storage = [nth for nth, write in enumerate(writes, 1) if "persistentvolume" in write.resource.lower()]
+    assert len(storage) > 20
+    for nth in storage[::4]:
+        state = nameless(run_virtual(disturbed, a_set_with_claims, crash_after(nth)))
+        found = differences(peaceful, state)
+        assert not found, f"crash after write {nth}, {writes[nth - 1]}:\n{found}"
