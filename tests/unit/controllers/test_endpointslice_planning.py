@@ -143,6 +143,16 @@ def test_pods_with_other_ports_have_slices_of_their_own() -> None:
     assert {each["ports"][0]["port"]: len(each["endpoints"]) for each in server.slices.values()} == {1000: 3, 2000: 3}
 
 
+def test_ports_are_in_upstreams_order() -> None:
+    numbers = [{"name": name, "port": 1, "targetPort": 1000 + at} for at, name in enumerate("abcde", 1)]
+    numbers[3]["appProtocol"] = "http"
+    server = Server()
+    server.follow([pod(1)], service(ports=[*numbers, {"name": "web", "port": 2, "targetPort": 8081}]))
+    (found,) = server.slices.values()
+    # As a controller manager of 1.37 wrote them.
+    assert [port["name"] for port in found["ports"]] == ["web", "c", "d", "b", "a", "e"]
+
+
 def test_a_sidecars_port_is_found_by_name_and_an_init_containers_is_not() -> None:
     found = service(ports=[{"name": "m", "port": 1, "targetPort": "metrics", "protocol": "TCP"}])
     container = {"name": "side", "ports": [{"name": "metrics", "containerPort": 9}]}

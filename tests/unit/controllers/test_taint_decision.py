@@ -1,0 +1,81 @@
+"""Until when a Pod may stay on a node with NoExecute taints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from setpoint.controllers.pod_gc import too_many
+from setpoint.controllers.taint_eviction.decision import AT_ONCE, bound_at, evicting, stays_until
+
+Obj = dict[str, Any]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def taint(key: str, value: str = "") -> Obj:
+    return {"key": key, "effect": "NoExecute", "value": value}
+
+
+def toleration(key: str = "", seconds: int | None = None, **more: str) -> Obj:
+    made: Obj = {"operator": "Exists", **({"key": key} if key else {}), **more}
+    return made if seconds is None else {**made, "tolerationSeconds": seconds}
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerations", "stays"),
+    [
+        ([taint("a")], [], AT_ONCE),
+        ([taint("a")], [toleration("b")], AT_ONCE),
+        ([taint("a")], [toleration("a")], None),
+        ([taint("a")], [toleration()], None),
+        ([taint("a")], [toleration("a", 60)], 60),
+        ([taint("a")], [toleration("a", 0)], AT_ONCE),
+        ([taint("a")], [toleration("a", -5)], AT_ONCE),
+        ([taint("a"), taint("b")], [toleration("a", 60)], AT_ONCE),
+        ([taint("a"), taint("b")], [toleration("a", 60), toleration("b", 30)], 30),
+        ([taint("a"), taint("b")], [toleration("a", 60), toleration("b")], 60),
+        ([taint("a")], [toleration("a", 60), toleration("a", 5)], 60),
+        ([taint("a", "x")], [{"key": "a", "value": "x"}], None),
+        ([taint("a", "x")], [{"key": "a", "value": "y"}], AT_ONCE),
+        ([taint("a")], [toleration("a", effect="NoSchedule")], AT_ONCE),
+        ([], [], None),
+    ],
+)
+def test_stays_until(taints: list[Obj], tolerations: list[Obj], stays: object) -> None:
+    expected = NOW + timedelta(seconds=stays) if isinstance(stays, int) else stays
+    assert stays_until(taints, tolerations, lambda _: NOW) == expected
+
+
+def test_each_taint_counts_from_when_it_came() -> None:
+    times = {"a": NOW, "b": NOW - timedelta(seconds=50)}
+    tolerations = [toleration("a", 60), toleration("b", 60)]
+    found = stays_until([taint("a"), taint("b")], tolerations, lambda each: times[each["key"]])
+    assert found == NOW + timedelta(seconds=10)
+
+
+def test_only_one_effect_evicts() -> None:
+    taints = [taint("a"), {"key": "b", "effect": "NoSchedule"}]
+    assert evicting({"spec": {"taints": taints}}) == [taint("a")]
+    assert evicting(None) == []
+
+
+def test_since_when_a_pod_is_on_its_node() -> None:
+    pod: Obj = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+    assert bound_at(pod) == NOW
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    assert bound_at({**pod, "status": {"conditions": [condition]}}) == NOW + timedelta(minutes=1)
+
+
+def test_evicted_pods_go_first_then_the_oldest() -> None:
+    def ended(name: str, made: int, phase: str = "Succeeded", reason: str = "") -> Obj:
+        meta = {"name": name, "creationTimestamp": f"2026-01-01T00:00:0{made}Z"}
+        return {"metadata": meta, "status": {"phase": phase, "reason": reason}}
+
+    pods = [
+        ended("young", 9), ended("running", 0, "Running"), ended("old", 1), ended("evicted", 8, "Failed", "Evicted"),
+        ended("b", 5), ended("a", 5),
+    ]  # fmt: skip
+    assert [pod["metadata"]["name"] for pod in too_many(pods, 1)] == ["evicted", "old", "a", "b"]
+    assert too_many(pods, 5) == []
