@@ -26,7 +26,7 @@ def command(**flags: object) -> None:
 
     async def main() -> None:
         stop = catch_signals()
-        async with apiserver(ApiServerConfig(**flags)) as running:  # type: ignore[arg-type]
+        async with apiserver(ApiServerConfig(**flags), alone=True) as running:  # type: ignore[arg-type]
             took = time.monotonic() - STARTED
             say(f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
             await until(stop, running.api)

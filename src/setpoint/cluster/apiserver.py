@@ -32,6 +32,7 @@ from setpoint.apiserver.http.certificates import (
     server_context,
 )  # fmt: skip
 from setpoint.apiserver.http.server import Server
+from setpoint.apiserver.metrics_api.serving import retire_metrics
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
@@ -153,8 +154,11 @@ def _fits(path: Path, url: str, ca: bytes) -> bool:
 
 
 @asynccontextmanager
-async def apiserver(config: ApiServerConfig, store: Store | None = None) -> AsyncIterator[RunningApiServer]:
-    """A served API, from before the first request to after the last. Raises ConfigError."""
+async def apiserver(
+    config: ApiServerConfig, store: Store | None = None, *, alone: bool = False
+) -> AsyncIterator[RunningApiServer]:
+    """A served API, from before the first request to after the last. `alone`: no nodes in this process. Raises
+    ConfigError."""
     config.check()
     _prepare_directory(config)
     clock, ids = SystemClock(), RandomIds()
@@ -182,6 +186,8 @@ async def apiserver(config: ApiServerConfig, store: Store | None = None) -> Asyn
         await api.start()
         own = OwnAddress(_advertised(config), port, config.service_cidrs)
         await bootstrap(api, own)
+        if alone:
+            await retire_metrics(api)
         log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = _admin_kubeconfig(config, url, files, clock, token)

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator
 from setpoint.apiserver.server import ApiServer
@@ -29,6 +29,9 @@ from setpoint.cluster.system import hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
 from setpoint.reconcile import Manager
+
+if TYPE_CHECKING:
+    from setpoint.cluster.usage_sampling import FleetUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Components:
         self._entrance = InProcess(api.handle)
         self.who = Identities(self._entrance, clock)
         self._identity = options.identity or f"{hostname()}_{ids.uid()}"
+        self._usage: FleetUsage
         self._tasks = asyncio.TaskGroup()
         self.controllers = Component("controllers", self._controllers)
         self.scheduler = Component("scheduler", self._scheduler)
@@ -83,6 +87,8 @@ class Components:
         return self
 
     async def _start_all(self) -> None:
+        if self._options.nodes:
+            await self._serve_metrics()
         if self._options.default_storage_class:
             await ensure_default_storage(self.who.client("system:addons", (MASTERS,), agent="setpoint"))
         await self.start(self.controllers)
@@ -104,6 +110,14 @@ class Components:
             finally:
                 await self._entrance.__aexit__(None, None, None)
 
+    async def _serve_metrics(self) -> None:
+        # Here, because a cluster without nodes need not load it.
+        from setpoint.apiserver.metrics_api.serving import serve_metrics
+        from setpoint.cluster.usage_sampling import FleetUsage
+
+        self._usage = FleetUsage(self._clock)
+        await serve_metrics(self._api, self._usage)
+
     def _parts(self, component: str) -> Parts:
         wrap, options = self._options.wrap, self._options
         clients = Identities(self._entrance, self._clock, None if wrap is None else partial(wrap, component))
@@ -124,7 +138,7 @@ class Components:
         from setpoint.node.fleet import node_names
 
         nodes = self._options.nodes
-        serving = near_nodes(self._api.nodes, self._clock)
+        serving = near_nodes(self._api.nodes, self._usage, self._clock)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
         async with self._parts("fleet").fleet(nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:

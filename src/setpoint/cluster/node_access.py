@@ -11,6 +11,7 @@ from setpoint.apiserver.http.message import Request, Response, StreamResponse, S
 from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_address
 from setpoint.apiserver.request import parse_query
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.cluster.usage_sampling import FleetUsage
 from setpoint.meta.clock import Clock
 from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
@@ -20,7 +21,9 @@ from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Streamed
 _FAR_BEHIND = 1024 * 1024
 
 
-def near_nodes(routes: NodeRoutes, clock: Clock) -> Callable[[Fleet], AbstractAsyncContextManager[None]]:
+def near_nodes(
+    routes: NodeRoutes, usage: FleetUsage, clock: Clock
+) -> Callable[[Fleet], AbstractAsyncContextManager[None]]:
     """Connects a fleet, for as long as it is there."""
 
     @asynccontextmanager
@@ -28,9 +31,11 @@ def near_nodes(routes: NodeRoutes, clock: Clock) -> Callable[[Fleet], AbstractAs
         host = FleetHost(fleet)
         nodes = NearNodes(host, KubeletApi(host, clock))
         disconnect = routes.connect(nodes.serves, nodes)
+        usage.connect(fleet)
         try:
             yield
         finally:
+            usage.disconnect(fleet)
             disconnect()
 
     return serving
