@@ -184,3 +184,93 @@ async def test_endpoints_follow_while_the_controllers_are_away(cluster: VirtualC
 
 async def _is_gone(cluster: VirtualCluster, name: str) -> bool:
     return not await slices_of(cluster, name) and await cluster.find(ENDPOINTS, name) is None
+
+
+@virtual(nodes=3)
+async def test_e1_service_policy_and_budget_select_the_same_pods_each_for_itself(cluster: VirtualCluster) -> None:
+    selector = {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "tier", "operator": "In", "values": ["front"]}],
+    }
+    budget = {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 2, "selector": selector},
+    }  # fmt: skip
+    policy = {
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": "web", "namespace": "default"}, "spec": {"podSelector": selector},
+    }  # fmt: skip
+    await cluster.client.create(service())
+    await cluster.client.create(budget)
+    await cluster.client.create(policy)
+    await cluster.client.create(deployment(replicas=3, tier="front"))
+    await cluster.client.create(deployment("other", replicas=2, tier="front"))
+    budgets = builtin("poddisruptionbudgets", "policy")
+
+    async def all_see(count: int) -> bool:
+        seen = await cluster.client.get(budgets, "web", "default")
+        return bool(len(await ready_in_slices(cluster)) == seen["status"].get("currentHealthy") == count)
+
+    await cluster.until(lambda: all_see(3), within=30)
+    assert len(await cluster.all(PODS, selector="app=web,tier in (front)")) == 3
+    assert len(await cluster.all(PODS, selector="tier,app!=web")) == 2
+    # One label less: no longer the budget's, still the Service's.
+    pod = (await cluster.all(PODS, selector="app=web"))[0]
+    await cluster.client.patch(PODS, pod["metadata"]["name"], {"metadata": {"labels": {"tier": None}}}, "default")
+
+    async def only_the_budget_changed() -> bool:
+        seen = await cluster.client.get(budgets, "web", "default")
+        return len(await ready_in_slices(cluster)) == 3 and seen["status"].get("currentHealthy") == 2
+
+    await cluster.until(only_the_budget_changed, within=30)
+    # None links to another: each goes alone.
+    await cluster.client.delete(SERVICES, "web", "default")
+    await cluster.until(lambda: _is_gone(cluster, "web"), within=30)
+    assert await cluster.find(budgets, "web") is not None
+    assert await cluster.find(builtin("networkpolicies", "networking.k8s.io"), "web") is not None
+    assert len(await cluster.all(PODS, selector="app=web")) == 3
+
+
+@virtual(nodes=2)
+async def test_a_pod_on_its_way_out_serves_until_it_is_gone_but_is_not_ready(cluster: VirtualCluster) -> None:
+    await cluster.client.create(service())
+    await cluster.client.create(deployment(replicas=1))
+    await cluster.until(lambda: ready_in_slices(cluster), within=30)
+    await cluster.kill("fleet", "controllers")
+    (pod,) = await cluster.all(PODS)
+    await cluster.client.delete(PODS, pod["metadata"]["name"], "default")
+    await cluster.start("controllers")
+    await cluster.settle()
+    (found,) = await slices_of(cluster)
+    assert [each["conditions"] for each in found["endpoints"]] == [
+        {"ready": False, "serving": True, "terminating": True}
+    ]
+    assert not await ready_in_endpoints(cluster)
+
+
+@virtual(nodes=3)
+async def test_zones_and_hints(cluster: VirtualCluster) -> None:
+    for node in await cluster.all(NODES, ""):
+        name = node["metadata"]["name"]
+        await cluster.client.patch(NODES, name, {"metadata": {"labels": {"topology.kubernetes.io/zone": f"z-{name}"}}})
+    await cluster.client.create(service(trafficDistribution="PreferSameZone"))
+    await cluster.client.create(deployment(replicas=3))
+
+    async def hinted() -> bool:
+        endpoints = [each for found in await slices_of(cluster) for each in found.get("endpoints") or ()]
+        return len(endpoints) == 3 and all(
+            each["conditions"]["ready"] and each.get("hints") == {"forZones": [{"name": each["zone"]}]}
+            for each in endpoints
+        )
+
+    await cluster.until(hinted, within=30)
+    await cluster.client.patch(SERVICES, "web", {"spec": {"trafficDistribution": None}}, "default")
+    await cluster.settle()
+    (found,) = await slices_of(cluster)
+    assert not any("hints" in each for each in found["endpoints"])
+    mode = {"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}}
+    await cluster.client.patch(SERVICES, "web", mode, "default")
+    await cluster.until(hinted, within=5)
+    message = "Topology Aware Hints has been enabled, addressType: IPv4"
+    await cluster.sleep(1)
+    assert ("Normal", "TopologyAwareHintsEnabled", message) in await cluster.events("web")
