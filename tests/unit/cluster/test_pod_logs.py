@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]
@@ -143,3 +145,18 @@ async def test_nobody_there(cluster: VirtualCluster) -> None:
     status, text = await logs(cluster, "p")
     assert status == 500
     assert text.startswith('Get "https://172.30.0.1:10250/containerLogs/default/p/c": ')
+
+
+@pytest.mark.parametrize("state", ["stopped", "partitioned"])
+@virtual(nodes=1)
+async def test_a_node_that_is_off_says_nothing(cluster: VirtualCluster, state: str) -> None:
+    await cluster.client.create(a_pod("p"))
+    await running(cluster, "p")
+    note = {"metadata": {"annotations": {"simulate.setpoint.dev/state": state}}}
+    await cluster.client.patch(("v1", "Node"), "node-1", note)
+    await cluster.sleep(1)
+    assert await logs(cluster, "p") == (
+        500,
+        'Get "https://172.30.0.1:10250/containerLogs/default/p/c": '
+        "dial tcp 172.30.0.1:10250: connect: no route to host",
+    )
