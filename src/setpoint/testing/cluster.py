@@ -129,6 +129,7 @@ async def virtual_cluster(
     scheduler: bool = True,
     controller_options: ControllerOptions | None = None,
     control_plane_pods: bool = False,
+    leader_elect: bool = True,
 ) -> AsyncIterator[VirtualCluster]:
     """On a virtual loop only (see `run_virtual`). `controllers` are the names of those that run; all by default. With
     `control_plane_pods` the components are Pods too, and have logs."""
@@ -136,7 +137,7 @@ async def virtual_cluster(
     links = {name: Link(name) for name in ("controllers", "scheduler", "fleet")}
     with component_logs(clock) if control_plane_pods else nullcontext() as logs:
         parts = ComponentOptions(
-            nodes, controllers, scheduler, controller_options or ControllerOptions(), identity="virtual",
+            nodes, controllers, scheduler, controller_options or ControllerOptions(), leader_elect, "virtual",
             wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs,
         )  # fmt: skip
         async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:

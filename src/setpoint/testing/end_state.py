@@ -17,11 +17,12 @@ _LEFT_OUT = {"events", "leases", "componentstatuses", "apiservices", "flowschema
              "clusterroles", "clusterrolebindings", "roles", "rolebindings", "nodes", "csinodes"}  # fmt: skip
 """What tells what happened and not what is, or is no concern of controllers."""
 _VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation",
-             "observedGeneration", "generateName", "selfLink", "nodePort"}  # fmt: skip
+             "observedGeneration", "generateName", "selfLink", "nodePort",
+             "endpoints.kubernetes.io/last-change-trigger-time"}  # fmt: skip
 _CHANCE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}\b"
-    r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"|(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-f])"
     r"|\b[0-9a-f]{64}\b"
     r"|\bnode-\d+\b"
     r"|\bkube-api-access-[a-z0-9]{5}\b"
@@ -52,7 +53,8 @@ async def end_state(client: Client, leave_out: Collection[str] = ()) -> Counter[
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
-            return {text(key): plain(each) for key, each in value.items() if key not in _VOLATILE}
+            kept = {text(key): plain(each) for key, each in value.items() if key not in _VOLATILE}
+            return {key: each for key, each in kept.items() if each != {}}
         if isinstance(value, list):
             return sorted((plain(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
         return text(value) if isinstance(value, str) else value
