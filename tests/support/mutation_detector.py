@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.watch_cache import Entry, Expected
 
 
 class MutationDetector:
@@ -17,6 +17,7 @@ class MutationDetector:
     def __init__(self) -> None:
         self.decoded: list[Entry] = []
         self._original = Entry.obj
+        self._take = Entry.take
 
     def install(self) -> None:
         remember = self.decoded.append
@@ -28,10 +29,20 @@ class MutationDetector:
                 remember(entry)
             return found
 
+        take_expected = self._take
+
+        def take(entry: Entry, expected: Expected) -> None:
+            take_expected(entry, expected)
+            if entry._obj is not None:
+                assert orjson.dumps(entry._obj) == entry.value, "what was not decoded must be what it would decode to"
+                remember(entry)
+
         Entry.obj = property(obj)  # type: ignore[assignment,method-assign]
+        Entry.take = take  # type: ignore[method-assign]
 
     def remove(self) -> None:
         Entry.obj = self._original  # type: ignore[method-assign]
+        Entry.take = self._take  # type: ignore[method-assign]
 
     def changed(self) -> list[str]:
         return [f"{entry.key}@{entry.revision}" for entry in self.decoded if _is_changed(entry)]

@@ -31,6 +31,8 @@ class Call:
     emptied: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
     audit_id: str = ""
+    hands_over: bool = True
+    """What is written holds nothing that somebody could still change: all came from a decoder or is shared already."""
 
     def option(self, name: str, default: str = "") -> str:
         values = self.query.get(name)

@@ -11,13 +11,12 @@ from datetime import timedelta
 import orjson
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.encoding import stamp_offset
 from setpoint.apiserver.options import DeleteOptions
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.meta.errors import Conflict
 from setpoint.meta.times import format_time, parse_time
-from setpoint.store.interface import CompareFailed, Delete, Put
+from setpoint.store.interface import CompareFailed, Delete
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
@@ -64,14 +63,10 @@ async def delete(call: Call, registry: Registry, name: str, options: DeleteOptio
 
 async def _write(call: Call, registry: Registry, key: str, entry: Entry, obj: Obj) -> Entry | None:
     """None: somebody was faster."""
-    value, stamp = stamp_offset(registry.encode(obj))
     try:
-        revision, results = await registry.env.store.txn([Put(key, value, entry.revision, stamp)], registry.cause(call))
+        return await registry.put(call, key, obj, entry.revision)
     except CompareFailed:
         return None
-    stored = results[0]
-    assert stored is not None
-    return registry.cache.get(key) or Entry(key, stored.value, revision)
 
 
 def wrong_uid(given: str, actual: str) -> str:

@@ -7,8 +7,9 @@ nothing changed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import orjson
 
@@ -16,13 +17,14 @@ from setpoint.apiserver.admission.plugin import Attributes, Chain
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.encoding import Encoding, stamp_offset
 from setpoint.apiserver.options import revision_problem
-from setpoint.apiserver.watch_cache import Entry, Obj, ResourceCache
+from setpoint.apiserver.watch_cache import Entry, Expected, Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import keep_times
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, invalid
+from setpoint.meta.free_form import is_closed
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import path_segment, path_segment_prefix
 from setpoint.meta.objectmeta import (
@@ -153,21 +155,22 @@ class Registry:
         meta = obj["metadata"]
         if meta.get("name") or not meta.get("generateName"):
             return await self._create(call, obj, attrs)
-        for attempt in range(_GENERATE_ATTEMPTS):
-            candidate = orjson.loads(orjson.dumps(obj)) if attempt < _GENERATE_ATTEMPTS - 1 else obj
+        as_asked, candidate = orjson.dumps(obj), obj
+        for _ in range(_GENERATE_ATTEMPTS):
             # The base is cut so that the whole name stays a valid label.
             suffix = self.env.ids.suffix() if self.strategy.generates_names else ""
-            candidate["metadata"]["name"] = meta["generateName"][: 58 if suffix else None] + suffix
+            candidate_name = meta["generateName"][: 58 if suffix else None] + suffix
+            candidate["metadata"]["name"] = candidate_name
             attrs.obj = candidate
             try:
                 return await self._create(call, candidate, attrs)
             except AlreadyExists:
-                continue
-        raise self._name_exhausted(attrs.obj)
+                # The candidate is used up: it has been prepared for the store.
+                candidate = orjson.loads(as_asked)
+        raise self._name_exhausted(candidate_name)
 
-    def _name_exhausted(self, obj: Obj | None) -> AlreadyExists:
-        assert obj is not None
-        error = AlreadyExists.of(self.resource.group, self.resource.plural, obj["metadata"]["name"])
+    def _name_exhausted(self, name: str) -> AlreadyExists:
+        error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
         error.message += ", the server was not able to generate a unique name for the object"
         assert error.details is not None
         error.details["retryAfterSeconds"] = 1
@@ -194,9 +197,8 @@ class Registry:
                 if self.cache.get(key) is not None:
                     raise self._exists(call.target.namespace, name)
                 return self._imagined(key, obj)
-            value, stamp = stamp_offset(self.encode(obj))
             try:
-                revision, results = await self.env.store.txn([Put(key, value, 0, stamp), *operations], self.cause(call))
+                return await self.put(call, key, obj, 0, operations)
             except CompareFailed as failure:
                 self.hooks.release(call, obj)
                 if failure.key == key:
@@ -204,10 +206,6 @@ class Registry:
                 if not as_asked or attempt == _CONTENDED_ATTEMPTS - 1:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
                 obj = attrs.obj = orjson.loads(as_asked)
-                continue
-            stored = results[0]
-            assert stored is not None
-            return self.cache.get(key) or Entry(key, stored.value, revision)
         raise AssertionError("unreachable")
 
     async def prepare_create(self, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
@@ -307,19 +305,12 @@ class Registry:
             if obj == entry.obj and not (main.settles_late(obj) and await self._fresh(entry)):
                 self.hooks.release(call, obj)
                 return entry, False
-            value, stamp = stamp_offset(self.encode(obj))
             try:
-                revision, results = await self.env.store.txn(
-                    [Put(key, value, entry.revision, stamp), *operations], self.cause(call)
-                )
+                return await self.put(call, key, obj, entry.revision, operations), False
             except CompareFailed as failure:
                 self.hooks.release(call, obj)
                 if not retry and failure.key == key:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
-                continue
-            stored = results[0]
-            assert stored is not None
-            return self.cache.get(key) or Entry(key, stored.value, revision), False
 
     async def _fresh(self, entry: Entry) -> bool:
         """Nobody has written the object since its creation."""
@@ -416,11 +407,30 @@ class Registry:
 
     # -- shared ---------------------------------------------------------------------------------------------------
 
+    async def put(self, call: Call, key: str, obj: Obj, expect: int, operations: Sequence[Op] = ()) -> Entry:
+        """Stores the object, which from now on is everybody's: nobody changes it any more. Raises CompareFailed."""
+        form = stored_form(obj)
+        value, stamp = stamp_offset(self.encoding.dump(form))
+        # Those who watch need not decode what was encoded just now.
+        if call.hands_over and self.is_closed:
+            self.cache.expect(key, Expected(form, value, stamp))
+        try:
+            revision, results = await self.env.store.txn(
+                [Put(key, value, expect, stamp), *operations], self.cause(call)
+            )
+        finally:
+            self.cache.expect_no_more(key, value)
+        stored = results[0]
+        assert stored is not None
+        return self.cache.get(key) or Entry(key, stored.value, revision)
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """No part of such an object is taken as it comes: all its containers were made by the decoder."""
+        return is_closed(self.resource.type)
+
     def encode(self, obj: Obj) -> bytes:
-        """As it is stored: metadata in order, without resourceVersion."""
-        _order(obj)
-        meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
-        return self.encoding.dump({"metadata": meta} | {k: v for k, v in obj.items() if k != "metadata"})
+        return self.encoding.dump(stored_form(obj))
 
     def _imagined(self, key: str, obj: Obj, revision: int = 0) -> Entry:
         """The answer of a write that is not (or no longer) stored."""
@@ -463,6 +473,13 @@ def _should_remove(obj: Obj, old: Obj) -> bool:
         and old_meta.get("deletionTimestamp")
         and not old_meta.get("deletionGracePeriodSeconds")
     )
+
+
+def stored_form(obj: Obj) -> Obj:
+    """As it is stored: metadata in order, without resourceVersion."""
+    _order(obj)
+    meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
+    return {"metadata": meta} | {name: value for name, value in obj.items() if name != "metadata"}
 
 
 def _order(obj: Obj) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -45,6 +45,9 @@ class Entry:
             self._obj = orjson.loads(self.value)
         return self._obj
 
+    def take(self, expected: Expected) -> None:
+        self._obj = expected.decoded(self)
+
     def remembered(self, key: str, make: Callable[[Entry], Any]) -> Any:
         """What `make` derives from this entry, made once (another version, a table row)."""
         if self._converted is None:
@@ -63,6 +66,27 @@ class Entry:
         start = self.value.index(_VERSION) + len(_VERSION)
         end = self.value.index(b'"', start)
         return Entry(self.key, b"%b%d%b" % (self.value[:start], revision, self.value[end:]), revision)
+
+
+class Expected(NamedTuple):
+    """An object on its way to the store, decoded, without a revision; and how it is encoded, with a place for it."""
+
+    form: Obj
+    value: bytes
+    stamp: int
+
+    def decoded(self, entry: Entry) -> Obj | None:
+        """What the entry decodes to, if it is this that was stored."""
+        stamp, revision = self.stamp, str(entry.revision)
+        stored, rest = entry.value, stamp + len(revision)
+        if stored[:stamp] != self.value[:stamp] or stored[rest:] != self.value[stamp:]:
+            return None
+        meta: Obj = {}
+        for name, value in self.form["metadata"].items():
+            meta[name] = value
+            if name == "uid":
+                meta["resourceVersion"] = revision
+        return {**self.form, "metadata": meta}
 
 
 class Change:
@@ -155,6 +179,7 @@ class ResourceCache:
         self._watches: dict[str, dict[Watch, None]] = {}
         """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
         self._subscription: Subscription | None = None
+        self._expected: dict[str, Expected] = {}
 
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
@@ -204,6 +229,17 @@ class ResourceCache:
             return [entries[key].value for key in self._keys]
         return [entry.value for entry in self.scan(namespace)]
 
+    # -- writes -----------------------------------------------------------------------------------------------------
+
+    def expect(self, key: str, expected: Expected) -> None:
+        """This is about to be stored; when it arrives it needs no decoding."""
+        self._expected[key] = expected
+
+    def expect_no_more(self, key: str, value: bytes) -> None:
+        expected = self._expected.get(key)
+        if expected is not None and expected.value is value:
+            del self._expected[key]
+
     # -- watches --------------------------------------------------------------------------------------------------
 
     def add(self, watch: Watch) -> None:
@@ -245,6 +281,9 @@ class ResourceCache:
             now = None
             if event.now is not None:
                 now = _entry(event.now)
+                expected = self._expected.get(event.key)
+                if expected is not None:
+                    now.take(expected)
                 if before is None:
                     insort(self._keys, event.key)
                 self._entries[event.key] = now

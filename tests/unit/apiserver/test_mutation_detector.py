@@ -16,6 +16,7 @@ async def test_a_changed_shared_object_is_found() -> None:
         detector.check()
         registry.get("default", "c").obj["data"]["a"] = "z"
         assert [key.partition("@")[0] for key in detector.changed()] == ["core/configmaps/default/c"]
+        registry.get("default", "c").obj["data"]["a"] = "b"
         await door.close()
     finally:
         detector.remove()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from setpoint.meta.apply.check import problems, problems_text
@@ -81,7 +82,8 @@ def _current_managers(live: Obj | None, new: Obj, subresource: str) -> Managers:
     if sent == stored:
         return trusted(stored)
     try:
-        return decode(sent) or trusted(stored)
+        # A copy: what is written must not hold on to what was sent.
+        return decode(deepcopy(sent)) or trusted(stored)
     except BadManagedFields:
         return trusted(stored)
 

@@ -1,0 +1,25 @@
+"""Parts of objects that are taken as they come, whatever they hold."""
+
+from __future__ import annotations
+
+from setpoint.meta.schema import Shape, Type
+
+_OWNERSHIP = "managedFields"
+"""Its field sets are free in form, but always made anew by those who keep account of owners."""
+
+
+def is_closed(type_: Type) -> bool:
+    """Whether decoding a value of this type leaves no container of the input in the result."""
+    seen: set[int] = set()
+
+    def closed(type_: Type) -> bool:
+        if id(type_) in seen:
+            return True
+        seen.add(id(type_))
+        if type_.shape is Shape.ANY or type_.preserve_unknown or (type_.shape is Shape.STRUCT and not type_.go):
+            return False
+        if type_.item is not None and not closed(type_.item):
+            return False
+        return all(name == _OWNERSHIP or closed(field.type) for name, field in type_.fields.items())
+
+    return closed(type_)
