@@ -37,8 +37,16 @@ def a_job(status: Obj | None = None, **spec: Any) -> Obj:
     }  # fmt: skip
 
 
-def a_pod(uid: str, phase: str = "Running", *, index: int | None = None, tracked: bool = True, ended: float | None = None,
-          code: int = 1, **more: Any) -> Obj:  # fmt: skip
+def a_pod(
+    uid: str,
+    phase: str = "Running",
+    *,
+    index: int | None = None,
+    tracked: bool = True,
+    ended: float | None = None,
+    code: int = 1,
+    **more: Any,
+) -> Obj:
     annotations = {} if index is None else {INDEX: str(index)}
     meta: Obj = {
         "name": uid,
