@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from setpoint.client.resources import builtin
@@ -16,18 +17,26 @@ Obj = dict[str, Any]
 SERVICES = builtin("services")
 HEADLESS = "service.kubernetes.io/headless"
 LAST_CHANGE = "endpoints.kubernetes.io/last-change-trigger-time"
-_BY_NAMESPACE = "namespace"
+_BY_NAMESPACE, _BY_LABEL = "namespace", "selected label"
 
 
 def _namespace(obj: Obj) -> tuple[str]:
     return (obj["metadata"].get("namespace") or "",)
 
 
+def _one_label(service: Obj) -> tuple[str, ...]:
+    """One of those that its Pods have: enough to find it among thousands."""
+    if not has_endpoints(service):
+        return ()
+    name, value = min(service["spec"]["selector"].items())
+    return (f"{service['metadata']['namespace']}/{name}={value}",)
+
+
 class ServicePods:
     def __init__(self, services: Informer, pods: Informer) -> None:
         self._services = services
         self._pods = pods
-        services.add_index(_BY_NAMESPACE, _namespace)
+        services.add_index(_BY_LABEL, _one_label)
         pods.add_index(_BY_NAMESPACE, _namespace)
 
     def behind(self, service: Obj) -> list[Obj]:
@@ -50,11 +59,12 @@ class ServicePods:
         return [key for key in {**before, **after} if (key in before) != (key in after)]
 
     def _matching(self, pod: Obj) -> dict[str, None]:
-        labels = pod["metadata"].get("labels") or {}
+        namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
         return {
             key_of(service): None
-            for service in self._services.by_index(_BY_NAMESPACE, pod["metadata"]["namespace"])
-            if has_endpoints(service) and from_map(service["spec"]["selector"]).matches(labels)
+            for name, value in labels.items()
+            for service in self._services.by_index(_BY_LABEL, f"{namespace}/{name}={value}")
+            if service["spec"]["selector"].items() <= labels.items()
         }
 
 
@@ -97,12 +107,15 @@ def has_hostname(pod: Obj, service: Obj) -> bool:
 
 def addresses_of(pod: Mapping[str, Any], family: str) -> list[str]:
     """Of `IPv4` or `IPv6`, in their usual form."""
-    found = []
-    for each in (pod.get("status") or {}).get("podIPs") or ():
-        address = parse_ip(each.get("ip") or "")
-        if address is not None and f"IPv{address.version}" == family:
-            found.append(str(address))
-    return found
+    known = (_address(each.get("ip") or "") for each in (pod.get("status") or {}).get("podIPs") or ())
+    return [address for address, of in known if of == family]
+
+
+@lru_cache(1 << 16)
+def _address(text: str) -> tuple[str, str]:
+    """In its usual form, and the family that it is of. The same ones are asked for again and again."""
+    address = parse_ip(text)
+    return (str(address), f"IPv{address.version}") if address is not None else ("", "")
 
 
 def target_port(pod: Mapping[str, Any], service_port: Mapping[str, Any]) -> int | None:

@@ -81,10 +81,12 @@ def in_order(ports: list[Obj]) -> list[Obj]:
 
 def ports_key(ports: Iterable[Obj] | None) -> PortsKey:
     """The same for the same ports in any order."""
+    if not ports:
+        return ()
     return tuple(
         sorted(
             (port.get("name") or "", port.get("protocol") or "", port.get("port") or 0, port.get("appProtocol") or "")
-            for port in ports or ()
+            for port in ports
         )
     )
 
@@ -92,15 +94,18 @@ def ports_key(ports: Iterable[Obj] | None) -> PortsKey:
 def endpoint_key(endpoint: Obj) -> EndpointKey:
     """What makes two endpoints the same one, whatever else is said about it."""
     target = endpoint.get("targetRef") or {}
-    addresses = tuple(sorted(endpoint["addresses"]))
+    addresses = tuple(endpoint["addresses"])
+    if len(addresses) > 1:
+        addresses = tuple(sorted(addresses))
     return addresses, endpoint.get("hostname") or "", target.get("namespace") or "", target.get("name") or ""
 
 
 def says_the_same(one: Obj, other: Obj) -> bool:
     """Of two endpoints with the same key. Hints come later, and what revision a Pod had is nobody's business."""
-    if any(one.get(field) != other.get(field) for field in _COMPARED):
-        return False
-    return _target(one) == _target(other)
+    for field in _COMPARED:
+        if one.get(field) != other.get(field):
+            return False
+    return one.get("targetRef") == other.get("targetRef") or _target(one) == _target(other)
 
 
 def _target(endpoint: Obj) -> Obj:
