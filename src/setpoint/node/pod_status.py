@@ -296,7 +296,7 @@ def _container(slot: Slot, spec: Mapping[str, Any], has_init: bool, ended: bool)
         allocated = slot.allocated
         if allocated.get("requests"):
             status["allocatedResources"] = dict(allocated["requests"])
-        status["resources"] = {key: dict(value) for key, value in allocated.items() if value and key != "claims"}
+        status["resources"] = {key: dict(value) for key, value in allocated.items()}
         status["user"] = {"linux": _user(slot.spec, spec)}
     mounts = slot.spec.get("volumeMounts")
     if mounts:

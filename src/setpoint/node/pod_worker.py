@@ -12,6 +12,7 @@ from setpoint.node.node_state import NodeState
 from setpoint.node.pod_status import TERMINAL, Situation, pod_status, terminated
 from setpoint.node.probing import Prober
 from setpoint.node.recovery import recover
+from setpoint.node.resizing import Resizer
 from setpoint.node.restarts import matching_action
 from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, Slot, slots_of
 from setpoint.node.starting import Starter
@@ -27,8 +28,8 @@ _DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the spe
 
 class PodWorker:
     __slots__ = (
-        "_due_at", "_held", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "initialized", "node", "pod",
-        "reported", "reported_version", "seen", "situation", "slots", "tools", "uid",
+        "_due_at", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "held", "initialized", "node", "pod",
+        "reported", "reported_version", "resizable", "seen", "situation", "slots", "tools", "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Mapping[str, Any], node: NodeState, tools: Tools, now: float) -> None:
@@ -46,7 +47,10 @@ class PodWorker:
         self.ending = False
         self.initialized = False
         """The init containers have done their part, and those after them were started."""
-        self._held: dict[str, int] = {}
+        self.held: dict[str, int] = {}
+        """Of the node's resources."""
+        self.resizable = bool(self.reported.get("containerStatuses"))
+        """Its resources may have changed since they were given to it."""
         self._mounted = False
         self._mount_pause = 0.0
         self._mount_retry_at = 0.0
@@ -100,6 +104,7 @@ class PodWorker:
         before, after = old["metadata"], pod["metadata"]
         if before.get("generation") != after.get("generation"):
             self._new_spec()
+            self.resizable = True
         if before.get("annotations") != after.get("annotations"):
             self.tools.runtime.update(self.uid, pod)
             return True
@@ -145,6 +150,8 @@ class PodWorker:
             return False
         if Prober(self).run(now):
             return True
+        if self.resizable and Resizer(self).progress(now):
+            return True
         self._replace_changed(now)
         Stopper(self).progress(now)
         if self._restart_all(now):
@@ -165,9 +172,9 @@ class PodWorker:
 
     def _past_deadline(self, now: float) -> bool:
         seconds, started = self.spec.get("activeDeadlineSeconds"), self.reported.get("startTime")
-        if seconds is None or not started:
+        if seconds is None:
             return False
-        at = parse_time(started).timestamp() + seconds
+        at = (parse_time(started).timestamp() if started else int(now)) + seconds
         if now < at:
             self.due(at)
             return False
@@ -228,7 +235,7 @@ class PodWorker:
             if slot.kind == EPHEMERAL and slot.record is None:
                 starter.start(slot, now)
         if not self._initialize(starter, now):
-            return self._untold()
+            return self._untold() or Prober(self).begin(now)
         wanted = False
         for slot in self.slots:
             if slot.kind != MAIN:
@@ -345,14 +352,16 @@ class PodWorker:
         self.give_back()
         return False
 
-    def hold_resources(self) -> None:
+    def hold_resources(self, again: bool = False) -> None:
+        if again:
+            self.give_back()
         if self.uid not in self.node.pods:
-            self._held = demand(self.pod)
-            self.node.hold(self.uid, self._held)
+            self.held = demand(self.pod)
+            self.node.hold(self.uid, self.held)
 
     def give_back(self) -> None:
         """Others may have what it had."""
-        self.node.give_back(self.uid, self._held)
+        self.node.give_back(self.uid, self.held)
 
     def exit_asked(self, slot: Slot) -> str:
         """An annotation that tells a container to end, if it is a new one."""

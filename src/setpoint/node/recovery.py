@@ -46,6 +46,8 @@ def _recover_container(worker: PodWorker, slot: Slot, found: Mapping[str, Any], 
     state = found.get("state") or {}
     slot.attempt = found.get("restartCount", 0)
     slot.last = found.get("lastState") or None
+    if found.get("resources") is not None:
+        slot.allocated = found["resources"]
     container_id = found.get("containerID") or ""
     if "running" in state:
         began = parse_time(state["running"]["startedAt"]).timestamp() if state["running"].get("startedAt") else now

@@ -18,6 +18,12 @@ INIT, SIDECAR, MAIN, EPHEMERAL = "init", "sidecar", "main", "ephemeral"
 _FIELD = {INIT: "initContainers", SIDECAR: "initContainers", MAIN: "containers", EPHEMERAL: "ephemeralContainers"}
 
 
+def amounts_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What it requests, and what it may have at most."""
+    resources = container.get("resources")
+    return {which: resources[which] for which in ("limits", "requests") if resources.get(which)} if resources else {}
+
+
 class Slot:
     __slots__ = (
         "allocated", "attempt", "counted", "crash", "hook", "image", "kind", "last", "name", "probes", "pull",
@@ -53,7 +59,7 @@ class Slot:
         """The post-start hook while it runs."""
         self.stop: Stop | None = None
         self.probes: tuple[Probe, ...] = () if kind in (INIT, EPHEMERAL) else probes_of(spec)
-        self.allocated: Mapping[str, Any] = spec.get("resources") or {}
+        self.allocated = amounts_of(spec)
         """What the node has given it."""
         self.said_exit = ""
 

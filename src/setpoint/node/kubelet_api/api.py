@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from setpoint.meta.clock import Clock
+from setpoint.node.kubelet_api.commands import attach_to_container, exec_in_container, port_forward
 from setpoint.node.kubelet_api.container_logs import container_logs
 from setpoint.node.kubelet_api.host import NodeHost
 from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Refused, Whole
@@ -13,6 +14,9 @@ Answerer = Callable[[NodeRequest, NodeHost, Clock, list[str]], NodeAnswer]
 
 _ROUTES: dict[tuple[str, int], Answerer] = {
     ("containerLogs", 3): container_logs,
+    ("exec", 3): exec_in_container,
+    ("attach", 3): attach_to_container,
+    ("portForward", 2): port_forward,
 }
 """By the first part of the path and how many follow."""
 

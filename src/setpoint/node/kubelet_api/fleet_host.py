@@ -9,6 +9,7 @@ from setpoint.node.annotations import RUNNING
 from setpoint.node.kubelet_api.host import Obj
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
+from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Runtime, Usage
 from setpoint.node.static_pods import StaticPods
 
@@ -67,6 +68,14 @@ class FleetHost:
             if record is not None and record.id == container_id:
                 return self._fleet.runtime.log(uid, container, previous)
         raise NoSuchContainer(container)
+
+    def command_problem(self, argv: Sequence[str]) -> str:
+        if argv and is_known(argv[0]):
+            return ""
+        return (
+            f'exec: "{argv[0] if argv else ""}": executable file not found in $PATH '
+            "(simulated containers have a shell and a few common programs)"
+        )
 
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         return self._fleet.runtime.run_command(pod["metadata"]["uid"], container, argv, stdin=stdin)

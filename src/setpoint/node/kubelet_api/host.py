@@ -23,6 +23,10 @@ class NodeHost(Protocol):
         """Of the run with this id. Raises NoSuchContainer."""
         ...
 
+    def command_problem(self, argv: Sequence[str]) -> str:
+        """Why there is no such program; empty: there is."""
+        ...
+
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         """Raises NoSuchContainer if the container does not run."""
         ...

@@ -34,6 +34,12 @@ def runs_for_ever(argv: Sequence[str]) -> bool:
     return name not in PROGRAMS and name not in INSTANT and name not in _WRAPPERS and "/" not in argv[0].lstrip("/")
 
 
+def is_known(program: str) -> bool:
+    """Whether there is anything to run by this name."""
+    name = program.rpartition("/")[2]
+    return is_shell(program) or is_shell(name) or name in PROGRAMS or name in INSTANT or name in _WRAPPERS
+
+
 def outlives_a_signal(
     container: Mapping[str, Any], spec: Mapping[str, Any], interpreted: bool, wish: str
 ) -> tuple[float | None, int]:

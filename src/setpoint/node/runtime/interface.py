@@ -59,6 +59,11 @@ class Execution(Protocol):
         ...
 
     @property
+    def waits_for_input(self) -> bool:
+        """It has read all that was written to it and can do nothing until there is more."""
+        ...
+
+    @property
     def output(self) -> ContainerLog: ...
 
     def write(self, text: str) -> None:

@@ -49,6 +49,10 @@ class Process:
         earliest = min(thread.at for thread in self._threads)
         return None if earliest == _NEVER else earliest
 
+    @property
+    def waits_for_input(self) -> bool:
+        return any(thread.waits_for == WAIT_FOR_INPUT for thread in self._threads)
+
     def spawn(self, running: Running) -> None:
         if len(self._threads) < 50:
             self._threads.append(_Thread(running, self.time))

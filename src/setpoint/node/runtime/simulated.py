@@ -303,6 +303,10 @@ class _Command:
         return self._process.exit_code
 
     @property
+    def waits_for_input(self) -> bool:
+        return self._process.waits_for_input
+
+    @property
     def output(self) -> BoundedLog:
         return self._process.output
 

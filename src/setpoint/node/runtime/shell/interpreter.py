@@ -135,9 +135,12 @@ def _command(session: Session, command: Command, streams: Streams) -> Running:
     match command:
         case Simple():
             return (yield from _simple(session, command, streams))
-        case Group(body, redirections):
+        case Group(body, subshell, redirections):
             with_files = yield from _redirected(session, redirections, streams)
-            return 1 if with_files is None else (yield from run_script(session, body, with_files))
+            if with_files is None:
+                return 1
+            run = _subshell if subshell else run_script
+            return (yield from run(session, body, with_files))
         case If(branches, otherwise):
             return (yield from _if(session, branches, otherwise, streams))
         case Loop():
@@ -151,6 +154,14 @@ def _command(session: Session, command: Command, streams: Streams) -> Running:
         case Function(name, body):
             session.functions[name] = body
             return 0
+
+
+def _subshell(session: Session, body: Script, streams: Streams) -> Running:
+    inner = replace(session, traps={}, _variables=dict(session.variables))
+    try:
+        return (yield from run_script(inner, body, streams))
+    except (Exit, Return) as ended:
+        return ended.code
 
 
 def _if(

@@ -85,6 +85,8 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Group:
     body: Script
+    subshell: bool
+    """In parentheses: what it changes and how it ends stays within."""
     redirections: tuple[Redirection, ...] = ()
 
 
@@ -121,8 +123,8 @@ def parse(text: str) -> Script:
     """Raises SyntaxProblem."""
     parser = _Parser(text)
     script = parser.script(())
-    if parser.at < len(text):
-        raise SyntaxProblem(f'syntax error: unexpected "{text[parser.at]}"')
+    if parser.at < len(parser.text):
+        raise SyntaxProblem(f'syntax error: unexpected "{parser.text[parser.at]}"')
     return script
 
 
@@ -231,12 +233,12 @@ class _Parser:
             self.at += 1
             body = self.script(("}",))
             self._expect("}")
-            return Group(body, self._redirections())
+            return Group(body, False, self._redirections())
         if self._peek("("):
             self.at += 1
             body = self.script(())
             self._close()
-            return Group(body, self._redirections())
+            return Group(body, True, self._redirections())
         function = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t]*\(\)\s*").match(self.text, self.at)
         if function is not None:
             self.at = function.end()

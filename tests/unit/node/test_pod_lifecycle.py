@@ -1,0 +1,350 @@
+"""The life of Pods on simulated nodes, through the front door, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from setpoint.client.resources import builtin
+from setpoint.testing import VirtualCluster, virtual
+
+PODS, NODES = builtin("pods"), builtin("nodes")
+Obj = dict[str, Any]
+FEW = ["serviceaccount-controller", "taint-eviction-controller"]
+
+
+def box(name: str, script: str = "", **more: Any) -> Obj:
+    return {"name": name, "image": "busybox", **({"command": ["sh", "-c", script]} if script else {}), **more}
+
+
+def a_pod(name: str, *containers: Obj, annotations: dict[str, str] | None = None, **spec: Any) -> Obj:
+    meta = {"name": name, "namespace": "default", "annotations": annotations or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [*containers], **spec}}
+
+
+async def get(cluster: VirtualCluster, name: str) -> Obj:
+    return await cluster.client.get(PODS, name, "default")
+
+
+async def states(cluster: VirtualCluster, name: str) -> dict[str, str]:
+    """By container: how it is, in a word."""
+    status = (await get(cluster, name))["status"]
+    found = {}
+    for field in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for each in status.get(field) or ():
+            ((kind, detail),) = each["state"].items()
+            found[each["name"]] = detail.get("reason") or kind
+    return found
+
+
+async def phase(cluster: VirtualCluster, name: str) -> str:
+    return str((await get(cluster, name))["status"]["phase"])
+
+
+def condition(pod: Obj, kind: str) -> tuple[str, str, str]:
+    (found,) = [each for each in pod["status"]["conditions"] if each["type"] == kind]
+    return found["status"], found.get("reason", ""), found.get("message", "")
+
+
+@virtual(nodes=1)
+async def test_init_containers_go_one_after_the_other_and_sidecars_stay(cluster: VirtualCluster) -> None:
+    startup = {"exec": {"command": ["test", "-f", "/up"]}, "periodSeconds": 1, "failureThreshold": 9}
+    await cluster.client.create(a_pod(
+        "p", box("main", "sleep 10"), restartPolicy="Never",
+        initContainers=[
+            box("first", "sleep 3"),
+            box("side", "sleep 4; touch /up; sleep 999", restartPolicy="Always", startupProbe=startup),
+            box("last", "sleep 2"),
+        ],
+    ))  # fmt: skip
+    await cluster.sleep(2)
+    assert await states(cluster, "p") == {
+        "first": "running", "side": "PodInitializing", "last": "PodInitializing", "main": "PodInitializing",
+    }  # fmt: skip
+    pod = await get(cluster, "p")
+    assert condition(pod, "Initialized") == (
+        "False", "ContainersNotInitialized", "containers with incomplete status: [first side last]",
+    )  # fmt: skip
+    await cluster.sleep(3)
+    assert await states(cluster, "p") == {
+        "first": "Completed", "side": "running", "last": "PodInitializing", "main": "PodInitializing",
+    }  # fmt: skip
+    await cluster.sleep(4)
+    assert (await states(cluster, "p"))["last"] == "running"
+    assert await phase(cluster, "p") == "Pending"
+    await cluster.sleep(2)
+    assert (await states(cluster, "p"))["main"] == "running"
+    assert condition(await get(cluster, "p"), "Ready")[0] == "True"
+    await cluster.sleep(10)
+    # The main container is done: the sidecar is told, does not listen, and is killed after the grace period.
+    assert await states(cluster, "p") == {
+        "first": "Completed",
+        "side": "running",
+        "last": "Completed",
+        "main": "Completed",
+    }
+    await cluster.sleep(31)
+    assert (await states(cluster, "p"))["side"] == "Error"
+    pod = await get(cluster, "p")
+    assert pod["status"]["phase"] == "Succeeded", "how a sidecar ends does not count"
+    assert condition(pod, "Initialized") == ("True", "PodCompleted", "")
+    assert condition(pod, "ContainersReady") == ("False", "PodCompleted", "")
+    assert condition(pod, "PodReadyToStartContainers")[0] == "False"
+
+
+@virtual(nodes=1)
+async def test_an_init_container_that_fails(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_pod("never", box("c"), initContainers=[box("i", "exit 4")], restartPolicy="Never"))
+    await cluster.client.create(a_pod("always", box("c", "sleep 99"), initContainers=[box("i", "exit 4")]))
+    await cluster.sleep(3)
+    assert (await phase(cluster, "never"), await phase(cluster, "always")) == ("Failed", "Pending")
+    assert await states(cluster, "always") == {"i": "CrashLoopBackOff", "c": "PodInitializing"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "script", "expected"),
+    [
+        ("Never", "exit 0", ("Succeeded", 0)), ("Never", "exit 2", ("Failed", 0)),
+        ("OnFailure", "exit 0", ("Succeeded", 0)), ("OnFailure", "exit 2", ("Running", 2)),
+        ("Always", "exit 0", ("Running", 2)),
+    ],
+)  # fmt: skip
+def test_restart_policies(policy: str, script: str, expected: tuple[str, int]) -> None:
+    @virtual(nodes=1)
+    async def run(cluster: VirtualCluster) -> None:
+        await cluster.client.create(a_pod("p", box("c", f"sleep 1; {script}"), restartPolicy=policy))
+        await cluster.sleep(15)
+        status = (await get(cluster, "p"))["status"]
+        assert (status["phase"], status["containerStatuses"][0]["restartCount"]) == expected
+
+    run()
+
+
+@virtual(nodes=1)
+async def test_rules_of_a_container_come_before_the_policy_of_its_pod(cluster: VirtualCluster) -> None:
+    def ruled(name: str, script: str, action: str) -> Obj:
+        rule = {"action": action, "exitCodes": {"operator": "In", "values": [42]}}
+        return box(name, script, restartPolicy="Never", restartPolicyRules=[rule])
+
+    await cluster.client.create(a_pod("one", ruled("c", "sleep 1; exit 42", "Restart"), restartPolicy="Never"))
+    await cluster.client.create(a_pod("other", ruled("c", "sleep 1; exit 41", "Restart"), restartPolicy="Never"))
+    await cluster.client.create(a_pod(
+        "all", ruled("c", "if [ -f /shared/once ]; then sleep 99; fi; touch /shared/once; sleep 5; exit 42",
+                     "RestartAllContainers") | {"volumeMounts": [{"name": "v", "mountPath": "/shared"}]},
+        box("d", "sleep 999"), initContainers=[box("i", "sleep 1")], volumes=[{"name": "v", "emptyDir": {}}],
+        restartPolicy="Never",
+    ))  # fmt: skip
+    await cluster.sleep(4)
+    assert (await get(cluster, "one"))["status"]["containerStatuses"][0]["restartCount"] >= 1
+    assert await phase(cluster, "other") == "Failed"
+    await cluster.sleep(10)
+    status = (await get(cluster, "all"))["status"]
+    assert status["phase"] == "Running"
+    assert [each["restartCount"] for each in status["containerStatuses"]] == [1, 1]
+    assert status["initContainerStatuses"][0]["restartCount"] == 1
+    assert status["containerStatuses"][1]["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+
+
+@virtual(nodes=1)
+async def test_a_deadline(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_pod("p", {"name": "c", "image": "nginx"}, activeDeadlineSeconds=20))
+    await cluster.sleep(19)
+    assert await phase(cluster, "p") == "Running"
+    await cluster.sleep(2)
+    status = (await get(cluster, "p"))["status"]
+    text = "Pod was active on the node longer than the specified deadline"
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "DeadlineExceeded", text)
+    assert ("Normal", "DeadlineExceeded", text) in await cluster.events("p")
+
+
+@virtual(nodes=1)
+async def test_what_a_pod_needs_and_does_not_find(cluster: VirtualCluster) -> None:
+    volume = {"name": "v", "configMap": {"name": "later"}}
+    env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "later", "key": "x"}}}]
+    mounted = box("c", "cat /v/key; sleep 99", volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    await cluster.client.create(a_pod("volume", mounted, volumes=[volume]))
+    await cluster.client.create(a_pod("env", box("c", "echo $X; sleep 99", env=env)))
+    await cluster.client.create(a_pod("name", {"name": "c", "image": "Not An Image"}))
+    await cluster.client.create(a_pod("never", {"name": "c", "image": "redis:7", "imagePullPolicy": "Never"}))
+    await cluster.sleep(3)
+    assert await states(cluster, "volume") == {"c": "ContainerCreating"}
+    assert await states(cluster, "env") == {"c": "CreateContainerConfigError"}
+    assert await states(cluster, "name") == {"c": "InvalidImageName"}
+    assert await states(cluster, "never") == {"c": "ErrImageNeverPull"}
+    missing = 'MountVolume.SetUp failed for volume "v" : configmap "later" not found'
+    assert ("Warning", "FailedMount", missing) in await cluster.events("volume")
+    assert ("Warning", "Failed", 'Error: secret "later" not found') in await cluster.events("env")
+    assert condition(await get(cluster, "volume"), "PodReadyToStartContainers")[:2] == ("False", "PodSandboxNotReady")
+    meta = {"name": "later", "namespace": "default"}
+    await cluster.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"key": "hello\n"}})
+    await cluster.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"x": "hidden"}})
+    await cluster.sleep(15)
+    assert (await phase(cluster, "volume"), await phase(cluster, "env")) == ("Running", "Running")
+    assert await said(cluster, "volume") == "hello\n"
+    assert await said(cluster, "env") == "hidden\n"
+
+
+async def said(cluster: VirtualCluster, name: str) -> str:
+    """What the container has written."""
+    pod = await get(cluster, name)
+    answer = await cluster.client.sender.request("GET", f"/api/v1/namespaces/default/pods/{name}/log")
+    assert pod["metadata"]["name"] == name
+    return answer.body.decode()
+
+
+@virtual(nodes=1)
+async def test_what_a_container_knows(cluster: VirtualCluster) -> None:
+    await cluster.client.create({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "my-db", "namespace": "default"},
+        "spec": {"clusterIP": "10.96.0.77", "ports": [{"name": "sql", "port": 5432}]},
+    })  # fmt: skip
+    field = lambda path: {"fieldRef": {"fieldPath": path}}  # noqa: E731
+    env = [
+        {"name": "NODE", "valueFrom": field("spec.nodeName")}, {"name": "IP", "valueFrom": field("status.podIP")},
+        {"name": "LABEL", "valueFrom": field("metadata.annotations['note']")},
+        {"name": "BOTH", "value": "$(NODE)-$(MISSING)"},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}},
+    ]  # fmt: skip
+    script = "echo $NODE $LABEL $BOTH $CPU $MY_DB_SERVICE_HOST $MY_DB_PORT_5432_TCP; hostname; echo $IP"
+    container = box("c", script, env=env, resources={"requests": {"cpu": "250m"}})
+    await cluster.sleep(1)
+    await cluster.client.create(a_pod("p", container, annotations={"note": "x"}, restartPolicy="Never"))
+    await cluster.sleep(1)
+    status = (await get(cluster, "p"))["status"]
+    assert await said(cluster, "p") == (
+        f"node-1 x node-1-$(MISSING) 250 10.96.0.77 tcp://10.96.0.77:5432\np\n{status['podIP']}\n"
+    )
+
+
+@virtual(nodes=1, controllers=FEW, scheduler=False)
+async def test_a_node_refuses_what_does_not_fit(cluster: VirtualCluster) -> None:
+    big = {"resources": {"requests": {"cpu": "5"}}}
+    tolerations = [{"operator": "Exists"}]
+    for name in ("first", "second"):
+        await cluster.client.create(
+            a_pod(name, box("c", "sleep 9999", **big), nodeName="node-1", tolerations=tolerations)
+        )
+        await cluster.sleep(1)
+    await cluster.client.create(a_pod(
+        "choosy", box("c"), nodeName="node-1", nodeSelector={"disk": "ssd"}, tolerations=tolerations
+    ))  # fmt: skip
+    await cluster.sleep(1)
+    status = (await get(cluster, "second"))["status"]
+    text = "Node didn't have enough resource: cpu, requested: 5000, used: 5000, capacity: 8000"
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+    assert status["message"] == f"Pod was rejected: {text}"
+    assert ("Warning", "OutOfcpu", text) in await cluster.events("second")
+    status = (await get(cluster, "choosy"))["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "NodeAffinity")
+    await cluster.client.delete(PODS, "first", "default", grace_period=0)
+    await cluster.client.create(
+        a_pod("third", box("c", "sleep 9999", **big), nodeName="node-1", tolerations=tolerations)
+    )
+    await cluster.sleep(1)
+    assert await phase(cluster, "third") == "Running"
+
+
+@virtual(nodes=1)
+async def test_too_much_memory_and_other_wishes(cluster: VirtualCluster) -> None:
+    limited = box("c", "sleep 9999", resources={"limits": {"memory": "64Mi"}})
+    await cluster.client.create(a_pod("p", limited, restartPolicy="Never"))
+    await cluster.client.create(a_pod("q", box("c", "sleep 9999"), restartPolicy="Never"))
+    await cluster.sleep(1)
+    for name, wish in (("p", {"memory": "65Mi"}), ("q", {"exit-code": "7"})):
+        wishes = {f"simulate.setpoint.dev/{key}": value for key, value in wish.items()}
+        await cluster.client.patch(PODS, name, {"metadata": {"annotations": wishes}}, "default")
+    await cluster.sleep(1)
+    (ended,) = [each["state"]["terminated"] for each in (await get(cluster, "p"))["status"]["containerStatuses"]]
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    (ended,) = [each["state"]["terminated"] for each in (await get(cluster, "q"))["status"]["containerStatuses"]]
+    assert (ended["reason"], ended["exitCode"]) == ("Error", 7)
+
+
+@virtual(nodes=1)
+async def test_a_fleet_that_starts_again_finds_its_containers_where_they_are(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_pod("p", box("c", "echo begun; sleep 100; exit 3"), restartPolicy="Never"))
+    await cluster.client.create(a_pod("q", {"name": "c", "image": "nginx"}))
+    await cluster.sleep(40)
+    before = await get(cluster, "q")
+    await cluster.kill("fleet")
+    await cluster.sleep(20)
+    await cluster.start("fleet")
+    await cluster.sleep(30)
+    assert await get(cluster, "q") == before, "nothing was written"
+    assert await phase(cluster, "p") == "Running"
+    assert await said(cluster, "p") == "begun\n"
+    await cluster.sleep(20)
+    ended = (await get(cluster, "p"))["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 3
+    assert (ended["startedAt"][-6:], ended["finishedAt"][-6:]) == ("00:00Z", "01:40Z"), (
+        "a hundred seconds, as it was told"
+    )
+
+
+@virtual(nodes=1)
+async def test_in_place_resize(cluster: VirtualCluster) -> None:
+    def sized(cpu: str, policy: str = "NotRequired") -> Obj:
+        resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
+        return {
+            "name": "c", "image": "nginx", "resources": resources,
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}],
+        }  # fmt: skip
+
+    async def resize(name: str, cpu: str) -> None:
+        change = {"spec": {"containers": [{"name": "c", "resources": sized(cpu)["resources"]}]}}
+        await cluster.client.patch(PODS, name, change, "default", kind="strategic", subresource="resize")
+        await cluster.sleep(1)
+
+    await cluster.client.create(a_pod("p", sized("1")))
+    await cluster.client.create(a_pod("q", sized("1", "RestartContainer")))
+    await cluster.sleep(1)
+    await resize("p", "2")
+    await resize("q", "2")
+    for name, restarts in (("p", 0), ("q", 1)):
+        pod = await get(cluster, name)
+        (container,) = pod["status"]["containerStatuses"]
+        assert container["allocatedResources"] == {"cpu": "2"}
+        assert container["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}
+        assert container["restartCount"] == restarts
+        assert not [each for each in pod["status"]["conditions"] if "Resize" in each["type"]]
+        reasons = [reason for _, reason, _ in await cluster.events(name)]
+        assert "ResizeStarted" in reasons and "ResizeCompleted" in reasons
+    await resize("p", "7")
+    assert condition(await get(cluster, "p"), "PodResizePending")[1] == "Deferred"
+    assert condition(await get(cluster, "p"), "PodResizePending")[2] == (
+        "Node didn't have enough resource: cpu, requested: 7000, used: 2000, capacity: 8000"
+    )
+    await resize("p", "3")
+    assert (await get(cluster, "p"))["status"]["containerStatuses"][0]["allocatedResources"] == {"cpu": "3"}
+    assert not [each for each in (await get(cluster, "p"))["status"]["conditions"] if "Resize" in each["type"]]
+
+
+@virtual(nodes=1)
+async def test_an_ephemeral_container_joins_and_is_never_started_again(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_pod("p", {"name": "c", "image": "nginx"}))
+    await cluster.sleep(1)
+    debug = {"name": "debug", "image": "busybox", "command": ["sh", "-c", "echo hi; exit 1"]}
+    await cluster.client.patch(
+        PODS, "p", {"spec": {"ephemeralContainers": [debug]}}, "default", kind="strategic",
+        subresource="ephemeralcontainers",
+    )  # fmt: skip
+    await cluster.sleep(60)
+    assert await states(cluster, "p") == {"c": "running", "debug": "Error"}
+    pod = await get(cluster, "p")
+    assert pod["status"]["phase"] == "Running" and condition(pod, "Ready")[0] == "True"
+
+
+@virtual(nodes=1)
+async def test_one_write_takes_a_pod_from_pending_to_running(cluster: VirtualCluster) -> None:
+    start = (await cluster.client.list(PODS, "default")).resource_version
+    await cluster.client.create(a_pod("p", {"name": "c", "image": "nginx"}, initContainers=[box("i", "true")]))
+    await cluster.sleep(30)
+    seen = []
+    async with cluster.client.watch(
+        PODS, "default", resource_version=start, bookmarks=False, timeout_seconds=1
+    ) as watch:
+        async for _, pod in watch:
+            seen.append(json.dumps(pod["status"].get("phase")))
+    assert len(seen) == 3, "made, bound, running"

@@ -1,0 +1,134 @@
+"""The small shell that simulated containers run."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.node.runtime.commands import runs_for_ever
+from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.interface import STDOUT
+from setpoint.node.runtime.log import BoundedLog
+from setpoint.node.runtime.process import Process
+from setpoint.node.runtime.shell.interpreter import run_argv
+from setpoint.node.runtime.shell.session import Running, Session, Streams
+from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
+
+
+def process(argv: list[str], files: Files | None = None, **environment: str) -> Process:
+    log = BoundedLog()
+
+    def begin(own: Process) -> tuple[Session, Running]:
+        session = Session(lambda: environment, files or Files(), "host", lambda: own.time, own.spawn)
+        write = lambda text: log.write(own.time, STDOUT, text)  # noqa: E731
+        return session, run_argv(session, argv, Streams(write, write))
+
+    return Process(begin, 0.0, log)
+
+
+def run(script: str, seconds: float = 1000.0, files: Files | None = None, **environment: str) -> tuple[int | None, str]:
+    found = process(["sh", "-c", script], files, **environment)
+    found.advance(seconds)
+    return found.exit_code, found.output.text()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "output"),
+    [
+        ("exit 3", 3, ""),
+        ("true && echo yes || echo no", 0, "yes\n"),
+        ("false && echo yes || echo no", 0, "no\n"),
+        ("! false", 0, ""),
+        ("echo a; echo -n b; echo 'c  d' \"e\"f", 0, "a\nbc  d ef\n"),
+        ("X=1; Y=\"$X 2\"; echo $Y ${Z:-z} ${X:+set} ${#Y} $((X + 2 * 3))", 0, "1 2 z set 3 7\n"),
+        ("for i in 1 2 3; do echo $i; done", 0, "1\n2\n3\n"),
+        ("i=0; while [ $i -lt 3 ]; do i=$((i+1)); [ $i = 2 ] && continue; echo $i; done", 0, "1\n3\n"),
+        ("until false; do break; done; echo out", 0, "out\n"),
+        ("if [ -f /x ]; then echo a; elif test 1 -eq 1; then echo b; else echo c; fi", 0, "b\n"),
+        ("case $HOME in /r*) echo root;; *) echo other;; esac", 0, "root\n"),
+        ("echo hello > /tmp/f; echo more >> /tmp/f; cat /tmp/f | wc -l; rm /tmp/f; cat /tmp/f", 1,
+         "2\ncat: can't open '/tmp/f': No such file or directory\n"),
+        ("echo $(echo inner; echo two)", 0, "inner two\n"),
+        ("f() { echo got $1; return 4; }; f x; echo $?", 0, "got x\n4\n"),
+        ("set -e; false; echo never", 1, ""),
+        ("printf '%s-%d\\n' a 1 b 2", 0, "a-1\nb-2\n"),
+        ("cat <<EOF\nhi $HOSTNAME\nEOF\necho after", 0, "hi host\nafter\n"),
+        ("X=1; (X=2; exit 3); echo $? $X", 0, "3 1\n"),
+        ("echo one # not this\necho two", 0, "one\ntwo\n"),
+        ("date +%s", 0, "0\n"),
+        ("echo to nowhere > /dev/null 2>&1", 0, ""),
+        ("seq 2 4 | grep -v 3 | head -n 1", 0, "2\n"),
+        ("sleep 1 & sleep 2 & wait; date +%s", 0, "2\n"),
+        ("timeout 5 sleep 100; echo $? $(date +%s)", 0, "143 5\n"),
+        ("trap 'echo bye' EXIT; exit 2", 2, "bye\n"),
+        ("sh -c 'exit 5' || echo $?", 0, "5\n"),
+        ("echo 'unterminated", 2, "sh: syntax error: unterminated quoted string\n"),
+        ("sleep nonsense", 1, "sleep: invalid time interval 'nonsense'\n"),
+    ],
+)  # fmt: skip
+def test_scripts(script: str, code: int, output: str) -> None:
+    assert run(script) == (code, output)
+
+
+def test_time_passes_only_as_far_as_it_is_let() -> None:
+    found = process(["sh", "-c", "echo a; sleep 10; echo b; sleep 20; exit 1"])
+    found.advance(0)
+    assert (found.output.text(), found.wake, found.exit_code) == ("a\n", 10, None)
+    found.advance(29.9)
+    assert [(line.at, line.text) for line in found.output.lines()] == [(0, "a\n"), (10, "b\n")]
+    found.advance(100)
+    assert (found.exit_code, found.ended_at, found.wake) == (1, 30, None)
+
+
+def test_a_loop_that_never_pauses_does_not_hold_up_the_world() -> None:
+    found = process(["sh", "-c", "while true; do :; done"])
+    found.advance(3.5)
+    assert found.exit_code is None and found.wake is not None and 3.5 < found.wake <= 5
+
+
+def test_endless_output_is_bounded() -> None:
+    found = process(["sh", "-c", "while true; do echo x; sleep 1; done"])
+    found.advance(10_000)
+    assert len(found.output.lines()) == 2000
+    assert found.output.lines()[-1].at == 10_000
+
+
+def test_a_trap_ends_what_waits() -> None:
+    found = process(["sh", "-c", "trap 'echo caught; exit 9' TERM; sleep 999 & wait"])
+    found.advance(5)
+    assert found.signal("TERM", 5)
+    assert (found.exit_code, found.output.text()) == (9, "caught\n")
+    deaf = process(["sleep", "99"])
+    assert not deaf.signal("TERM", 5)
+
+
+def test_files_of_volumes() -> None:
+    shared: dict[str, str] = {}
+    files = Files(lambda: [("/config", {"a.txt": "A", "sub/b": "B"}), ("/data", shared), ("/etc/one", {"": "single"})])
+    assert run("cat /config/a.txt /config/sub/b /etc/one; ls /config; echo x > /data/f", files=files) == (
+        0, "ABsinglea.txt\nsub\n",
+    )  # fmt: skip
+    assert shared == {"f": "x\n"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["nginx", "-g", "daemon off;"], True), (["sh", "-c", "while true; do sleep 5; done"], True),
+        (["sh", "-c", "sleep infinity"], True), (["sh", "-c", "while true; do date; sleep 5; done"], False),
+        (["sleep", "5"], False), (["sh"], False), (["sh", "-c", "exit 1"], False),
+    ],
+)  # fmt: skip
+def test_what_runs_for_ever_is_told_without_running_it(argv: list[str], expected: bool) -> None:
+    assert runs_for_ever(argv) is expected
+
+
+@given(st.text(alphabet="abc $(){};&|<>'\"\\\n#=*`0123456789[]!-", max_size=60))
+def test_no_script_breaks_the_interpreter(text: str) -> None:
+    with suppress(SyntaxProblem):
+        parse(text)
+    code, _ = run(text, seconds=3)
+    assert code is None or 0 <= code <= 255
