@@ -46,6 +46,7 @@ class Demand:
         self.rows = [(table.row(name), number) for name, number in self.requests.items() if name != "pods" and number]
         """Where in the node table it takes how much; that it is one Pod is not among it."""
         self.taken = [*self.rows, (PODS, 1)]
+        self.taken_of = dict(self.taken)
         self.ports: tuple[HostPort, ...] = host_ports(spec)
         self.volumes: list[Obj] = [volume for volume in spec.get("volumes") or () if _is_telling(volume)]
         self.claims = [

@@ -79,6 +79,10 @@ class FilterPlugin(Plugin, Protocol):
         """In the order in which a node hears them."""
         ...
 
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        """Whether it would say something else about this Pod if other Pods were on the nodes."""
+        ...
+
 
 class ScorePlugin(Plugin, Protocol):
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
@@ -101,6 +105,9 @@ class FilterBase:
 
     def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
         return None
+
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        return False
 
     def interests(self) -> Iterable[Interest]:
         return ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +12,11 @@ from setpoint.meta.selectors import from_label_selector
 from setpoint.meta.times import parse_time
 from setpoint.scheduler.config import ProfileConfig
 from setpoint.scheduler.diagnosis import Diagnosis, summary
-from setpoint.scheduler.framework import Cycle, Rejected
+from setpoint.scheduler.framework import Cycle, Refusal, Rejected
 from setpoint.scheduler.listers import Listers
+from setpoint.scheduler.node_table import NodeTable
 from setpoint.scheduler.nominations import Nominations, nominated_node
+from setpoint.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from setpoint.scheduler.profile import Profile
 from setpoint.scheduler.snapshot import Placed, Snapshot
 
@@ -25,6 +26,7 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
+_NOT_YET = float("inf")
 _LEAST_PRIORITY = 2**31
 """Added to priorities when they are summed, so that none counts below nothing."""
 
@@ -109,8 +111,9 @@ class Preemption:
         cycle = Cycle(pod, self._snapshot.demands.of(pod), self._snapshot)
         good: list[Victims] = []
         violating: list[Victims] = []
+        room = self._room_only(cycle)
         for slot in (*slots[offset:], *slots[:offset]):
-            found = self._victims_on(cycle, int(slot), priority, budgets)
+            found = self._victims_on(cycle, int(slot), priority, budgets, room)
             if isinstance(found, str):
                 reasons[found] += 1
                 continue
@@ -119,12 +122,16 @@ class Preemption:
                 break
         return [*good, *violating]
 
-    def _victims_on(self, cycle: Cycle, slot: int, priority: int, budgets: Sequence[_Budget]) -> Victims | str:
+    def _victims_on(
+        self, cycle: Cycle, slot: int, priority: int, budgets: Sequence[_Budget], room: _Room | None
+    ) -> Victims | str:
         """The fewest that must go, or why nobody's going would help."""
         name = cycle.table.name(slot)
         lower = [placed for placed in self._snapshot.pods_on(name) if placed.demand.priority < priority]
         lower.sort(key=importance)
         violating, harmless = _by_violation(lower, budgets)
+        if room is not None and not self._nominations.before(cycle.pod, name):
+            return room.victims(name, slot, violating, harmless)
         gone = dict.fromkeys(lower)
         victims: list[Placed] = []
         violations = 0
@@ -151,12 +158,56 @@ class Preemption:
         victims.sort(key=importance)
         return Victims(name, tuple(victims), violations)
 
+    def _room_only(self, cycle: Cycle) -> _Room | None:
+        """If it is but for room that the Pod waits, whom it takes to make it is a matter of sums."""
+        others = [plugin for plugin in self._profile.filters if not isinstance(plugin, NodeResourcesFit)]
+        fit = [plugin for plugin in self._profile.filters if isinstance(plugin, NodeResourcesFit)]
+        if not fit or any(plugin.depends_on_pods(cycle) for plugin in others):
+            return None
+        self._profile.prefilter(cycle)
+        told = [refusal for plugin in others for refusal in plugin.refusals(cycle)]
+        return _Room(cycle.table, fit[0].needs(cycle), told)
+
     def _why_not(self, cycle: Cycle, slot: int) -> str:
         try:
             self._profile.prefilter(cycle)
         except Rejected as rejection:
             return str(rejection)
         return "\n".join(self._profile.why_not(cycle, slot, self._nominations))
+
+
+class _Room:
+    """What must be free on a node, when nothing else depends on who is there."""
+
+    def __init__(self, table: NodeTable, needs: Sequence[tuple[int, int, str]], told: Sequence[Refusal]) -> None:
+        self._table = table
+        self._needs = needs
+        self._told = told
+
+    def victims(self, name: str, slot: int, violating: list[Placed], harmless: list[Placed]) -> Victims | str:
+        for refusal in self._told:
+            if refusal.where[slot]:
+                return refusal.reason
+        spare = {row: self._table.free.item(row, slot) - number for row, number, _ in self._needs}
+        for placed in (*violating, *harmless):
+            for row in spare:
+                spare[row] += placed.demand.taken_of.get(row, 0)
+        short = [reason for row, _, reason in self._needs if spare[row] < 0]
+        if short:
+            return "\n".join(short)
+        victims: list[Placed] = []
+        violations = 0
+        for number, placed in enumerate((*violating, *harmless)):
+            left = {row: amount - placed.demand.taken_of.get(row, 0) for row, amount in spare.items()}
+            if min(left.values()) >= 0:
+                spare = left
+            else:
+                victims.append(placed)
+                violations += number < len(violating)
+        if not victims:
+            return NO_VICTIMS
+        victims.sort(key=importance)
+        return Victims(name, tuple(victims), violations)
 
 
 class _Budget:
@@ -217,7 +268,7 @@ def _earliest_start(pods: Sequence[Placed]) -> float:
 def _started(pod: Obj) -> float:
     stamp = (pod.get("status") or {}).get("startTime")
     # One that has not started counts as starting now, which is later than any other.
-    return parse_time(stamp).timestamp() if stamp else datetime.max.replace(tzinfo=UTC).timestamp()
+    return parse_time(stamp).timestamp() if stamp else _NOT_YET
 
 
 def importance(placed: Placed) -> tuple[int, float, str]:

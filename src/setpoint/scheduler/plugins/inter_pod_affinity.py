@@ -77,6 +77,12 @@ class InterPodAffinity(FilterBase):
         labels = namespace_labels(self._namespaces, demand.namespace)
         return all(term.means(demand.namespace, demand.labels, labels) for term in terms)
 
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        terms = cycle.demand.terms
+        return bool(terms.affinity or terms.anti) or any(
+            held.kind == ANTI for held in self._speaking_of(cycle.demand, cycle.snapshot)
+        )
+
     # -- score ----------------------------------------------------------------------------------------------------
 
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:

@@ -31,6 +31,9 @@ class NodePorts(FilterBase):
         where[list(taken)] = True
         return (Refusal(REASON, where),)
 
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        return bool(cycle.demand.ports)
+
     def interests(self) -> Iterable[Interest]:
         return (
             Interest(ClusterEvent(ASSIGNED_POD, Action.DELETE), _freed_a_port),

@@ -46,15 +46,23 @@ class NodeResourcesFit(FilterBase):
         self._ignored_groups = frozenset(ignored_groups)
 
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
-        free = cycle.table.free
-        found = [Refusal("Too many pods", free[PODS] < 1)]
+        table = cycle.table
+        return [
+            Refusal(reason, table.free[row] < number, row != PODS and _never_enough(table, row, number))
+            for row, number, reason in self.needs(cycle)
+        ]
+
+    def needs(self, cycle: Cycle) -> list[tuple[int, int, str]]:
+        """Of which row how much must be free, and what is said if it is not."""
+        found = [(PODS, 1, "Too many pods")]
         for row, number in cycle.demand.rows:
             name = cycle.table.resources[row]
-            if name not in _NATIVE and (name in self._ignored or name.partition("/")[0] in self._ignored_groups):
-                continue
-            where = free[row] < number
-            found.append(Refusal(f"Insufficient {name}", where, _never_enough(cycle.table, row, number)))
+            if name in _NATIVE or not (name in self._ignored or name.partition("/")[0] in self._ignored_groups):
+                found.append((row, number, f"Insufficient {name}"))
         return found
+
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        return True
 
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
         followed = cycle.demand.cache.get(self)

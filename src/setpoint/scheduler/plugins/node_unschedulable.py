@@ -17,7 +17,7 @@ class NodeUnschedulable(FilterBase):
     name = "NodeUnschedulable"
 
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
-        if tolerates(cycle.demand.tolerations, *CORDON) or not cycle.table.cordoned.any():
+        if tolerates(cycle.demand.tolerations, *CORDON):
             return ()
         return (Refusal(REASON, cycle.table.cordoned, unresolvable=True),)
 

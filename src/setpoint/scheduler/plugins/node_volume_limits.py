@@ -84,6 +84,9 @@ class NodeVolumeLimits(FilterBase):
                 found[f"{source['driver']}/{source['volumeHandle']}"] = source["driver"]
         return found
 
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        return bool(cycle.demand.volumes)
+
     def interests(self) -> Iterable[Interest]:
         return (
             Interest(ClusterEvent(CSI_NODE, Action.ADD)),

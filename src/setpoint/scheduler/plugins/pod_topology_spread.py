@@ -80,6 +80,9 @@ class PodTopologySpread(FilterBase):
             found.append(Refusal(TOO_SKEWED, (sums + itself - least > constraint.max_skew)[column.of]))
         return found
 
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        return bool(self._constraints(cycle.demand, HARD))
+
     # -- score ----------------------------------------------------------------------------------------------------
 
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:

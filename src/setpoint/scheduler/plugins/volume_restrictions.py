@@ -47,6 +47,9 @@ class VolumeRestrictions(FilterBase):
                 break
         return found
 
+    def depends_on_pods(self, cycle: Cycle) -> bool:
+        return bool(cycle.demand.volumes)
+
     def interests(self) -> Iterable[Interest]:
         return (
             Interest(ClusterEvent(ASSIGNED_POD, Action.DELETE), _freed_a_volume),
