@@ -89,7 +89,7 @@ def _subresources(api: ApiServer) -> None:
     evictions = Evictions(api)
     api.subresources[("", "pods", "binding")] = {"create": bind}
     api.subresources[("", "pods", "eviction")] = {"create": evictions.evict}
-    streams = PodStreams(api.nodes, CacheReader(api))
+    streams = PodStreams(api.nodes, CacheReader(api), api.authorizer)
     api.subresources[("", "pods", "log")] = {"get": streams.log}
     for name, opened in (
         ("exec", streams.exec), ("attach", streams.attach), ("portforward", streams.port_forward),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of
+from setpoint.apiserver.filters.authorize import forbidden as forbidden_access
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeReply, NodeRoutes
@@ -23,9 +25,10 @@ _UPGRADE_HEADERS = ("connection", "upgrade", "origin", "x-stream-protocol-versio
 
 
 class PodStreams:
-    def __init__(self, routes: NodeRoutes, reader: CacheReader) -> None:
+    def __init__(self, routes: NodeRoutes, reader: CacheReader, authorizer: AuthorizerChain) -> None:
         self._routes = routes
         self._reader = reader
+        self._authorizer = authorizer
 
     async def log(self, call: Call, registry: Registry, form: Form) -> Answer:
         query = _log_query(call)
@@ -50,18 +53,27 @@ class PodStreams:
         return await self._stream(call, registry, "attach")
 
     async def port_forward(self, call: Call, registry: Registry, form: Form) -> Answer:
+        self._may_create(call)
         pod = self._placed(call, registry)
         query = [("port", each) for each in call.query.get("ports", ())]
         return await self._upgraded(call, pod, _path("portForward", call), query)
 
+    def _may_create(self, call: Call) -> None:
+        """A WebSocket begins with a GET. Who may only read must not get to run commands with one."""
+        access = access_of(call)._replace(verb="create")
+        decision, reason = self._authorizer.authorize(access)
+        if decision is not Decision.ALLOW:
+            raise forbidden_access(access, reason)
+
     async def _stream(self, call: Call, registry: Registry, what: str) -> Answer:
+        self._may_create(call)
         pod = registry.get(call.target.namespace, call.target.name).obj
         container = _container(call, pod)
         self._placed(call, registry)
         query = [
             (sent, "1")
             for name, sent in (("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty"))
-            if name in call.query and truthy(call.option(name))
+            if (truthy(call.option(name)) if name in call.query else name in ("stdout", "stderr"))
         ]
         if what == "exec":
             query += [("command", each) for each in call.query.get("command", ())]
