@@ -51,18 +51,19 @@ class AttachDetach:
         self._drivers = drivers
         self._leaving: dict[str, float] = {}
         """Since when each attachment has been unwanted."""
-        self._complained: set[str] = set()
-        """Attachments that could not be made because the volume is elsewhere, and that their Pods know of."""
+        self._complained: dict[str, set[str]] = {}
+        """By node: attachments that could not be made because the volume is elsewhere, and that their Pods know of."""
 
     async def reconcile(self, name: str) -> Result | None:
         node = self._nodes.get(name)
         wanted = self._wanted(name) if node is not None and is_managed(node) else {}
         there = {found["metadata"]["name"]: found for found in self._attachments.by_index(BY_NODE, name)}
         wait = await self._detach(node, wanted, there)
+        known = self._complained.pop(name, set()) & wanted.keys() - there.keys()
         for key, (volume, pods) in wanted.items():
             self._leaving.pop(key, None)
-            if key not in there:
-                await self._attach(key, volume, name, pods)
+            if key not in there and await self._is_elsewhere(volume, name, pods, known=key in known):
+                self._complained.setdefault(name, set()).add(key)
         if node is not None and wanted:
             await self._report(node, wanted, there)
         return Result(requeue_after=wait) if wait is not None else None
@@ -116,21 +117,19 @@ class AttachDetach:
 
     # -- to it ------------------------------------------------------------------------------------------------------
 
-    async def _attach(self, key: str, volume: Obj, node: str, pods: list[Obj]) -> None:
+    async def _is_elsewhere(self, volume: Obj, node: str, pods: list[Obj], *, known: bool) -> bool:
+        """If it is not, and need not be, it is asked for. `known`: the Pods have been told."""
         name = volume["metadata"]["name"]
-        elsewhere = self._attachments.by_index(BY_VOLUME, name)
-        if elsewhere and not may_be_at_many(volume):
-            if key not in self._complained:
-                self._complained.add(key)
-                for pod in pods:
-                    text = f'Waiting for detach for volume "{name}" {self._who_has(volume, node, pod)}'
-                    self._recorder.warning(pod, "FailedAttachVolume", text)
-            return
-        self._complained.discard(key)
+        if self._attachments.by_index(BY_VOLUME, name) and not may_be_at_many(volume):
+            for pod in pods if not known else ():
+                text = f'Waiting for detach for volume "{name}" {self._who_has(volume, node)}'
+                self._recorder.warning(pod, "FailedAttachVolume", text)
+            return True
         with suppress(AlreadyExists):  # the cache is late
             await self._client.create(attachment(volume, node))
+        return False
 
-    def _who_has(self, volume: Obj, node: str, asking: Obj) -> str:
+    def _who_has(self, volume: Obj, node: str) -> str:
         reference = volume["spec"]["claimRef"]
         users = [
             pod
