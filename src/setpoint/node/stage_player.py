@@ -26,6 +26,9 @@ class Stages:
         self._pods = pods
 
     def handles_pod(self, pod: Any) -> bool:
+        """A Pod that a stage speaks of, unless it is to go and no stage says how."""
+        if "deletionTimestamp" in pod["metadata"]:
+            return any(stage.matches(pod) for stage in self._pods)
         return any(stage.claims(pod) for stage in self._pods)
 
 

@@ -33,6 +33,8 @@ def reference(image: str) -> Reference | None:
     if parts is None:
         return None
     repository, tag, digest = parts
+    if repository.startswith("docker.io/") and repository.count("/") == 1:
+        repository = repository.replace("/", "/library/")
     name = f"{repository}:{tag}" if tag else f"{repository}@{digest}" if digest else f"{repository}:latest"
     # Where a registry would say which content a name stands for: the same name, the same content.
     digest = digest or "sha256:" + sha256(name.encode()).hexdigest()
