@@ -7,11 +7,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import re2
 
 from setpoint.node.runtime.shell.session import (
     FOREVER,
+    WAIT_FOR_INPUT,
     Break,
     Continue,
     Exit,
@@ -447,13 +449,55 @@ def _holds(session: Session, words: list[str]) -> bool:
     return comparisons.get(operator, False)
 
 
+def _reading(program: Program, words: int = 0) -> Program:
+    """With what somebody types, where nothing else is there to be read: all of it, up to its end. It is read unless
+    there are more than so many words besides options: those name files."""
+
+    def run(session: Session, arguments: list[str], streams: Streams) -> Any:
+        named = sum(not each.startswith("-") for each in arguments)
+        if streams.stdin or session.typed.closed or named > words:
+            return program(session, arguments, streams)
+        return _when_typed(program, session, arguments, streams)
+
+    return run
+
+
+def _when_typed(program: Program, session: Session, arguments: list[str], streams: Streams) -> Running:
+    typed, text = session.typed, ""
+    while True:
+        text, typed.text = text + typed.text, ""
+        if typed.closed:
+            break
+        yield WAIT_FOR_INPUT
+    streams.stdin = text
+    outcome = program(session, arguments, streams)
+    return int(outcome) if isinstance(outcome, int) else (yield from outcome)
+
+
+def _read_typed(session: Session, arguments: list[str], streams: Streams) -> Any:
+    if streams.stdin or session.typed.closed:
+        return _read(session, arguments, streams)
+    return _when_a_line_is_typed(session, arguments, streams)
+
+
+def _when_a_line_is_typed(session: Session, arguments: list[str], streams: Streams) -> Running:
+    typed = session.typed
+    while "\n" not in typed.text and not typed.closed:
+        yield WAIT_FOR_INPUT
+    line, newline, typed.text = typed.text.partition("\n")
+    streams.stdin = line + newline
+    return _read(session, arguments, streams)
+
+
 PROGRAMS: dict[str, Program] = {
     "sleep": _sleep, "exit": _exit, "return": _return, "break": _break, "continue": _continue, "true": _true,
-    ":": _true, "false": _false, "echo": _echo, "printf": _printf, "cat": _cat, "touch": _touch, "rm": _rm,
+    ":": _true, "false": _false, "echo": _echo, "printf": _printf, "cat": _reading(_cat), "touch": _touch, "rm": _rm,
     "mkdir": _mkdir, "ls": _ls, "date": _date, "env": _env, "printenv": _printenv, "export": _export,
     "local": _export, "readonly": _export, "unset": _unset, "set": _set, "cd": _cd, "pwd": _pwd,
-    "hostname": _hostname, "whoami": _whoami, "uname": _uname, "seq": _seq, "head": _head, "tail": _tail,
-    "grep": _grep, "wc": _wc, "tee": _tee, "md5sum": _digest("md5sum"), "sha256sum": _digest("sha256sum"),
-    "base64": _base64, "read": _read, "shift": _shift, "test": _test, "[": _test, "[[": _test, "kill": _true,
+    "hostname": _hostname, "whoami": _whoami, "uname": _uname, "seq": _seq, "head": _reading(_head, 1),
+    "tail": _reading(_tail, 1), "grep": _reading(_grep, 1), "wc": _reading(_wc), "tee": _reading(_tee, 99),
+    "md5sum": _reading(_digest("md5sum")), "sha256sum": _reading(_digest("sha256sum")),
+    "base64": _reading(_base64), "read": _read_typed, "shift": _shift, "test": _test, "[": _test, "[[": _test,
+    "kill": _true,
     "pause": lambda session, arguments, streams: _sleep(session, ["infinity"], streams),
 }  # fmt: skip
