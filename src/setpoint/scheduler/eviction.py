@@ -83,7 +83,7 @@ class Eviction:
         except NotFound:
             return
         why = f"Preempted by pod {pod['metadata']['uid']} on node {node}"
-        self._recorders[scheduler].normal(victim, "Preempted", why, action="Preempting", related=pod)
+        self._recorders[scheduler].normal(victim, "Preempted", why, action="Preempting")
 
     def _submit_release(self, other: Obj) -> None:
         async def release() -> None:

@@ -24,6 +24,7 @@ Obj = dict[str, Any]
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NOT_LOOKED = "not found"
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
 _NOT_YET = float("inf")
@@ -52,6 +53,11 @@ class Preemption:
         self._absolute = int(args.get("minCandidateNodesAbsolute", 100))
 
     def evaluate(self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int]) -> Victims | None:
+        if diagnosis.rejected:
+            # Upstream asks the plugin for devices first, which has not looked yet, and gets no further than this.
+            diagnosis.preemption = NOT_LOOKED
+            diagnosis.nominate = None
+            return None
         if not self._profile.preempts:
             return None
         why_not = self._ineligible(pod, diagnosis)
