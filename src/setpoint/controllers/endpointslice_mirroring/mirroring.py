@@ -126,8 +126,7 @@ def _slice(endpoints: Obj, family: str, ports: list[Obj], found: list[Obj]) -> O
 
 def _in_place_of(old: Obj, made: Obj) -> Obj:
     kept = {name: old["metadata"][name] for name in ("name", "uid", "resourceVersion")}
-    meta = {name: value for name, value in made["metadata"].items() if name != "generateName"}
-    return {**made, "metadata": {**meta, **kept}}
+    return {**made, "metadata": {**made["metadata"], **kept}}
 
 
 def _recycle(result: Plan) -> None:
