@@ -1,0 +1,123 @@
+"""What kubectl asks nodes through the server: logs, top, exec, attach."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kubectl_runner import Kubectl
+
+from conftest import kubectls
+
+BINARIES = kubectls()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not BINARIES, reason="no kubectl on the path, nor in SETPOINT_TEST_KUBECTL"),
+]
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    """The newest one."""
+    directory = tmp_path_factory.mktemp("up")
+    command = [sys.executable, "-m", "setpoint.cli", "up", "--port", "0", "--nodes", "2", "--data-dir", "data"]
+    with open(directory / "log", "wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=directory)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if " is ready at " in line:
+                break
+        else:
+            raise RuntimeError((directory / "log").read_text())
+        yield Kubectl(BINARIES[-1], directory / "data" / "admin.kubeconfig", directory, "default")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def counter(kubectl: Kubectl) -> str:
+    """A Pod that counts to three, a second each, again and again."""
+    script = "echo begin >&2; for i in 1 2 3; do echo $i; sleep 1; done; exit 1"
+    kubectl("run", "counter", "--image=busybox", "--", "sh", "-c", script)
+    kubectl("wait", "pod/counter", "--for=jsonpath={.status.phase}=Running", "--timeout=30s")
+    return "counter"
+
+
+def test_logs(kubectl: Kubectl, counter: str) -> None:
+    followed = kubectl("logs", "-f", counter)
+    assert followed == "begin\n1\n2\n3\n"
+    kubectl("wait", "pod/counter", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=30s")
+    assert kubectl("logs", counter, "--previous") == followed
+    assert kubectl("logs", counter, "--previous", "--tail=2") == "2\n3\n"
+    assert kubectl("logs", counter, "--previous", "--limit-bytes=7") == "begin\n1"
+    stamped = kubectl("logs", counter, "--previous", "--timestamps").splitlines()
+    assert [line.split(" ", 1)[1] for line in stamped] == followed.splitlines()
+    since = stamped[-1].split(" ")[0][:19] + "Z"
+    assert kubectl("logs", counter, "--previous", f"--since-time={since}").endswith("3\n")
+    assert "[pod/counter/counter] begin" in kubectl("logs", counter, "--previous", "--all-containers", "--prefix")
+
+
+def test_logs_that_are_not_there(kubectl: Kubectl) -> None:
+    kubectl("run", "waits", "--image=nowhere.invalid/nothing:v1")
+    told = kubectl.refused("logs", "waits")
+    assert 'container "waits" in pod "waits" is waiting to start' in told
+    assert 'pods "none" not found' in kubectl.refused("logs", "none")
+
+
+def test_logs_of_the_control_plane(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
+    kubectl("rollout", "status", "deployment/web", "--timeout=50s")
+    of = ("-n", "kube-system", "logs", "-l")
+    told = kubectl(*of, "component=kube-controller-manager", "--tail=50")
+    assert 'reason="SuccessfulCreate"' in told and len(told.splitlines()) <= 50
+    assert 'reason="Scheduled"' in kubectl(*of, "component=kube-scheduler", "--tail=50")
+    assert "serving on" in kubectl(*of, "component=kube-apiserver", "--tail=50")
+    before = kubectl("-n", "kube-system", "get", "pod", "kube-scheduler-node-1", "-o", "jsonpath={.metadata.uid}")
+    kubectl("-n", "kube-system", "delete", "pod", "kube-scheduler-node-1", "--wait=false")
+    kubectl("-n", "kube-system", "wait", "pod", "-l", "component=kube-scheduler", "--for=create", "--timeout=20s")
+    deadline = time.monotonic() + 20
+    while True:
+        now = kubectl.run("-n", "kube-system", "get", "pod", "kube-scheduler-node-1", "-o", "jsonpath={.metadata.uid}")
+        if now.out not in ("", before):
+            break
+        assert time.monotonic() < deadline
+
+
+def test_top(kubectl: Kubectl) -> None:
+    kubectl("run", "busy", "--image=nginx", "--annotations=simulate.setpoint.dev/cpu=250m")
+    kubectl("wait", "pod/busy", "--for=condition=Ready", "--timeout=30s")
+    nodes = kubectl("top", "nodes").splitlines()
+    assert [line.split()[0] for line in nodes] == ["NAME", "node-1", "node-2"]
+    deadline = time.monotonic() + 60
+    while True:
+        result = kubectl.run("top", "pod", "busy")
+        if result.code == 0:
+            break
+        assert time.monotonic() < deadline, result.err
+        time.sleep(1)
+    assert result.out.splitlines()[1].split()[:2] == ["busy", "250m"]
+
+
+def test_exec(kubectl: Kubectl) -> None:
+    if kubectl.minor < 31:
+        pytest.skip("older ones speak SPDY")
+    kubectl("run", "box", "--image=busybox", "--", "sleep", "1000")
+    kubectl("wait", "pod/box", "--for=condition=Ready", "--timeout=30s")
+    assert kubectl("exec", "box", "--", "echo", "hi") == "hi\n"
+    ended = kubectl.run("exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (ended.code, ended.out) == (3, "out\n")
+    assert "err\n" in ended.err and "command terminated with exit code 3" in ended.err
+    assert kubectl("exec", "-i", "box", "--", "cat", stdin="typed\n") == "typed\n"
+    assert "executable file not found" in kubectl.refused("exec", "box", "--", "psql")
+    assert "container nope is not valid" in kubectl.refused("exec", "box", "-c", "nope", "--", "ls")
+    assert "listen on no ports" in kubectl.refused("port-forward", "box", "18080:80")

@@ -1,0 +1,196 @@
+"""`pods/exec` and `pods/attach` from the front door to a simulated container and back, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from setpoint.apiserver.filters.in_process import peer_of
+from setpoint.apiserver.http.message import Request, Response, UpgradeResponse
+from setpoint.testing import VirtualCluster, virtual
+
+Obj = dict[str, Any]
+HANDSHAKE = {
+    "upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-protocol": "v5.channel.k8s.io",
+}  # fmt: skip
+ADMIN = ("admin", ("system:masters",))
+
+
+class Talk:
+    """The client's end of an upgraded connection, and the server's view of it."""
+
+    def __init__(self) -> None:
+        self._sent: asyncio.Queue[bytes] = asyncio.Queue()
+        self._got = bytearray()
+        self.heard: dict[int, bytes] = {}
+
+    # The server's view.
+
+    def write(self, data: bytes) -> None:
+        self._got += data
+        while len(self._got) >= 2:
+            size, at = self._got[1], 2
+            if size == 126:
+                size, at = int.from_bytes(self._got[2:4], "big"), 4
+            payload = bytes(self._got[at : at + size])
+            if self._got[0] == 0x82:
+                self.heard[payload[0]] = self.heard.get(payload[0], b"") + payload[1:]
+            del self._got[: at + size]
+
+    async def read(self) -> bytes:
+        return await self._sent.get()
+
+    async def drained(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    # The client.
+
+    def send(self, channel: int, data: bytes) -> None:
+        payload = bytes((channel,)) + data
+        self._sent.put_nowait(bytes((0x82, 0x80 | len(payload), 0, 0, 0, 0)) + payload)
+
+    def leave(self) -> None:
+        self._sent.put_nowait(b"")
+
+    @property
+    def status(self) -> Obj:
+        found: Obj = orjson.loads(self.heard[3])
+        return found
+
+
+async def opened(
+    cluster: VirtualCluster, what: str, query: list[tuple[str, str]], who: tuple[str, tuple[str, ...]] = ADMIN
+) -> Any:
+    path = f"/api/v1/namespaces/default/pods/p/{what}"
+    request = Request("GET", path, urlencode(query), dict(HANDSHAKE), b"", peer_of(*who))
+    return await cluster.embedded.api.handle(request)
+
+
+async def run(cluster: VirtualCluster, *command: str, stdin: bytes | None = None) -> Talk:
+    query = [("command", each) for each in command] + [("stdin", "true")] * (stdin is not None)
+    answer = await opened(cluster, "exec", query)
+    assert isinstance(answer, UpgradeResponse), answer
+    assert ("Sec-WebSocket-Protocol", "v5.channel.k8s.io") in answer.headers
+    talk = Talk()
+    if stdin is not None:
+        talk.send(0, stdin)
+        talk.send(255, b"\x00")
+    await answer.run(talk)
+    return talk
+
+
+async def a_pod(cluster: VirtualCluster, *command: str) -> None:
+    container: Obj = {"name": "c", "image": "busybox", **({"command": list(command)} if command else {})}
+    meta = {"name": "p", "namespace": "default"}
+    await cluster.client.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
+    )
+
+    async def running() -> bool:
+        found = await cluster.client.get(("v1", "Pod"), "p", "default")
+        return bool(found["status"].get("phase") == "Running")
+
+    await cluster.until(running)
+
+
+@virtual(nodes=1)
+async def test_commands(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sleep", "1000")
+    talk = await run(cluster, "echo", "hi", "there")
+    assert talk.heard[1] == b"hi there\n" and talk.status == {"metadata": {}, "status": "Success"}
+    talk = await run(cluster, "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (talk.heard[1], talk.heard[2]) == (b"out\n", b"err\n")
+    assert talk.status["reason"] == "NonZeroExitCode"
+    assert talk.status["details"] == {"causes": [{"reason": "ExitCode", "message": "3"}]}
+    assert talk.status["message"] == "command terminated with non-zero exit code: exit status 3"
+    talk = await run(cluster, "psql")
+    assert talk.status["code"] == 500 and '"psql": executable file not found' in talk.status["message"]
+    await run(cluster, "sh", "-c", "echo kept > /tmp/file")
+    assert (await run(cluster, "cat", "/tmp/file")).heard[1] == b"kept\n"
+
+
+@virtual(nodes=1)
+async def test_commands_that_read(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sleep", "1000")
+    assert (await run(cluster, "cat", stdin=b"one\ntwo\n")).heard[1] == b"one\ntwo\n"
+    assert (await run(cluster, "sh", stdin=b"echo $((1 + 2))\nhostname\n")).heard[1] == b"3\np\n"
+    await run(cluster, "sh", "-c", "cat > /tmp/given", stdin=b"given\n")
+    assert (await run(cluster, "cat", "/tmp/given")).heard[1] == b"given\n"
+
+
+@virtual(nodes=1)
+async def test_a_command_takes_its_time_and_ends_when_the_client_leaves(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sleep", "1000")
+    started = cluster.clock.monotonic()
+    talk = await run(cluster, "sh", "-c", "echo first; sleep 5; echo last")
+    assert talk.heard[1] == b"first\nlast\n" and round(cluster.clock.monotonic() - started) == 5
+    answer = await opened(cluster, "exec", [("command", "sleep"), ("command", "500")])
+    talk = Talk()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(answer.run(talk))
+        await cluster.sleep(3)
+        talk.leave()
+    assert cluster.clock.monotonic() - started < 20
+
+
+@virtual(nodes=1)
+async def test_a_terminal(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sleep", "1000")
+    answer = await opened(cluster, "exec", [("command", "sh"), ("stdin", "true"), ("tty", "true")])
+    talk = Talk()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(answer.run(talk))
+        for keys in (b"echo x", b"\x7fhi\r", b"sleep 2; echo done\r", b"exit 4\r"):
+            await cluster.sleep(3)
+            talk.send(0, keys)
+    assert talk.heard[1] == (b"/ # echo x\b \bhi\r\nhi\r\n/ # sleep 2; echo done\r\ndone\r\n/ # exit 4\r\n")
+    assert talk.status["details"]["causes"][0]["message"] == "4"
+
+
+@virtual(nodes=1)
+async def test_attaching_shows_what_comes(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sh", "-c", "echo before; sleep 5; echo after; sleep 5; exit 0")
+    answer = await opened(cluster, "attach", [("stdout", "true")])
+    talk = Talk()
+    await answer.run(talk)
+    assert talk.heard[1] == b"after\n" and talk.status["status"] == "Success"
+
+
+@virtual(nodes=1)
+async def test_what_is_refused(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sh", "-c", "exit 0")
+    await cluster.sleep(1)
+    answer = await opened(cluster, "exec", [("command", "ls")])
+    assert isinstance(answer, Response) and b'container not found (\\"c\\")' in bytes(answer.body)
+    answer = await opened(cluster, "portforward", [("ports", "80")])
+    assert isinstance(answer, Response) and answer.status == 400
+    assert b"listen on no ports" in bytes(answer.body)
+    path = "/api/v1/namespaces/default/pods/p/exec"
+    plain = await cluster.client.sender.transport.request("GET", path, "command=ls", [], b"")
+    assert plain.status == 400 and b"Upgrade request required" in plain.body
+
+
+@virtual(nodes=1)
+async def test_who_may_only_read_may_not_run_anything(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sleep", "1000")
+    rbac = "rbac.authorization.k8s.io"
+    for name, verbs in (("reader", ["get"]), ("runner", ["get", "create"])):
+        rules = [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs}]
+        meta = {"name": name, "namespace": "default"}
+        await cluster.client.create({"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": rules})
+        await cluster.client.create(
+            {
+                "apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": meta,
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+                "subjects": [{"apiGroup": rbac, "kind": "User", "name": name}],
+            }
+        )  # fmt: skip
+    answer = await opened(cluster, "exec", [("command", "ls")], ("reader", ()))
+    assert isinstance(answer, Response) and answer.status == 403
+    assert b'cannot create resource \\"pods/exec\\"' in bytes(answer.body)
+    assert isinstance(await opened(cluster, "exec", [("command", "ls")], ("runner", ())), UpgradeResponse)

@@ -1,0 +1,139 @@
+"""The server's side of a WebSocket, and the streams in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+
+import orjson
+import pytest
+
+from setpoint.node.kubelet_api.messages import Refused
+from setpoint.node.kubelet_api.remote_streams import PROTOCOLS, STDOUT, SUCCESS, WebSocketStreams, failure
+from setpoint.node.kubelet_api.terminal import Terminal, for_terminal
+from setpoint.node.kubelet_api.websocket import WebSocket, accepted
+
+HANDSHAKE = {
+    "upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+}  # fmt: skip
+
+
+class Wire:
+    """A Duplex with the bytes of a client already in it."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = deque(pieces)
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    async def read(self) -> bytes:
+        return self.pieces.popleft() if self.pieces else b""
+
+    async def drained(self) -> None:
+        await asyncio.sleep(0)
+
+
+def frame(code: int, payload: bytes, *, final: bool = True, mask: bool = True) -> bytes:
+    size = len(payload)
+    head = bytes((code | (0x80 if final else 0),))
+    marked = 0x80 if mask else 0
+    if size < 126:
+        head += bytes((marked | size,))
+    elif size < 65536:
+        head += bytes((marked | 126,)) + size.to_bytes(2, "big")
+    else:
+        head += bytes((marked | 127,)) + size.to_bytes(8, "big")
+    if not mask:
+        return head + payload
+    key = os.urandom(4)
+    return head + key + bytes(byte ^ key[at % 4] for at, byte in enumerate(payload))
+
+
+def test_the_handshake_of_the_standard() -> None:
+    protocol, headers = accepted({**HANDSHAKE, "sec-websocket-protocol": "x, v4.channel.k8s.io"}, PROTOCOLS)
+    assert protocol == "v4.channel.k8s.io"
+    assert dict(headers)["Sec-WebSocket-Accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+    assert dict(headers)["Sec-WebSocket-Protocol"] == protocol
+    assert accepted(HANDSHAKE, PROTOCOLS)[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [({"sec-websocket-version": "8"}, 400), ({"sec-websocket-key": "short"}, 400), ({"sec-websocket-key": "?"}, 400),
+     ({"sec-websocket-protocol": "other"}, 403)],
+)  # fmt: skip
+def test_other_handshakes_are_refused(changed: dict[str, str], status: int) -> None:
+    with pytest.raises(Refused) as refusal:
+        accepted({**HANDSHAKE, **changed}, PROTOCOLS)
+    assert refusal.value.status == status
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536])
+async def test_messages_of_every_size_in_every_cut(size: int) -> None:
+    sent = frame(2, b"x" * size)
+    cut = max(1, len(sent) // 3)
+    pieces = [sent[at : at + cut] for at in range(0, len(sent), cut)]
+    assert await WebSocket(Wire(*pieces)).receive() == b"x" * size
+
+
+async def test_fragments_are_joined_and_pings_answered_in_between() -> None:
+    wire = Wire(frame(2, b"ab", final=False) + frame(9, b"there?") + frame(0, b"cd"))
+    socket = WebSocket(wire)
+    assert await socket.receive() == b"abcd"
+    assert wire.written == b"\x8a\x06there?"
+    assert await socket.receive() is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (frame(2, b"x", mask=False), 1002),
+        (frame(0, b"x"), 1002),
+        (frame(2, b"x", final=False) + frame(2, b"y"), 1002),
+        (b"\xf2" + frame(2, b"x")[1:], 1002),
+        (frame(9, b"x" * 126), 1002),
+        (b"\x82\xff" + (1 << 40).to_bytes(8, "big"), 1009),
+    ],
+)
+async def test_who_breaks_the_rules_is_shown_out(sent: bytes, code: int) -> None:
+    wire = Wire(sent)
+    assert await WebSocket(wire).receive() is None
+    assert wire.written[-4:] == b"\x88\x02" + code.to_bytes(2, "big")
+
+
+async def test_streams_in_messages() -> None:
+    wire = Wire(frame(2, b"\x00typed") + frame(2, b"\xff\x00"))
+    streams = WebSocketStreams(WebSocket(wire), "v5.channel.k8s.io")
+    assert await streams.receive() == (0, b"typed")
+    assert await streams.receive() == (0, None)
+    streams.write(STDOUT, b"said")
+    streams.finish(failure(3))
+    assert wire.written.startswith(b"\x82\x05\x01said")
+    status = orjson.loads(wire.written[wire.written.index(b"{") : wire.written.rindex(b"}") + 1])
+    assert status["reason"] == "NonZeroExitCode" and status["details"]["causes"][0]["message"] == "3"
+
+
+async def test_older_forms() -> None:
+    wire = Wire(frame(1, b"0dHlwZWQ="))
+    streams = WebSocketStreams(WebSocket(wire), "base64.channel.k8s.io")
+    assert await streams.receive() == (0, b"typed")
+    streams.write(STDOUT, b"said")
+    assert wire.written == b"\x81\x091c2FpZA=="
+    streams.finish(SUCCESS)
+    assert wire.written.endswith(b"\x88\x02\x03\xe8"), "nothing but the end: all went well"
+
+
+def test_a_terminal_shows_what_is_typed_and_passes_on_lines() -> None:
+    terminal = Terminal()
+    assert terminal.typed(b"lx") == (b"lx", b"")
+    assert terminal.typed(b"\x7fs\r") == (b"\b \bs\r\n", b"ls\n")
+    assert terminal.typed(b"abc\x15\x03") == (b"abc\b \b\b \b\b \b^C\r\n", b"")
+    assert terminal.interrupted and not terminal.ended
+    assert terminal.typed("ä\x7f".encode()) == ("ä\b \b".encode(), b"")
+    terminal.typed(b"\x04")
+    assert terminal.ended
+    assert for_terminal(b"a\nb") == b"a\r\nb"
