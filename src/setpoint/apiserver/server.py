@@ -69,6 +69,7 @@ _WRITES_SELF = {"get": get, "update": update, "patch": patch}
 _COLLECTIONS = frozenset({"list", "watch"})
 _ON_COLLECTIONS = frozenset({"list", "watch", "create", "deletecollection"})
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_WITHOUT_TABLES = TRANSFORMS - {"Table"}
 _PAGE_NOT_FOUND = b"404 page not found\n"
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
@@ -277,7 +278,8 @@ class ApiServer:
         return negotiate(
             call.request.headers.get("accept", ""),
             collection=call.verb in _COLLECTIONS,
-            transforms=TRANSFORMS,
+            # What is answered on the spot was never meant to be a row.
+            transforms=TRANSFORMS if call.resource is None or call.resource.is_stored else _WITHOUT_TABLES,
             pretty=pretty,
         )
 

@@ -156,3 +156,11 @@ async def test_a_full_page_goes_on_if_anything_follows_it(door: FrontDoor) -> No
     rest = (await door.get(f"{NS}/configmaps?limit=2&labelSelector=l&continue={token}")).json
     assert (rest["items"], "continue" in rest["metadata"]) == ([], False)
     assert "continue" not in (await door.get(f"{NS}/configmaps?limit=1&labelSelector=!l")).json["metadata"]
+
+
+async def test_what_is_answered_on_the_spot_has_no_table(door: FrontDoor) -> None:
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert (await door.post(path, review)).status == 201
+    reply = await door.post(path, review, headers=TABLE)
+    assert (reply.status, reply.json["reason"]) == (406, "NotAcceptable")
