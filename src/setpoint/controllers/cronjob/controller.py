@@ -255,6 +255,10 @@ class CronJobs:
         meta = job["metadata"]
         try:
             await self._client.delete(JOBS, meta["name"], meta["namespace"], propagation="Background")
+        except NotFound:
+            # Deleted before, and the cache does not know: nothing to tell.
+            unlist(cron_job["status"], meta["uid"])
+            return True
         except ApiError as error:
             self._recorder.warning(cron_job, "FailedDelete", f"Deleted job: {error}")
             return False
