@@ -186,6 +186,13 @@ async def test_what_cannot_be_provisioned_is_said(cluster: VirtualCluster) -> No
     await cluster.sleep(1)
     text = "no volume plugin matched name: kubernetes.io/no-provisioner"
     assert await cluster.events("one") == [("Warning", "ProvisioningFailed", text)]
+    await cluster.client.create(a_class("host", "kubernetes.io/host-path"))
+    await cluster.client.create(a_claim("three", storage_class="host"))
+    await cluster.sleep(1)
+    text = 'Failed to create provisioner: provisioning in volume plugin "kubernetes.io/host-path" is disabled'
+    assert await cluster.events("three") == [("Warning", "ProvisioningFailed", text)]
+    noted = (await cluster.client.get(CLAIMS, "three", "default"))["metadata"]["annotations"]
+    assert noted["volume.kubernetes.io/storage-provisioner"] == "kubernetes.io/host-path"
     text = 'storageclass.storage.k8s.io "missing" not found'
     assert await cluster.events("two") == [("Warning", "ProvisioningFailed", text)]
 

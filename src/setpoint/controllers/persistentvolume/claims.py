@@ -94,19 +94,23 @@ class Claims:
                 raise Refused(f'storageclass.storage.k8s.io "{wanted}" not found')
             provisioner = external_provisioner(storage_class["provisioner"])
         except Refused as refused:
+            if refused.asked:
+                claim = await self._ask(claim, refused.asked)
             self._recorder.warning(claim, "ProvisioningFailed", str(refused))
             return
-        if annotations_of(claim).get(STORAGE_PROVISIONER) != provisioner:
-            asked = with_annotation(claim, BETA_STORAGE_PROVISIONER, provisioner)
-            claim = await self._ledger.save_claim(
-                with_migration(with_annotation(asked, STORAGE_PROVISIONER, provisioner))
-            )
+        claim = await self._ask(claim, provisioner)
         text = (
             f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by "
             "the system administrator. If volume creation is delayed, please verify that the provisioner is running "
             "and correctly registered."
         )
         self._recorder.normal(claim, "ExternalProvisioning", text)
+
+    async def _ask(self, claim: Obj, provisioner: str) -> Obj:
+        if annotations_of(claim).get(STORAGE_PROVISIONER) == provisioner:
+            return claim
+        asked = with_annotation(claim, BETA_STORAGE_PROVISIONER, provisioner)
+        return await self._ledger.save_claim(with_migration(with_annotation(asked, STORAGE_PROVISIONER, provisioner)))
 
     async def _bind_to_wanted(self, claim: Obj) -> None:
         """Its author, or somebody before us who was interrupted, has chosen."""

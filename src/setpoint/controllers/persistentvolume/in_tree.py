@@ -30,6 +30,11 @@ _MIGRATED = {
 class Refused(Exception):
     """It cannot be made, or unmade; the message is upstream's."""
 
+    def __init__(self, message: str, asked: str = "") -> None:
+        """`asked`: who is noted on the claim as asked, all the same."""
+        super().__init__(message)
+        self.asked = asked
+
 
 def external_provisioner(provisioner: str) -> str:
     """The name under which somebody outside makes volumes for this one. Raises Refused if nobody does."""
@@ -38,7 +43,8 @@ def external_provisioner(provisioner: str) -> str:
     if not provisioner.startswith(_OWN):
         return provisioner
     if provisioner == _HOST_PATH:
-        raise Refused(f'Failed to create provisioner: provisioning in volume plugin "{_HOST_PATH}" is disabled')
+        why = f'Failed to create provisioner: provisioning in volume plugin "{_HOST_PATH}" is disabled'
+        raise Refused(why, _HOST_PATH)
     if provisioner in _NOT_PROVISIONING:
         raise Refused("no provisionable volume plugin matched")
     raise Refused(f"no volume plugin matched name: {provisioner}")
