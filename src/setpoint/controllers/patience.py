@@ -14,8 +14,8 @@ from setpoint.reconcile.keys import controller_of
 Obj = dict[str, Any]
 
 _LARGE = 100
-_PER_POD = 50e-6
-_LONGEST = 0.1
+_PER_POD = 100e-6
+_LONGEST = 0.25
 
 
 def patience(old: Obj | None, new: Obj | None, size: int) -> float:

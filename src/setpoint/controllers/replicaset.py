@@ -17,7 +17,7 @@ from setpoint.controllers.ownership import Claim
 from setpoint.controllers.patience import patience
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
 from setpoint.controllers.pod_owners import PodOwners, selector_of
-from setpoint.controllers.pods import available_in, first_to_go, is_active, is_terminating
+from setpoint.controllers.pods import available_in, first_to_go, is_active, phase
 from setpoint.controllers.slow_start import slow_start
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, NotFound
@@ -120,17 +120,14 @@ class ReplicaSets:
         may_act = self._expected.satisfied(key) and "deletionTimestamp" not in replica_set["metadata"]
         meta = replica_set["metadata"]
         selector = self._flavour.selector(replica_set)
-        owned = self._pods.controlled_by(meta["uid"])
+        active, others, terminating = _sorted_out(self._pods.controlled_by(meta["uid"]), selector)
+        others += [pod for pod in self._pods.orphans(meta["namespace"]) if is_active(pod)]
         claim = Claim(self._client, self._flavour.resource, replica_set, PODS, selector)
-        candidates = [pod for pod in (*owned, *self._pods.orphans(meta["namespace"])) if is_active(pod)]
-        active = await claim.claimed(candidates)
-        terminating = None
-        if self._flavour.tells_terminating:
-            leaving = (pod["metadata"].get("labels") or {} for pod in owned if is_terminating(pod))
-            terminating = sum(map(selector.matches, leaving))
+        active += await claim.claimed(others)
         failure = await self._manage(key, replica_set, active) if may_act else None
         now = self._clock.now()
-        await self._write_status(replica_set, status_of(replica_set, active, terminating, failure, now))
+        told = terminating if self._flavour.tells_terminating else None
+        await self._write_status(replica_set, status_of(replica_set, active, told, failure, now))
         if failure is not None:
             raise failure
         return look_again(active, replica_set["spec"].get("minReadySeconds", 0), now)
@@ -198,6 +195,24 @@ class ReplicaSets:
             if fresh["metadata"]["uid"] != meta["uid"]:
                 return
             await self._client.update({**fresh, "status": status}, subresource="status")
+
+
+def _sorted_out(owned: list[Obj], selector: Selector) -> tuple[list[Obj], list[Obj], int]:
+    """Those that count, those that are no longer selected, and how many are on their way out: in one go, for there
+    may be thousands."""
+    active: list[Obj] = []
+    others: list[Obj] = []
+    terminating = 0
+    for pod in owned:
+        if phase(pod) in ("Succeeded", "Failed"):
+            continue
+        meta = pod["metadata"]
+        selected = selector.matches(meta.get("labels") or {})
+        if "deletionTimestamp" in meta:
+            terminating += selected
+        else:
+            (active if selected else others).append(pod)
+    return active, others, terminating
 
 
 def size_of(replica_set: Obj) -> int:
