@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from setpoint.cli.fleet_file import fleet_of, fleet_option
 from setpoint.cli.server_options import server_options
 from setpoint.cli.serving import STARTED, say, serve
 
@@ -19,17 +20,21 @@ from setpoint.cli.serving import STARTED, say, serve
     type=click.Path(path_type=Path),
     help="Where the cluster lives; a later `setpoint up` goes on from there.",
 )
+@fleet_option
 @server_options
-def command(nodes: int, **flags: object) -> None:
+def command(nodes: int, fleet: Path | None, **flags: object) -> None:
     """Run a cluster: API server, controllers, scheduler and simulated nodes."""
     from setpoint.cluster.allinone import cluster
     from setpoint.cluster.apiserver import catch_signals, until
     from setpoint.cluster.config import ApiServerConfig
 
+    wanted = fleet_of(fleet, nodes)
+    nodes = wanted if isinstance(wanted, int) else wanted.nodes
+
     async def main() -> None:
         config = ApiServerConfig(**flags)  # type: ignore[arg-type]
         stop = catch_signals()
-        async with cluster(config, nodes=nodes) as running:
+        async with cluster(config, nodes=wanted) as running:
             server = running.apiserver
             say(
                 f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {server.url} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.cluster.access import signing_key
@@ -16,6 +17,9 @@ from setpoint.cluster.system import SystemClock, hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Ids
 from setpoint.store.interface import Store
+
+if TYPE_CHECKING:
+    from setpoint.node.options import FleetOptions
 
 _FEW, _AS_FEW = "10.244.0.0/16", 200
 """Where Pods live, as most people know it: room for 256 nodes."""
@@ -29,7 +33,9 @@ class RunningCluster:
 
 
 @asynccontextmanager
-async def cluster(config: ApiServerConfig, *, nodes: int, store: Store | None = None) -> AsyncIterator[RunningCluster]:
+async def cluster(
+    config: ApiServerConfig, *, nodes: int | FleetOptions, store: Store | None = None
+) -> AsyncIterator[RunningCluster]:
     """From nothing to nodes that are ready, and back: first the components end, then the server, then the store.
     Raises ConfigError."""
     with component_logs(SystemClock()) as logs:
@@ -39,15 +45,19 @@ async def cluster(config: ApiServerConfig, *, nodes: int, store: Store | None = 
 
 @asynccontextmanager
 async def _cluster(
-    config: ApiServerConfig, nodes: int, store: Store | None, logs: ComponentLogs
+    config: ApiServerConfig, wanted: int | FleetOptions, store: Store | None, logs: ComponentLogs
 ) -> AsyncIterator[RunningCluster]:
+    fleet = None if isinstance(wanted, int) else wanted
+    nodes = wanted if isinstance(wanted, int) else wanted.nodes
     async with apiserver(config, store) as server:
         api = server.api
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
         controllers = replace(controllers, service_account_private_key=signing_key(config).pem)
         identity = _identity(config, api.ids)
-        options = ComponentOptions(nodes=nodes, controller_options=controllers, identity=identity, logs=logs)
+        options = ComponentOptions(
+            nodes=nodes, controller_options=controllers, identity=identity, logs=logs, fleet=fleet
+        )
         async with Components(api, api.clock, api.ids, options) as running:
             yield RunningCluster(server, running)
 

@@ -32,6 +32,7 @@ from setpoint.reconcile import Manager
 
 if TYPE_CHECKING:
     from setpoint.cluster.usage_sampling import FleetUsage
+    from setpoint.node.options import FleetOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class ComponentOptions:
     """A new cluster has one."""
     logs: ComponentLogs | None = None
     """What the components say: where it is kept, the first node shows them as Pods that have said it."""
+    fleet: FleetOptions | None = None
+    """What the nodes are; `nodes` is then how many it says."""
 
 
 class Components:
@@ -140,7 +143,7 @@ class Components:
         nodes = self._options.nodes
         serving = near_nodes(self._api.nodes, self._usage, self._clock)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
-        async with self._parts("fleet").fleet(nodes, serving, statics) as manager:
+        async with self._parts("fleet").fleet(self._options.fleet or nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:
                 await nodes_ready(self.who.fleet(), node_names(nodes))
             yield manager

@@ -23,6 +23,7 @@ from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
 
 if TYPE_CHECKING:
     from setpoint.node.fleet import Fleet
+    from setpoint.node.options import FleetOptions
     from setpoint.node.static_pods import StaticPod
     from setpoint.scheduler.config import Configuration
 
@@ -109,17 +110,21 @@ class Parts:
     @asynccontextmanager
     async def fleet(
         self,
-        nodes: int,
+        nodes: int | FleetOptions,
         serving: Callable[[Fleet], AbstractAsyncContextManager[None]] | None = None,
         static_pods: Sequence[StaticPod] = (),
     ) -> AsyncIterator[Manager]:
         """Entered when all nodes have registered. `serving` lets others ask them, for as long as they are there."""
         from setpoint.node.fleet import add_fleet
+        from setpoint.node.options import FleetOptions
+        from setpoint.node.runtime.images import Images
         from setpoint.node.runtime.simulated import SimulatedRuntime
 
         manager = self._manager(self._clients.fleet())
+        options = FleetOptions(nodes) if isinstance(nodes, int) else nodes
+        runtime = SimulatedRuntime(self._clock, self._ids, Images(options.images, options.pull_seconds))
         fleet = add_fleet(
-            manager, nodes, SimulatedRuntime(self._clock, self._ids), client_for=self._clients.node,
+            manager, options, runtime, client_for=self._clients.node,
             version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version, static_pods=static_pods,
         )  # fmt: skip
         async with serving(fleet) if serving is not None else nullcontext(), running(manager.run, manager.ready):

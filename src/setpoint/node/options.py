@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
+from setpoint.meta.body import BodyError
 from setpoint.meta.quantity import QuantityError, parse
+from setpoint.meta.yaml_read import read
 from setpoint.node.runtime.images import ImageRule
 from setpoint.node.stages import Stage, StageProblem, stage_of
 
@@ -53,10 +53,10 @@ class FleetOptions:
 def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
     """From YAML; `nodes` is how many there are if the file does not say. Raises FleetProblem."""
     try:
-        found = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
+        found, _ = read(text.encode())
+    except BodyError as error:
         raise FleetProblem(f"not YAML: {error}") from None
-    document = _table(found, "", ("nodes", "images", "pullSeconds", "stages"))
+    document = _table(found or {}, "", ("nodes", "images", "pullSeconds", "stages"))
     known = ("count", "capacity", "labels", "annotations", "taints", "zones")
     about = _table(document.get("nodes") or {}, "nodes", known)
     stages = []

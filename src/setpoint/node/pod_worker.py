@@ -8,6 +8,7 @@ from typing import Any
 from setpoint.meta.times import parse_time
 from setpoint.node.admission import admission_problem, demand
 from setpoint.node.annotations import said
+from setpoint.node.environment import compose_environment
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_status import TERMINAL, Situation, pod_status, terminated
 from setpoint.node.probing import Prober
@@ -18,7 +19,7 @@ from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, 
 from setpoint.node.starting import Starter
 from setpoint.node.stopping import Stopper
 from setpoint.node.tools import Tools
-from setpoint.node.volumes import VolumeProblem, mount_problem
+from setpoint.node.volumes import VolumeProblem, mount_problem, mounts_of
 
 Obj = dict[str, Any]
 
@@ -90,6 +91,12 @@ class PodWorker:
         path = slot.field_path if slot is not None else ""
         record = self.tools.events.normal if kind == "Normal" else self.tools.events.warning
         record(self.pod, reason, message, field_path=path, host=self.node.name)
+
+    def environment(self, container: Mapping[str, Any]) -> dict[str, str]:
+        return compose_environment(self.pod, container, self.situation, self.tools.lookup)
+
+    def mounts(self, container: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+        return mounts_of(self.pod, container, self.situation, self.tools)
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from setpoint.meta.times import format_duration
 from setpoint.node.annotations import said, seconds
 from setpoint.node.backoff import Backoff
-from setpoint.node.environment import EnvironmentProblem, check_environment, compose_environment
+from setpoint.node.environment import EnvironmentProblem, check_environment
 from setpoint.node.pod_status import terminated
 from setpoint.node.runtime.images import ImageFacts
 from setpoint.node.runtime.interface import Launch, NoSuchContainer
 from setpoint.node.slots import Slot
-from setpoint.node.volumes import mounts_of
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
@@ -184,9 +183,7 @@ class Starter:
         worker = self._worker
         return Launch(
             slot.name, facts.name, facts.id, slot.attempt, slot.spec, worker.pod,
-            lambda: compose_environment(worker.pod, slot.spec, worker.situation, self._tools.lookup),
-            lambda: mounts_of(worker.pod, slot.spec, worker.situation, self._tools),
-            container_id,
+            worker, container_id,
         )  # fmt: skip
 
     def hook_over(self, slot: Slot, now: float) -> bool:

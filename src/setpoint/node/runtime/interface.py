@@ -5,7 +5,7 @@ Times are seconds since the epoch, as the clock of the cluster has them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -91,6 +91,16 @@ class NoSuchContainer(LookupError):
     """Nothing of that name runs or has run there."""
 
 
+class Home(Protocol):
+    """What a container finds around it; asked for at most once, and only for those who look."""
+
+    def environment(self, container: Mapping[str, Any]) -> dict[str, str]: ...
+
+    def mounts(self, container: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+        """Where volumes are seen, and the files in them."""
+        ...
+
+
 @dataclass(slots=True)
 class Launch:
     """What a container is to be started as."""
@@ -102,10 +112,7 @@ class Launch:
     spec: Mapping[str, Any]
     """The container as the Pod has it."""
     pod: Mapping[str, Any]
-    environment: Callable[[], dict[str, str]] = dict
-    """Asked for at most once, and only by those who look at it."""
-    mounts: Callable[[], list[tuple[str, dict[str, str]]]] = list
-    """Where volumes are seen, and the files in them; asked for like the environment."""
+    home: Home
     container_id: str = ""
     """Of a run that outlived the agent: it is found again rather than started."""
 

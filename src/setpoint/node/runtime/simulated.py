@@ -274,12 +274,13 @@ class SimulatedRuntime:
     ) -> Process:
         launch = run.launch
         if run.files is None:
-            run.files = Files(launch.mounts, _given_files(launch))
+            run.files = Files(lambda: launch.home.mounts(launch.spec), _given_files(launch))
         files = run.files
 
         def begin(process: Process) -> tuple[Session, Running]:
             session = Session(
-                launch.environment, files, _hostname(launch.pod), lambda: process.time, process.spawn,
+                lambda: launch.home.environment(launch.spec), files, _hostname(launch.pod),
+                lambda: process.time, process.spawn,
                 unknown_runs=unknown_runs, typed=typed or Input(), directory=launch.spec.get("workingDir") or "/",
             )  # fmt: skip
             streams = Streams(
@@ -376,7 +377,7 @@ def _expanded(argv: list[str], launch: Launch) -> list[str]:
     """With `$(NAME)` replaced by variables of the container, where there are any; `$$` is a dollar."""
     if not any("$" in word for word in argv):
         return argv
-    environment = launch.environment() if any("$(" in word for word in argv) else {}
+    environment = launch.home.environment(launch.spec) if any("$(" in word for word in argv) else {}
     return [expand(word, environment) for word in argv]
 
 
