@@ -10,7 +10,7 @@ from typing import Protocol
 
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.watch_cache import Obj
-from setpoint.meta.errors import PlainServerError
+from setpoint.meta.errors import PlainServerError, ServiceUnavailable
 
 NodeReply = Response | StreamResponse | UpgradeResponse
 
@@ -36,10 +36,18 @@ class NodeConnection(Protocol):
         ...
 
 
+class FarNodes(NodeConnection, Protocol):
+    """Nodes of other processes, and what runs on them."""
+
+    async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
+        """As `ask`, at an address of a Pod. Raises ServiceUnavailable."""
+        ...
+
+
 class NodeRoutes:
     """The way to each node."""
 
-    def __init__(self, otherwise: NodeConnection | None = None) -> None:
+    def __init__(self, otherwise: FarNodes | None = None) -> None:
         self.otherwise = otherwise
         """For nodes of other processes."""
         self._near: list[tuple[Callable[[str], bool], NodeConnection]] = []
@@ -53,6 +61,14 @@ class NodeRoutes:
             self._near.remove(route)
 
         return disconnect
+
+    def is_near(self, node: str) -> bool:
+        return any(serves(node) for serves, _ in self._near)
+
+    async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
+        if self.otherwise is None:
+            raise ServiceUnavailable(f"error trying to reach service: this server dials no Pods ({address}:{port})")
+        return await self.otherwise.reach(address, port, tls, request)
 
     async def ask(self, node: Obj, request: Request) -> NodeReply:
         name = node["metadata"]["name"]

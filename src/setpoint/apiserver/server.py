@@ -68,6 +68,8 @@ _VERBS: dict[str, Handler] = {
 _WRITES_SELF = {"get": get, "update": update, "patch": patch}
 _COLLECTIONS = frozenset({"list", "watch"})
 _ON_COLLECTIONS = frozenset({"list", "watch", "create", "deletecollection"})
+_PASSED_ON = frozenset({"attach", "exec", "portforward", "proxy"})
+"""Another one answers, in whatever form that one likes."""
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _WITHOUT_TABLES = TRANSFORMS - {"Table"}
 _PAGE_NOT_FOUND = b"404 page not found\n"
@@ -260,7 +262,8 @@ class ApiServer:
         registry = self.registries[(resource.group, resource.version, resource.plural)]
         special = self.subresources.get((resource.group, resource.plural, part.name))
         if special is not None:
-            return await special[call.verb](call, registry, self._form(call))
+            form = Form() if part.name in _PASSED_ON else self._form(call)
+            return await special[call.verb](call, registry, form)
         if part.name in registry.strategy.subresources:
             return await _WRITES_SELF[call.verb](call, registry, self._form(call))
         raise ApiError(

@@ -8,12 +8,12 @@ from setpoint.apiserver.metrics_api.source import PodSample, Sample, Used
 from setpoint.meta.clock import Clock
 from setpoint.node.annotations import RUNNING
 from setpoint.node.fleet import Fleet
+from setpoint.node.kubelet_api.stats import SYSTEM_CPU_NANO, SYSTEM_MEMORY
 
 RESOLUTION = 15.0
 _LEAST_WINDOW = 10.0
 """Containers that have not run for so long are too young to be measured, and their Pods with them."""
-_SYSTEM = Used(25_000_000, 128 << 20)
-"""What a node takes for itself."""
+_SYSTEM = Used(SYSTEM_CPU_NANO, SYSTEM_MEMORY)
 _AT_ONCE = 500
 
 

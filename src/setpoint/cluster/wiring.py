@@ -14,6 +14,7 @@ from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.component_status import ComponentStatuses
 from setpoint.apiserver.handlers.eviction import Evictions
+from setpoint.apiserver.handlers.node_proxy import Proxies
 from setpoint.apiserver.handlers.pod_streams import PodStreams
 from setpoint.apiserver.handlers.scale import get_scale, patch_scale, update_scale
 from setpoint.apiserver.health import Health
@@ -95,6 +96,11 @@ def _subresources(api: ApiServer) -> None:
         ("exec", streams.exec), ("attach", streams.attach), ("portforward", streams.port_forward),
     ):  # fmt: skip
         api.subresources[("", "pods", name)] = {"get": opened, "create": opened}
+
+    proxies = Proxies(api.nodes, CacheReader(api))
+    for plural, passed in (("nodes", proxies.node), ("pods", proxies.pod), ("services", proxies.service)):
+        verbs = ("get", "create", "update", "patch", "delete")
+        api.subresources[("", plural, "proxy")] = dict.fromkeys(verbs, passed)
 
     async def bind_by_name(call: Call, _: Registry, form: Form) -> Answer:
         return await bind(call, api.registry("", "pods"), form)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from setpoint.meta.clock import Clock
+from setpoint.node.kubelet_api import stats
 from setpoint.node.kubelet_api.commands import attach_to_container, exec_in_container, port_forward
 from setpoint.node.kubelet_api.container_logs import container_logs
 from setpoint.node.kubelet_api.host import NodeHost
@@ -17,8 +18,14 @@ _ROUTES: dict[tuple[str, int], Answerer] = {
     ("exec", 3): exec_in_container,
     ("attach", 3): attach_to_container,
     ("portForward", 2): port_forward,
+    ("healthz", 0): stats.healthz,
+    ("pods", 0): stats.pods,
+    ("stats", 1): stats.summary,
+    ("metrics", 1): stats.resource_metrics,
 }
 """By the first part of the path and how many follow."""
+
+_ONLY = {"stats": "summary", "metrics": "resource"}
 
 
 class KubeletApi:
@@ -29,7 +36,7 @@ class KubeletApi:
     def handle(self, request: NodeRequest) -> NodeAnswer:
         first, *rest = request.path.strip("/").split("/")
         answerer = _ROUTES.get((first, len(rest)))
-        if answerer is None:
+        if answerer is None or (first in _ONLY and rest != [_ONLY[first]]):
             return Whole(404, b"404 page not found\n")
         try:
             return answerer(request, self._host, self._clock, rest)
