@@ -66,6 +66,7 @@ def run(script: str, seconds: float = 1000.0, files: Files | None = None, **envi
         ("trap 'echo bye' EXIT; exit 2", 2, "bye\n"),
         ("sh -c 'exit 5' || echo $?", 0, "5\n"),
         ("echo 'unterminated", 2, "sh: syntax error: unterminated quoted string\n"),
+        ("perl -Mbignum=bpi -wle 'print bpi(10)'", 0, "3.141592653\n"),
         ("sleep nonsense", 1, "sleep: invalid time interval 'nonsense'\n"),
     ],
 )  # fmt: skip

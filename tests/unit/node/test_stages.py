@@ -53,6 +53,8 @@ def test_a_file_says_what_a_fleet_is() -> None:
     assert options.template.capacity["cpu"] == "16" and options.template.capacity["pods"] == "110"
     images = Images(options.images, options.pull_seconds)
     nginx, secret, other = (images.facts(each) for each in ("nginx", "registry.example/secret:1", "redis"))
+    missing = images.facts("nginx:does-not-exist")
+    assert missing and missing.error and missing.pull_seconds == 2.5, "each rule says what it says"
     assert nginx and (nginx.pull_seconds, nginx.size_bytes) == (2.5, 7)
     assert secret and secret.error == "no access to registry.example/secret:1"
     assert other and other.pull_seconds == 1.0

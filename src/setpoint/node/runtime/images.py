@@ -1,6 +1,7 @@
 """Which images there are, how long they take to pull, and what they do when nobody says what to run.
 
-All of it is data: rules are tried in order, and the first that matches an image decides.
+All of it is data: rules are tried in order, and in each question the first that matches an image and says something
+about it decides.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ImageRule:
     pull_seconds: float | None = None
     size_bytes: int | None = None
     error: str | None = None
-    """Why it cannot be pulled; {name} and {host} are filled in."""
+    """Why it cannot be pulled; {name} and {host} are filled in. Empty: it can."""
     entrypoint: tuple[str, ...] | None = None
     command: tuple[str, ...] | None = None
 
@@ -132,21 +133,16 @@ class Images:
         if full is None:
             return None
         facts = ImageFacts(full.name, f"{full.repository}@{full.digest}", _DEFAULT_SIZE, self._pull_seconds)
-        for pattern, rule in self._rules:
-            if pattern.search(full.name) is None:
-                continue
-            host, _, path = full.repository.partition("/")
-            tag = full.name.removeprefix(full.repository).lstrip(":@")
-            error = (rule.error or "").format(name=full.name, host=host, path=path, tag=tag)
-            return replace(
-                facts,
-                error=error,
-                size_bytes=facts.size_bytes if rule.size_bytes is None else rule.size_bytes,
-                pull_seconds=facts.pull_seconds if rule.pull_seconds is None else rule.pull_seconds,
-                entrypoint=rule.entrypoint,
-                command=rule.command or (),
-            )
-        return facts
+        rules = [rule for pattern, rule in self._rules if pattern.search(full.name) is not None]
+        host, _, path = full.repository.partition("/")
+        tag = full.name.removeprefix(full.repository).lstrip(":@")
+        error = next((rule.error for rule in rules if rule.error is not None), "")
+        known = {
+            field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
+            for field in ("size_bytes", "pull_seconds", "entrypoint", "command")
+        }
+        said = {field: found for field, found in known.items() if found is not None}
+        return replace(facts, error=error.format(name=full.name, host=host, path=path, tag=tag), **said)
 
 
 def argv_of(container: Mapping[str, Any], facts: ImageFacts | None) -> list[str] | None:

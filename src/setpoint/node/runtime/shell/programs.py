@@ -30,7 +30,7 @@ INSTANT = frozenset((
     "git", "kubectl", "tar", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ip", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
     "update-ca-certificates", "openssl", "jq", "sed", "awk", "sort", "uniq", "cut", "find", "xargs", "ps", "top",
-    "free", "df", "du", "mknod", "mkfifo", "readlink", "realpath", "basename", "dirname", "stat", "file", "perl",
+    "free", "df", "du", "mknod", "mkfifo", "readlink", "realpath", "basename", "dirname", "stat", "file",
 ))  # fmt: skip
 """Programs that do their work elsewhere and end well, at once and without a word."""
 
@@ -394,6 +394,31 @@ def _read(session: Session, arguments: list[str], streams: Streams) -> int:
     return 0 if newline or line else 1
 
 
+def _perl(session: Session, arguments: list[str], streams: Streams) -> int:
+    """The one program in it that everybody runs: the digits of pi."""
+    asked = re.search(r"bpi\((\d{1,4})\)", " ".join(arguments))
+    if asked is not None:
+        streams.out(f"{_pi(int(asked[1]))}\n")
+    return 0
+
+
+def _pi(digits: int) -> str:
+    digits = min(digits, 4000)
+    unit = int(10 ** (digits + 10))
+
+    def arctangent(inverse: int) -> int:
+        total = term = unit // inverse
+        odd, sign = 1, 1
+        while term:
+            term //= inverse * inverse
+            odd, sign = odd + 2, -sign
+            total += sign * (term // odd)
+        return total
+
+    text = str(4 * (4 * arctangent(5) - arctangent(239)) // 10**10)
+    return f"{text[0]}.{text[1:digits]}"
+
+
 def _shift(session: Session, arguments: list[str], streams: Streams) -> int:
     session.arguments = session.arguments[_number(arguments[0]) if arguments else 1 :]
     return 0
@@ -498,6 +523,6 @@ PROGRAMS: dict[str, Program] = {
     "tail": _reading(_tail, 1), "grep": _reading(_grep, 1), "wc": _reading(_wc), "tee": _reading(_tee, 99),
     "md5sum": _reading(_digest("md5sum")), "sha256sum": _reading(_digest("sha256sum")),
     "base64": _reading(_base64), "read": _read_typed, "shift": _shift, "test": _test, "[": _test, "[[": _test,
-    "kill": _true,
+    "kill": _true, "perl": _perl,
     "pause": lambda session, arguments, streams: _sleep(session, ["infinity"], streams),
 }  # fmt: skip
