@@ -117,7 +117,9 @@ async def test_a_deployment_walks_through_every_room(tmp_path: Path) -> None:
         assert {pod["spec"]["nodeName"] for pod in pods.values()} == {"node-1", "node-2"}
 
         # reconcile/informer: what the components see is what is.
-        cached = running.components.controllers.informer(PODS).items
+        leading = running.components.controllers.running.manager
+        assert leading is not None
+        cached = leading.informer(PODS).items
         assert {key.split("/")[1] for key in cached} == set(pods)
 
         # back through the front door: the status, written by the controller, seen by whoever applied.
