@@ -1,0 +1,104 @@
+"""What keeps controllers from acting twice, too often, or too soon."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from stopped_clock import StoppedClock
+
+from setpoint.controllers.backoff import Backoff
+from setpoint.controllers.hashing import canonical_json, revision_hash
+from setpoint.controllers.own_writes import OwnWrites
+from setpoint.controllers.patience import patience
+
+Obj = dict[str, Any]
+
+
+def test_own_writes_are_waited_for() -> None:
+    pods: Any = SimpleNamespace(resource_version="7")
+    claims: Any = SimpleNamespace(resource_version="")
+    pods_cache, claims_cache = Hashable(pods), Hashable(claims)
+    writes = OwnWrites()
+    assert writes.seen("a")
+    writes.wrote("a", pods_cache, {"metadata": {"resourceVersion": "9"}})
+    writes.wrote("a", pods_cache, {"metadata": {"resourceVersion": "8"}})
+    writes.wrote("a", claims_cache, {"kind": "Status"})
+    assert not writes.seen("a")
+    assert writes.seen("b")
+    pods.resource_version = "9"
+    assert writes.seen("a")
+    writes.wrote("a", claims_cache, {"metadata": {"resourceVersion": "10"}})
+    assert not writes.seen("a")
+    writes.forget("a")
+    assert writes.seen("a")
+
+
+class Hashable:
+    """Stands for a cache: of that only how far it has got is looked at."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    @property
+    def resource_version(self) -> str:
+        return str(self._state.resource_version)
+
+
+def test_back_off_doubles_and_is_forgotten() -> None:
+    clock = StoppedClock()
+    backoff = Backoff(clock, 1.0, 8.0)
+    waits = []
+    for _ in range(6):
+        backoff.failed("a")
+        waits.append(backoff.remaining("a"))
+    assert waits == [1, 2, 4, 8, 8, 8]
+    clock._elapsed += 5
+    assert backoff.remaining("a") == 3
+    assert backoff.remaining("b") == 0
+    clock._elapsed += 12
+    backoff.failed("a")
+    assert backoff.remaining("a") == 1
+
+
+def pod(phase: str = "Running", **labels: str) -> Obj:
+    return {"metadata": {"labels": labels}, "status": {"phase": phase}}
+
+
+def test_only_numbers_of_large_sets_can_wait() -> None:
+    before, after = pod("Pending", app="web"), pod("Running", app="web")
+    assert patience(before, after, 10) == 0
+    assert patience(before, after, 1000) == 0.1
+    assert patience(before, after, 10**6) == 0.25
+    assert patience(None, after, 1000) == 0
+    assert patience(before, None, 1000) == 0
+    assert patience(before, pod("Failed", app="web"), 1000) == 0
+    assert patience(before, pod("Running", app="other"), 1000) == 0
+
+
+def test_the_name_of_a_revision_is_upstreams() -> None:
+    """Measured: a StatefulSet of this template has a revision `web-98c848646` there."""
+    template = {
+        "$patch": "replace",
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {
+            "containers": [
+                {
+                    "image": "nginx:2",
+                    "imagePullPolicy": "IfNotPresent",
+                    "name": "c",
+                    "resources": {},
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                }
+            ],
+            "dnsPolicy": "ClusterFirst",
+            "restartPolicy": "Always",
+            "schedulerName": "none",
+            "securityContext": {},
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+    assert revision_hash({"spec": {"template": template}}, 0) == "98c848646"
+    assert revision_hash({"spec": {"template": template}}, 1) != "98c848646"
+    assert canonical_json({"b": "<&>", "a": "\u2028"}) == b'{"a":"\\u2028","b":"\\u003c\\u0026\\u003e"}'
