@@ -7,17 +7,22 @@ as what the one before wrote. A cache that is behind can then never make anythin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from setpoint.reconcile import Informer
+
+class Cache(Protocol):
+    """Of an informer: how far it has got."""
+
+    @property
+    def resource_version(self) -> str: ...
 
 
 class OwnWrites:
     def __init__(self) -> None:
-        self._newest: dict[str, dict[Informer, int]] = {}
+        self._newest: dict[str, dict[Cache, int]] = {}
         """By the key of the owner: how far each cache has to have got."""
 
-    def wrote(self, key: str, cache: Informer, answer: Mapping[str, Any]) -> None:
+    def wrote(self, key: str, cache: Cache, answer: Mapping[str, Any]) -> None:
         """`answer` is what the server gave back: the object as it is now, or a Status, which says nothing."""
         version = (answer.get("metadata") or {}).get("resourceVersion") or ""
         if version.isdigit():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 from stopped_clock import StoppedClock
@@ -15,34 +14,26 @@ from setpoint.controllers.patience import patience
 Obj = dict[str, Any]
 
 
+class Cache:
+    def __init__(self, resource_version: str) -> None:
+        self.resource_version = resource_version
+
+
 def test_own_writes_are_waited_for() -> None:
-    pods: Any = SimpleNamespace(resource_version="7")
-    claims: Any = SimpleNamespace(resource_version="")
-    pods_cache, claims_cache = Hashable(pods), Hashable(claims)
+    pods, claims = Cache("7"), Cache("")
     writes = OwnWrites()
     assert writes.seen("a")
-    writes.wrote("a", pods_cache, {"metadata": {"resourceVersion": "9"}})
-    writes.wrote("a", pods_cache, {"metadata": {"resourceVersion": "8"}})
-    writes.wrote("a", claims_cache, {"kind": "Status"})
+    writes.wrote("a", pods, {"metadata": {"resourceVersion": "9"}})
+    writes.wrote("a", pods, {"metadata": {"resourceVersion": "8"}})
+    writes.wrote("a", claims, {"kind": "Status"})
     assert not writes.seen("a")
     assert writes.seen("b")
     pods.resource_version = "9"
     assert writes.seen("a")
-    writes.wrote("a", claims_cache, {"metadata": {"resourceVersion": "10"}})
+    writes.wrote("a", claims, {"metadata": {"resourceVersion": "10"}})
     assert not writes.seen("a")
     writes.forget("a")
     assert writes.seen("a")
-
-
-class Hashable:
-    """Stands for a cache: of that only how far it has got is looked at."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    @property
-    def resource_version(self) -> str:
-        return str(self._state.resource_version)
 
 
 def test_back_off_doubles_and_is_forgotten() -> None:
