@@ -10,6 +10,7 @@ from setpoint.apiserver.http.message import Request
 from setpoint.apiserver.request import Target
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Context, UserInfo
+from setpoint.meta.times import format_time
 
 
 @dataclass(slots=True)
@@ -31,8 +32,16 @@ class Call:
     emptied: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
     audit_id: str = ""
+    _moment: str = ""
     hands_over: bool = True
     """What is written holds nothing that somebody could still change: all came from a decoder or is shared already."""
+
+    @property
+    def moment(self) -> str:
+        """`now` as it is written into objects."""
+        if not self._moment:
+            self._moment = format_time(self.now)
+        return self._moment
 
     def option(self, name: str, default: str = "") -> str:
         values = self.query.get(name)

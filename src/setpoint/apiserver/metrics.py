@@ -27,12 +27,36 @@ class Metrics:
         self._requests: dict[Series, int] = {}
         self._durations: dict[Series, list[float]] = {}
         self._gauges: dict[str, tuple[str, Gauge]] = {}
+        self._series: dict[tuple[object, ...], tuple[Series, Series]] = {}
+        """The labels of requests that have been seen."""
 
     def gauge(self, name: str, help_text: str, read: Gauge) -> None:
         """A value that is read when asked for."""
         self._gauges[name] = (help_text, read)
 
     def request(self, call: Call, status: int, seconds: float) -> None:
+        target = call.target
+        alike = (
+            call.verb, target.group, target.version, target.resource, target.subresource,
+            bool(target.name), bool(target.namespace), status,
+        )  # fmt: skip
+        series = self._series.get(alike)
+        if series is None:
+            series = self._labels_of(call, status)
+            if call.resource is not None and status < 400:
+                # What is served is all there is of these; what failed may be anything.
+                self._series[alike] = series
+        labels, counted = series
+        self._requests[counted] = self._requests.get(counted, 0) + 1
+        if labels[0] != "WATCH":
+            row = self._durations.get(labels)
+            if row is None:
+                row = self._durations[labels] = [0.0] * (len(_BUCKETS) + 2)
+            row[bisect_left(_BUCKETS, seconds)] += 1
+            row[-1] += seconds
+
+    def _labels_of(self, call: Call, status: int) -> tuple[Series, Series]:
+        """Of durations, and of counts."""
         resource = call.resource
         verb = _METHODS.get(call.verb, call.request.method)
         if verb not in _KNOWN_VERBS:
@@ -44,14 +68,7 @@ class Metrics:
             sub = target.subresource if resource.subresource(target.subresource) else ""
             scope = "resource" if target.name else "namespace" if target.namespace else "cluster"
             labels = (verb, resource.group, resource.version, resource.plural, sub, scope)
-        counted = (*labels, str(status))
-        self._requests[counted] = self._requests.get(counted, 0) + 1
-        if verb != "WATCH":
-            row = self._durations.get(labels)
-            if row is None:
-                row = self._durations[labels] = [0.0] * (len(_BUCKETS) + 2)
-            row[bisect_left(_BUCKETS, seconds)] += 1
-            row[-1] += seconds
+        return labels, (*labels, str(status))
 
     def text(self) -> bytes:
         """Prometheus text format."""

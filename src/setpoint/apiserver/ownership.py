@@ -10,7 +10,6 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import PlainServerError
-from setpoint.meta.times import format_time
 
 
 def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
@@ -27,7 +26,7 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
         manager=call.field_manager,
         api_version=registry.resource.api_version,
         subresource=call.target.subresource,
-        now=format_time(call.now),
+        now=call.moment,
         reset=reset_fields(registry, call.target.subresource),
     )
     for part, name in call.emptied:
@@ -53,7 +52,7 @@ def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, 
             api_version=resource.api_version,
             kind=resource.kind,
             subresource=call.target.subresource,
-            now=format_time(call.now),
+            now=call.moment,
             reset=reset_fields(registry, call.target.subresource),
         )
     except apply.TypeMismatch as error:

@@ -32,7 +32,7 @@ from setpoint.meta.objectmeta import (
     validate_object_meta_update,
     validate_qualified_finalizers,
 )
-from setpoint.meta.times import format_time
+from setpoint.meta.remember import remembered
 from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
 
 _GENERATE_ATTEMPTS = 8
@@ -187,7 +187,7 @@ class Registry:
         meta = obj["metadata"]
         if meta.get("resourceVersion") and not call.dry_run:
             raise PlainServerError("resourceVersion should not be set on objects to be created")
-        self.fill_metadata(obj, format_time(call.now))
+        self.fill_metadata(obj, call.moment)
         as_asked = orjson.dumps(obj) if self.hooks.contended else b""
         for attempt in range(_CONTENDED_ATTEMPTS):
             operations = await self.prepare_create(call, obj, attrs)
@@ -443,8 +443,12 @@ class Registry:
 
     def cause(self, call: Call) -> bytes:
         """Who did this; kept beside the revision."""
-        headers = call.request.headers
-        return orjson.dumps({"user": call.user.name, "agent": headers.get("user-agent", ""), "verb": call.verb})
+        return _cause(call.request.headers.get("user-agent", ""), call.user.name, call.verb)
+
+
+@remembered(maxsize=1024)
+def _cause(agent: str, user: str, verb: str) -> bytes:
+    return orjson.dumps({"user": user, "agent": agent, "verb": verb})
 
 
 def _unshare(obj: Obj, old: Obj) -> None:

@@ -115,7 +115,10 @@ class Change:
 class Watch:
     """One watcher's view: which objects, and where to tell it. `deliver(type, entry, change)` must not block."""
 
-    __slots__ = ("deliver", "fields", "fields_of", "finish", "labels", "name", "namespace")
+    __slots__ = (
+        "_all_fields", "_all_labels", "_selective", "deliver", "fields", "fields_of", "finish", "labels", "name",
+        "namespace",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -136,21 +139,19 @@ class Watch:
         self.deliver = deliver
         self.finish = finish
         """Called when the resource itself goes away: no more events will come."""
-
-    @property
-    def selective(self) -> bool:
-        return not (self.labels.empty and self.fields.empty)
+        self._all_labels, self._all_fields = labels.empty, fields.empty
+        self._selective = not (labels.empty and fields.empty)
 
     def selects(self, entry: Entry | None) -> bool:
         if entry is None:
             return False
-        if not self.labels.empty and not self.labels.matches(entry.obj["metadata"].get("labels") or {}):
+        if not self._all_labels and not self.labels.matches(entry.obj["metadata"].get("labels") or {}):
             return False
-        return self.fields.empty or self.fields.matches(entry.fields(self.fields_of))
+        return self._all_fields or self.fields.matches(entry.fields(self.fields_of))
 
     def accept(self, change: Change) -> None:
         now, before = change.now, change.before
-        if self.selective:
+        if self._selective:
             if not self.selects(now):
                 now = None
             if not self.selects(before):

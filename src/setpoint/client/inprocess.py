@@ -94,22 +94,8 @@ class SharingTransport(InProcessTransport):
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
         answer = await self._server.exchange("GET", path, query, [*headers, *self._credentials], None)
         if answer.events is not None:
-            return _Events(answer.events)
+            return answer.events
         return ObjectReply(answer.status, answer.headers, answer.value, answer.body)
-
-
-class _Events:
-    __slots__ = ("_events", "close")
-
-    def __init__(self, events: Pieces[Event]) -> None:
-        self._events = events
-        self.close = events.close
-
-    async def __anext__(self) -> Event:
-        try:
-            return await self._events.__anext__()
-        except ConnectionError as error:
-            raise Unreachable(f"the stream broke off: {error}") from error
 
 
 class _Stream:

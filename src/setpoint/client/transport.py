@@ -61,7 +61,7 @@ Event = tuple[str, dict[str, Any]]
 
 class EventStream(Protocol):
     async def __anext__(self) -> Event:
-        """The next, in order, until the server ends it with StopAsyncIteration; raises Unreachable if it broke off."""
+        """The next, in order, until the server ends it with StopAsyncIteration; ConnectionError if it broke off."""
         ...
 
     def close(self) -> None:

@@ -52,8 +52,10 @@ class Watch:
                 self.resource_version = obj["metadata"]["resourceVersion"]
             except (LookupError, TypeError):
                 raise Unreachable("the server sent something that is not a watch event") from None
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, ConnectionError) and not isinstance(error, Unreachable):
+                raise Unreachable(f"the stream broke off: {error}") from error
             raise
         return WatchEvent(kind, obj)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.meta.field import Errors
 from setpoint.meta.names import dns1123_subdomain
@@ -37,8 +37,7 @@ class UserInfo:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What a hook may know of the request."""
 
     now: datetime

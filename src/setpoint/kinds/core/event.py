@@ -8,7 +8,7 @@ from typing import Any
 
 from setpoint.kinds.columns import since
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
-from setpoint.meta.field import Errors, invalid, required
+from setpoint.meta.field import Errors, FieldError, invalid, required
 from setpoint.meta.names import path_segment, path_segment_prefix, qualified_name
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -96,13 +96,12 @@ class EventStrategy(Strategy):
 def validate_event(obj: Obj, reporter_field: str, errs: Errors) -> None:
     """`reporter_field`: what the API of the request calls the reporting controller."""
     namespace, involved = obj["metadata"].get("namespace", ""), _involved(obj).get("namespace", "")
-    mismatch = invalid("involvedObject.namespace", involved, "does not match event.namespace")
     if not obj.get("eventTime"):
         if namespace not in ((involved,) if involved else ("", "default")):
-            errs.append(mismatch)
+            errs.append(_mismatch(involved))
         return
     if not involved and namespace not in ("default", "kube-system"):
-        errs.append(mismatch)
+        errs.append(_mismatch(involved))
     reporter = obj.get("reportingComponent", "")
     if not reporter:
         errs.append(required(reporter_field))
@@ -114,6 +113,10 @@ def validate_event(obj: Obj, reporter_field: str, errs: Errors) -> None:
             errs.append(required(name))
         if len(value.encode()) > limit:
             errs.append(invalid(name, "", f"can have at most {limit} characters"))
+
+
+def _mismatch(involved: str) -> FieldError:
+    return invalid("involvedObject.namespace", involved, "does not match event.namespace")
 
 
 STRATEGY = EventStrategy()

@@ -298,7 +298,18 @@ def _element_type(*lists: list[Any]) -> type:
 
 def _fresh(value: Any) -> Any:
     """A value that is new to the document: without null members and without maps that carry a `$patch`."""
-    return _without_directives(_without_nulls(value)) if type(value) in (dict, list) else value
+    if type(value) not in (dict, list) or _is_plain(value):
+        return value
+    return _without_directives(_without_nulls(value))
+
+
+def _is_plain(value: Any) -> bool:
+    """Nothing in it is null or carries a `$patch`."""
+    if type(value) is dict:
+        if _DIRECTIVE in value or None in value.values():
+            return False
+        value = value.values()
+    return all(type(member) not in (dict, list) or _is_plain(member) for member in value)
 
 
 def _without_nulls(value: Any) -> Any:
