@@ -6,6 +6,7 @@ Nodes of this very process are asked directly; all others are dialled at the add
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Protocol
 
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
@@ -82,12 +83,24 @@ class NodeRoutes:
 
 def preferred_address(node: Obj, types: tuple[str, ...] = _ADDRESS_TYPES) -> str:
     addresses = (node.get("status") or {}).get("addresses") or ()
+    for each in addresses:
+        # A node that calls itself by an address wants to be found there.
+        if each.get("type") == "Hostname" and is_ip(each.get("address", "")):
+            return str(each["address"])
     for wanted in types:
         for each in addresses:
             if each.get("type") == wanted and each.get("address"):
                 return str(each["address"])
     known = ", ".join(f"{each.get('type')}:{each.get('address')}" for each in addresses)
     raise PlainServerError(f"no preferred addresses found; known addresses: [{known}]")
+
+
+def is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def kubelet_port(node: Obj) -> int:

@@ -82,6 +82,11 @@ _OPTIONS = (
     _option("--event-ttl", default="1h0m0s", callback=seconds, help="How long Events are kept."),
     _option("--max-requests-inflight", default=400, help="Reads at once; 0 means any number."),
     _option("--max-mutating-requests-inflight", default=200, help="Writes at once; 0 means any number."),
+    _option("--kubelet-certificate-authority", default="", help="Nodes must have certificates of this authority."),
+    _option(
+        "--kubelet-client-certificate", default="", help="What to show to nodes.  [default: one of the cluster's own]"
+    ),
+    _option("--kubelet-client-key", default="", help="The key of --kubelet-client-certificate."),
     _option("--allow-privileged", type=bool, default=True, help="Let Pods be privileged."),
     _option("--insecure-http", is_flag=True, help="Plain HTTP, for tests; loopback only."),
 )

@@ -37,7 +37,9 @@ from setpoint.apiserver.server import ApiServer, Options
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.kubeconfig_file import write_kubeconfig
+from setpoint.cluster.kubelet_client import kubelet_context
 from setpoint.cluster.system import RandomIds, SystemClock, hostname, outward_address
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
@@ -178,6 +180,7 @@ async def apiserver(
         )
         api = ApiServer(store, clock, ids, options)
         services = wire(api, config, files)
+        api.nodes.otherwise = FarNodes(kubelet_context(config, files, clock))
         server = Server(api.handle, clock=clock, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
         shown = f"[{host}]" if ":" in host else host

@@ -36,6 +36,9 @@ class ApiServerConfig:
     event_ttl: float = 3600.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    kubelet_certificate_authority: str = ""
+    kubelet_client_certificate: str = ""
+    kubelet_client_key: str = ""
     insecure_http: bool = False
     allow_privileged: bool = True
 
@@ -58,6 +61,8 @@ class ApiServerConfig:
         for mode in self.authorization_mode:
             if mode not in known:
                 raise ConfigError(f"--authorization-mode: {mode!r} is not one of {', '.join(sorted(known))}")
+        if bool(self.kubelet_client_certificate) != bool(self.kubelet_client_key):
+            raise ConfigError("--kubelet-client-certificate and --kubelet-client-key go together")
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             raise ConfigError("--tls-cert-file and --tls-private-key-file go together")
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import unquote
 
-from setpoint.apiserver.http.message import Request, Response, StreamResponse, StreamWriter, UpgradeResponse
+from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_address
 from setpoint.apiserver.request import parse_query
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.cluster.streaming import sender
 from setpoint.cluster.usage_sampling import FleetUsage
 from setpoint.meta.clock import Clock
 from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
 from setpoint.node.kubelet_api.fleet_host import FleetHost
 from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Streamed, Switched
-
-_FAR_BEHIND = 1024 * 1024
 
 
 def near_nodes(
@@ -68,30 +66,5 @@ def reply_of(answer: NodeAnswer) -> NodeReply:
     if isinstance(answer, Switched):
         return UpgradeResponse(answer.headers, answer.run)
     if isinstance(answer, Streamed):
-        return StreamResponse(200, answer.headers, _sender(answer))
+        return StreamResponse(200, answer.headers, sender(answer.pieces))
     return Response(answer.status, answer.body, answer.headers)
-
-
-def _sender(answer: Streamed) -> Callable[[StreamWriter], Awaitable[None]]:
-    async def send(writer: StreamWriter) -> None:
-        """Pieces as they come, at the pace of the reader, until there are no more or it is time to end."""
-        sending = asyncio.ensure_future(_pump(answer.pieces, writer))
-        ending = asyncio.ensure_future(writer.closed())
-        try:
-            await asyncio.wait((sending, ending), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ending.cancel()
-            sending.cancel()
-            await asyncio.wait((sending, ending))
-        if not sending.cancelled():
-            sending.result()
-
-    return send
-
-
-async def _pump(pieces: AsyncGenerator[bytes, None], writer: StreamWriter) -> None:
-    async with aclosing(pieces):
-        async for piece in pieces:
-            writer.write(piece)
-            if writer.buffered > _FAR_BEHIND:
-                await writer.drained()

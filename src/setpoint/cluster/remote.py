@@ -90,14 +90,19 @@ class RemoteClients:
                 stack.push_async_callback(client.close)
 
 
+def access_of(kubeconfig: str) -> Access:
+    """Raises ConfigError."""
+    try:
+        return find_access(kubeconfig)
+    except KubeconfigError as error:
+        raise ConfigError(str(error)) from None
+
+
 @asynccontextmanager
 async def remote_parts(config: RemoteConfig) -> AsyncIterator[Parts]:
     """Raises ConfigError when no server is configured."""
     config.check()
-    try:
-        access = find_access(config.kubeconfig)
-    except KubeconfigError as error:
-        raise ConfigError(str(error)) from None
+    access = access_of(config.kubeconfig)
     clock, ids = SystemClock(), RandomIds()
     clients = RemoteClients(access, clock, own_accounts=config.use_service_account_credentials)
     election = None

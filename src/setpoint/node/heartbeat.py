@@ -57,6 +57,8 @@ class Heartbeat:
         self._template = template
         self._versions = versions
         self._leases: dict[str, Obj] = {}
+        self.endpoint: tuple[str, int] | None = None
+        """Address and port at which the nodes can be asked, where that is not within the process."""
         self.registered = asyncio.Event()
         """All nodes that the fleet began with are there and ready."""
 
@@ -139,7 +141,7 @@ class Heartbeat:
         capacity = (node.adopted and current.get("capacity")) or self._template.capacity
         return node_status(
             node.name, node.address, node.boots, capacity, node.reported_images(), self._versions, current,
-            self._clock.now(),
+            self._clock.now(), self.endpoint,
         )  # fmt: skip
 
     async def _refresh(self, node: NodeState) -> None:

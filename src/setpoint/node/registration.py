@@ -52,16 +52,19 @@ def node_status(
     versions: tuple[str, str],
     current: Mapping[str, Any],
     now: datetime,
+    endpoint: tuple[str, int] | None = None,
 ) -> Obj:
-    """`current` is the status so far, `versions` those of the kubelet and of its runtime."""
+    """`current` is the status so far, `versions` those of the kubelet and of its runtime. At `endpoint` all nodes of
+    a fleet can be asked: that is then the name by which servers find each of them."""
     conditions = {found["type"]: found for found in current.get("conditions") or ()}
     machine = sha256(name.encode()).hexdigest()
+    door, port = endpoint or (name, 10250)
     return {
         "capacity": dict(capacity),
         "allocatable": dict(capacity),
         "conditions": node_conditions(now, conditions),
-        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": door}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             "machineID": machine[:32],
             "systemUUID": _uuid(machine),

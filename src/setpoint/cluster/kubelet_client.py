@@ -1,0 +1,48 @@
+"""How this server shows itself to nodes, and what it wants to see of them."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from setpoint.apiserver.http.certificates import CertificateFiles, issue_client_certificate
+from setpoint.cluster.config import ApiServerConfig
+from setpoint.meta.clock import Clock
+
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+_LIFETIME = timedelta(days=30)
+
+
+def kubelet_context(
+    config: ApiServerConfig, files: CertificateFiles | None, clock: Clock
+) -> Callable[[], ssl.SSLContext]:
+    """Made when the first node is dialled. Without `--kubelet-certificate-authority` nodes' certificates are not
+    checked, as upstream does it: they are nodes' own, and no authority that we know of has signed them."""
+
+    def make() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if config.kubelet_certificate_authority:
+            context.load_verify_locations(config.kubelet_certificate_authority)
+        else:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if config.kubelet_client_certificate:
+            context.load_cert_chain(config.kubelet_client_certificate, config.kubelet_client_key)
+        elif files is not None:
+            context.load_cert_chain(_own_certificate(files, clock))
+        return context
+
+    return make
+
+
+def _own_certificate(files: CertificateFiles, clock: Clock) -> Path:
+    """Certificate and key in one file, new with every start."""
+    certificate, key = issue_client_certificate(files, KUBELET_CLIENT, [], clock.now(), _LIFETIME)
+    path = files.ca.with_name("apiserver-kubelet-client.pem")
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(certificate + key)
+    return path
