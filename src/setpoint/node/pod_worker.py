@@ -149,7 +149,8 @@ class PodWorker:
         self.due(self.tools.runtime.advance(self.uid, now))
         if self._untold():
             return True
-        if self.ending or self.deleting or self._past_deadline(now):
+        over = self.reported.get("phase") in TERMINAL  # somebody else has said so
+        if self.ending or over or self.deleting or self._past_deadline(now):
             return self._end(now)
         if not self.seen and not self._admit(now):
             return False
