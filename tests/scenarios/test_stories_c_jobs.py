@@ -12,7 +12,7 @@ from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]
 JOBS, CRON_JOBS, PODS = builtin("jobs", "batch"), builtin("cronjobs", "batch"), builtin("pods")
-whole = virtual(nodes=0, scheduler=False)
+whole = virtual(nodes=0, scheduler=False, leader_elect=False)
 MIDNIGHT = 29453760
 """The minute at which virtual time begins."""
 

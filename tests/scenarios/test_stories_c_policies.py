@@ -55,7 +55,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> MetricsByHand:
     return metrics
 
 
-@virtual(nodes=3)
+@virtual(nodes=3, leader_elect=False)
 async def test_load_comes_and_goes_and_so_do_replicas(cluster: VirtualCluster, load: MetricsByHand) -> None:
     await cluster.client.create(a_deployment(2, {"requests": {"cpu": "100m"}}))
     await cluster.until(lambda: available(cluster, 2))
@@ -111,7 +111,7 @@ async def drain(cluster: VirtualCluster, node: str) -> int:
     return refused
 
 
-@virtual(nodes=3)
+@virtual(nodes=3, leader_elect=False)
 async def test_a_drain_never_takes_more_than_the_budget_allows(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_deployment(9))
     await cluster.until(lambda: available(cluster, 9))
@@ -150,7 +150,7 @@ def _is_ready(pod: Obj) -> bool:
 # -- quotas -----------------------------------------------------------------------------------------------------------
 
 
-@virtual(nodes=3)
+@virtual(nodes=3, leader_elect=False)
 async def test_a_namespace_with_limits_gives_pods_sizes_and_has_only_so_much(cluster: VirtualCluster) -> None:
     limits = {
         "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "sizes", "namespace": "default"},

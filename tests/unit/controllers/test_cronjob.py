@@ -12,7 +12,7 @@ from setpoint.testing import VirtualCluster, virtual
 Obj = dict[str, Any]
 CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
 OWN = ("cronjob-controller", "job-controller", "serviceaccount-controller", "garbage-collector-controller")
-bare = virtual(nodes=0, scheduler=False, controllers=OWN)
+bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
 BEGIN = 29453760
 """The minute at which virtual time begins."""
 
@@ -242,7 +242,7 @@ async def test_what_the_last_write_left_half_done_is_finished_and_not_repeated(c
 TTL = ("job-controller", "ttl-after-finished-controller", "serviceaccount-controller", "garbage-collector-controller")
 
 
-@virtual(nodes=0, scheduler=False, controllers=TTL)
+@virtual(nodes=0, scheduler=False, controllers=TTL, leader_elect=False)
 async def test_a_finished_job_goes_when_its_time_is_over(cluster: VirtualCluster) -> None:
     kubelet = Kubelet(cluster.client, cluster.clock)
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}

@@ -16,7 +16,7 @@ Obj = dict[str, Any]
 BUDGETS, PODS = builtin("poddisruptionbudgets", "policy"), builtin("pods")
 SETS, DEPLOYMENTS = builtin("replicasets", "apps"), builtin("deployments", "apps")
 OWN = ("disruption-controller", "replicaset-controller", "deployment-controller", "serviceaccount-controller")
-bare = virtual(nodes=0, scheduler=False, controllers=OWN)
+bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
 
 
 def a_budget(**spec: Any) -> Obj:

@@ -18,7 +18,7 @@ Obj = dict[str, Any]
 HPAS, DEPLOYMENTS = builtin("horizontalpodautoscalers", "autoscaling", "v2"), builtin("deployments", "apps")
 NAME = "horizontal-pod-autoscaler-controller"
 OWN = (NAME, "deployment-controller", "replicaset-controller", "serviceaccount-controller")
-bare = virtual(nodes=0, scheduler=False, controllers=OWN)
+bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
 
 
@@ -321,7 +321,7 @@ async def test_two_for_the_same_pods_do_nothing(cluster: VirtualCluster, numbers
     assert (await world.conditions())["ScalingActive"][1] == "ValidMetricFound"
 
 
-@virtual(nodes=0, scheduler=False, controllers=OWN)
+@virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
 async def test_a_server_without_metrics_says_so(cluster: VirtualCluster) -> None:
     world = World(cluster)
     await world.deploy(2)

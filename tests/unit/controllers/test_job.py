@@ -14,7 +14,7 @@ from setpoint.testing.link import Write
 Obj = dict[str, Any]
 JOBS, PODS = builtin("jobs", "batch"), builtin("pods")
 OWN = ("job-controller", "serviceaccount-controller", "garbage-collector-controller")
-bare = virtual(nodes=0, scheduler=False, controllers=OWN)
+bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
 
 
 def a_job(name: str = "work", **spec: Any) -> Obj:

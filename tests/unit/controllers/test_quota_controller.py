@@ -14,7 +14,7 @@ from setpoint.testing import VirtualCluster, virtual
 Obj = dict[str, Any]
 QUOTAS, PODS, MAPS = builtin("resourcequotas"), builtin("pods"), builtin("configmaps")
 OWN = ("resourcequota-controller", "serviceaccount-controller")
-bare = virtual(nodes=0, scheduler=False, controllers=OWN)
+bare = virtual(nodes=0, scheduler=False, controllers=OWN, leader_elect=False)
 
 
 def a_quota(hard: dict[str, str], name: str = "quota", **spec: Any) -> Obj:
