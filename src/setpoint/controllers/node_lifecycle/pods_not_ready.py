@@ -10,7 +10,7 @@ from setpoint.client import Client
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods import is_ready
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import Conflict, NotFound
+from setpoint.meta.errors import NotFound
 from setpoint.meta.times import format_time
 from setpoint.reconcile import EventRecorder
 
@@ -24,6 +24,6 @@ async def mark_not_ready(client: Client, clock: Clock, recorder: EventRecorder, 
         meta = pod["metadata"]
         ready = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(clock.now())}
         change = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [ready]}}
-        with suppress(NotFound, Conflict):  # gone, or another one by now
+        with suppress(NotFound):
             await client.patch(PODS, meta["name"], change, meta["namespace"], kind="strategic", subresource="status")
             recorder.warning(pod, "NodeNotReady", "Node is not ready")

@@ -13,7 +13,7 @@ import orjson
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
-from setpoint.meta.errors import Conflict, NotFound
+from setpoint.meta.errors import NotFound
 from setpoint.meta.token_key import TokenKey
 from setpoint.reconcile import Controller, Informer, Manager, key_of, split_key
 
@@ -85,7 +85,7 @@ class ServiceAccountTokens:
         meta = secret["metadata"]
         account = await self._account(meta["namespace"], _account_of(secret), (meta.get("annotations") or {}).get(_UID))
         if account is None:
-            with suppress(NotFound, Conflict):
+            with suppress(NotFound):
                 await self._client.delete(SECRETS, meta["name"], meta["namespace"], uid=meta["uid"])
             return
         data = self._missing(secret, account)
@@ -97,7 +97,7 @@ class ServiceAccountTokens:
                 "metadata": {**meta, "annotations": annotations},
                 "data": {**(secret.get("data") or {}), **data},
             }
-            with suppress(NotFound, Conflict):  # gone, or its turn comes again
+            with suppress(NotFound):
                 await self._client.update(changed)
 
     async def _account(self, namespace: str, name: str, uid: str | None) -> Obj | None:
