@@ -97,9 +97,10 @@ def pod_status(
     """The fields that belong to the node; all others stay as they are. `before` is the status so far."""
     spec = pod["spec"]
     phase = FAILED if situation.verdict and situation.ended else phase_of(spec, slots, situation.ended)
-    if phase not in TERMINAL and (situation.ended or before.get("phase") in TERMINAL):
-        # What never ran, and never will, has failed.
-        phase = before["phase"] if before.get("phase") in TERMINAL else FAILED
+    if before.get("phase") in TERMINAL:
+        phase = before["phase"]  # whoever said so, it is over
+    elif situation.ended and phase not in TERMINAL:
+        phase = FAILED  # what never ran, and never will, has failed
     by_kind: dict[str, list[Obj]] = {"initContainerStatuses": [], "containerStatuses": []}
     has_init = bool(spec.get("initContainers"))
     for slot in slots:

@@ -148,6 +148,17 @@ async def test_rules_of_a_container_come_before_the_policy_of_its_pod(cluster: V
 
 
 @virtual(nodes=1)
+async def test_a_pod_that_somebody_else_declares_over_ends(cluster: VirtualCluster) -> None:
+    await cluster.client.create(a_pod("p", {"name": "c", "image": "nginx"}))
+    await cluster.sleep(1)
+    await cluster.client.patch(PODS, "p", {"status": {"phase": "Failed"}}, "default", subresource="status")
+    await cluster.sleep(1)
+    pod = await get(cluster, "p")
+    assert (pod["status"]["phase"], await states(cluster, "p")) == ("Failed", {"c": "Completed"})
+    assert condition(pod, "Ready") == ("False", "PodFailed", "")
+
+
+@virtual(nodes=1)
 async def test_a_deadline(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("p", {"name": "c", "image": "nginx"}, activeDeadlineSeconds=20))
     await cluster.sleep(19)
