@@ -10,7 +10,7 @@ from setpoint.node.backoff import Backoff
 from setpoint.node.environment import EnvironmentProblem, check_environment
 from setpoint.node.pod_status import terminated
 from setpoint.node.runtime.images import ImageFacts
-from setpoint.node.runtime.interface import Launch, NoSuchContainer
+from setpoint.node.runtime.interface import Launch
 from setpoint.node.slots import Slot
 
 if TYPE_CHECKING:
@@ -202,6 +202,3 @@ class Starter:
             self._worker.event("Warning", "FailedPostStartHook", "PostStartHook failed", slot)
             Stopper(self._worker).stop(slot, now, "FailedPostStartHook", None)
         return True
-
-
-__all__ = ["NoSuchContainer", "Starter"]

@@ -56,10 +56,3 @@ class BoundedLog:
             if not waiter.done():
                 waiter.set_result(None)
         self._readers.clear()
-
-
-class EmptyLog:
-    """Of those who never write; one serves all."""
-
-    def lines(self) -> Sequence[LogLine]:
-        return ()
