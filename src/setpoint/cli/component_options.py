@@ -64,7 +64,7 @@ _FROM_FILES = {
     "cluster_signing_key": ("--cluster-signing-key-file", "The key of --cluster-signing-cert-file."),
 }
 """Settings that are texts here and files on the command line."""
-_NO_DURATIONS = ("rate", "threshold")
+_NO_DURATIONS = ("rate", "threshold", "tolerance")
 
 
 def controller_options(command: Callable[..., Any]) -> Callable[..., Any]:

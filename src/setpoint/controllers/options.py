@@ -43,6 +43,19 @@ class ControllerOptions:
 
     pvclaimbinder_sync_period: float = 15.0
 
+    concurrent_job_syncs: int = 5
+    concurrent_cron_job_syncs: int = 5
+    concurrent_ttl_after_finished_syncs: int = 5
+    concurrent_disruption_syncs: int = 1
+    concurrent_resource_quota_syncs: int = 5
+    resource_quota_sync_period: float = 300.0
+    concurrent_horizontal_pod_autoscaler_syncs: int = 5
+    horizontal_pod_autoscaler_sync_period: float = 15.0
+    horizontal_pod_autoscaler_tolerance: float = 0.1
+    horizontal_pod_autoscaler_downscale_stabilization: float = 300.0
+    horizontal_pod_autoscaler_cpu_initialization_period: float = 300.0
+    horizontal_pod_autoscaler_initial_readiness_delay: float = 30.0
+
     cluster_signing_cert: str = ""
     """What certificate requests are signed with, as PEM, and its key. Empty: none are signed."""
     cluster_signing_key: str = field(default="", repr=False)

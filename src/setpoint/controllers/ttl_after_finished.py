@@ -18,14 +18,15 @@ from setpoint.reconcile import Controller, Informer, Manager, Result, key_of, sp
 Obj = dict[str, Any]
 
 JOBS = builtin("jobs", "batch")
-_WORKERS = 5
 
 
-def ttl_after_finished_controller(manager: Manager, _: ControllerOptions) -> Controller:
+def ttl_after_finished_controller(manager: Manager, options: ControllerOptions) -> Controller:
     name = "ttl-after-finished-controller"
     jobs = manager.informer(JOBS)
     reconciler = FinishedJobs(manager.client_for(name), manager.clock, jobs)
-    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS)
+    controller = Controller(
+        name, reconciler.reconcile, manager.clock, workers=options.concurrent_ttl_after_finished_syncs
+    )
 
     def job_changed(old: Obj | None, new: Obj | None) -> None:
         if new is not None and expires_at(new) is not None:

@@ -32,16 +32,15 @@ Obj = dict[str, Any]
 
 CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-_WORKERS = 5
 
 
-def cronjob_controller(manager: Manager, _: ControllerOptions) -> Controller:
+def cronjob_controller(manager: Manager, options: ControllerOptions) -> Controller:
     name = "cronjob-controller"
     reconciler = CronJobs(
         manager.client_for(name), manager.clock, manager.informer(CRON_JOBS), manager.informer(JOBS),
         manager.recorder(name),
     )  # fmt: skip
-    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS)
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=options.concurrent_cron_job_syncs)
     reconciler.watch(controller)
     return controller
 

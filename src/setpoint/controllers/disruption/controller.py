@@ -25,12 +25,12 @@ _MOMENT = 0.005
 """An end that falls on this very instant has not passed yet."""
 
 
-def disruption_controller(manager: Manager, _: ControllerOptions) -> Together:
+def disruption_controller(manager: Manager, options: ControllerOptions) -> Together:
     name = "disruption-controller"
     client, budgets, pods = manager.client_for(name), manager.informer(BUDGETS), manager.informer(PODS)
     recorder = manager.recorder("controllermanager", account=name)
     reconciler = Budgets(client, manager.clock, budgets, pods, ExpectedPods(manager, client), recorder)
-    controller = Controller(name, reconciler.reconcile, manager.clock)
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=options.concurrent_disruption_syncs)
     stale = StaleConditions(client, manager.clock, pods)
     clearing = Controller(f"{name} (stale conditions)", stale.reconcile, manager.clock)
     reconciler.watch(controller)

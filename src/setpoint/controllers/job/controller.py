@@ -40,21 +40,20 @@ Obj = dict[str, Any]
 
 JOBS = builtin("jobs", "batch")
 OWN_NAME = "kubernetes.io/job-controller"
-_WORKERS = 5
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _BATCH = 1.0
 """News of Pods are gathered for so long: a Job with many Pods hears of many at once."""
 
 
-def job_controller(manager: Manager, _: ControllerOptions) -> Together:
-    name = "job-controller"
+def job_controller(manager: Manager, options: ControllerOptions) -> Together:
+    name, workers = "job-controller", options.concurrent_job_syncs
     client, recorder = manager.client_for(name), manager.recorder(name)
     jobs, pods = manager.informer(JOBS), manager.informer(PODS)
     reconciler = Jobs(client, manager.clock, jobs, pods, recorder)
-    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS, queue=_queue(manager.clock))
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=workers, queue=_queue(manager.clock))
     orphans = OrphanPods(client, jobs, pods)
     releasing = Controller(
-        f"{name} (orphans)", orphans.reconcile, manager.clock, workers=_WORKERS, queue=_queue(manager.clock)
+        f"{name} (orphans)", orphans.reconcile, manager.clock, workers=workers, queue=_queue(manager.clock)
     )
     reconciler.watch(controller, releasing.enqueue)
     return Together(controller, releasing)

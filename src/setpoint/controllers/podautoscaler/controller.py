@@ -33,10 +33,6 @@ from setpoint.reconcile.rate_limiting import RateLimitingQueue
 Obj = dict[str, Any]
 
 AUTOSCALERS = builtin("horizontalpodautoscalers", "autoscaling", "v2")
-_WORKERS = 5
-_PERIOD = 15.0
-_TOLERANCE = 0.1
-_DOWNSCALE_STABILIZATION = 300.0
 _ATTEMPTS = 5
 
 
@@ -48,14 +44,15 @@ def horizontal_pod_autoscaler_controller(manager: Manager, options: ControllerOp
     return autoscaler(manager, options, MetricsApis(manager.client_for("horizontal-pod-autoscaler")))
 
 
-def autoscaler(manager: Manager, _: ControllerOptions, metrics: Metrics) -> Controller:
+def autoscaler(manager: Manager, options: ControllerOptions, metrics: Metrics) -> Controller:
     name = "horizontal-pod-autoscaler"
     reconciler = Autoscalers(
         manager.client_for(name), manager.clock, manager.informer(AUTOSCALERS), manager.informer(PODS), metrics,
-        manager.recorder(name),
+        manager.recorder(name), options,
     )  # fmt: skip
-    queue = RateLimitingQueue(manager.clock, (_Steady(),))
-    controller = Controller(name, reconciler.reconcile, manager.clock, workers=_WORKERS, queue=queue)
+    queue = RateLimitingQueue(manager.clock, (_Steady(options.horizontal_pod_autoscaler_sync_period),))
+    workers = options.concurrent_horizontal_pod_autoscaler_syncs
+    controller = Controller(name, reconciler.reconcile, manager.clock, workers=workers, queue=queue)
     reconciler.watch(controller)
     return controller
 
@@ -63,8 +60,11 @@ def autoscaler(manager: Manager, _: ControllerOptions, metrics: Metrics) -> Cont
 class _Steady:
     """Whether it went well or not: once in a period."""
 
+    def __init__(self, period: float) -> None:
+        self._period = period
+
     def when(self, key: str) -> float:
-        return _PERIOD
+        return self._period
 
     def forget(self, key: str) -> None:
         pass
@@ -79,13 +79,19 @@ class Autoscalers:
         pods: Informer,
         metrics: Metrics,
         recorder: EventRecorder,
+        options: ControllerOptions,
     ) -> None:
         self._client = client
         self._clock = clock
         self._autoscalers = autoscalers
         self._pods = pods
         self._recorder = recorder
-        self._sources = Sources(metrics, Patience())
+        self._options = options
+        patience = Patience(
+            options.horizontal_pod_autoscaler_cpu_initialization_period,
+            options.horizontal_pod_autoscaler_initial_readiness_delay,
+        )
+        self._sources = Sources(metrics, patience)
         self._history = History()
         self._written = OwnWrites()
         self._selectors: dict[str, dict[str, Selector]] = {}
@@ -127,7 +133,7 @@ class Autoscalers:
             pass  # said in events and conditions; there is nothing to do but to look again
         finally:
             await self._write(key, cached, status)
-        return Result(requeue_after=_PERIOD)
+        return Result(requeue_after=self._options.horizontal_pod_autoscaler_sync_period)
 
     async def _write(self, key: str, cached: Obj, status: Status) -> None:
         if not status.changed():
@@ -294,20 +300,27 @@ class Autoscalers:
             status.set("ScalingActive", "False", "AmbiguousSelector", said)
             raise Undecided(said)
         return Target(
-            namespace, text, pods, replicas_of(scale), there.get("replicas", 0), _tolerances(hpa), self._clock.now()
+            namespace,
+            text,
+            pods,
+            replicas_of(scale),
+            there.get("replicas", 0),
+            _tolerances(hpa, self._options.horizontal_pod_autoscaler_tolerance),
+            self._clock.now(),
         )
 
     def _normalize(self, key: str, hpa: Obj, status: Status, current: int, wanted: int, least: int) -> int:
         now, most, behavior = self._clock.monotonic(), hpa["spec"]["maxReplicas"], hpa["spec"].get("behavior")
+        window = self._options.horizontal_pod_autoscaler_downscale_stabilization
         if behavior is None:
-            stable = highest_recent(self._history, key, wanted, _DOWNSCALE_STABILIZATION, now)
+            stable = highest_recent(self._history, key, wanted, window, now)
             reason = "ScaleDownStabilized"
             text = "recent recommendations were higher than current one, applying the highest recent recommendation"
             self._history.recommend(key, wanted, now)
             limited = limit(current, stable, least, most)
         else:
             up = behavior["scaleUp"]
-            down = {"stabilizationWindowSeconds": _DOWNSCALE_STABILIZATION, **behavior["scaleDown"]}
+            down = {"stabilizationWindowSeconds": window, **behavior["scaleDown"]}
             stable, reason, text = stabilize(self._history, key, current, wanted, up, down, now)
             self._history.recommend(key, wanted, now)
             limited = limit_rate(self._history, key, current, stable, least, most, up, down, now)
@@ -319,12 +332,12 @@ class Autoscalers:
         return limited.replicas
 
 
-def _tolerances(hpa: Obj) -> Tolerances:
+def _tolerances(hpa: Obj, default: float) -> Tolerances:
     behavior = hpa["spec"].get("behavior") or {}
 
     def of(direction: str) -> float:
         given = (behavior.get(direction) or {}).get("tolerance")
-        return _TOLERANCE if given is None else parse(given).nano / 1e9
+        return default if given is None else parse(given).nano / 1e9
 
     return Tolerances(of("scaleDown"), of("scaleUp"))
 

@@ -21,8 +21,6 @@ from setpoint.reconcile import Controller, Informer, Manager, key_of
 Obj = dict[str, Any]
 
 QUOTAS = builtin("resourcequotas")
-_WORKERS = 5
-_RESYNC = 300.0
 _NEW_KINDS = 30.0
 """Seconds between two looks for kinds that a quota names and the server did not know."""
 _STALE = 10.0
@@ -30,14 +28,14 @@ _STALE = 10.0
 _BATCH = 1.0
 
 
-def resourcequota_controller(manager: Manager, _: ControllerOptions) -> Together:
+def resourcequota_controller(manager: Manager, options: ControllerOptions) -> Together:
     name = "resourcequota-controller"
     client = manager.client_for(name)
     quotas = Quotas(client, manager.clock, manager.informer(QUOTAS))
-    controller = Controller(name, quotas.reconcile, manager.clock, workers=_WORKERS)
+    controller = Controller(name, quotas.reconcile, manager.clock, workers=options.concurrent_resource_quota_syncs)
     quotas.watch(controller)
     quotas.followers = Followers(client, manager.clock, manager.shared_informer, quotas.object_changed)
-    return Together(quotas.followers, controller, Resync(quotas, manager.clock))
+    return Together(quotas.followers, controller, Resync(quotas, manager.clock, options.resource_quota_sync_period))
 
 
 class Quotas:
@@ -147,16 +145,17 @@ class Quotas:
 class Resync:
     """What no event tells: Pods that should be gone by now, kinds that are new."""
 
-    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+    def __init__(self, quotas: Quotas, clock: Clock, period: float) -> None:
         self._quotas = quotas
         self._clock = clock
+        self._period = period
 
     async def run(self) -> None:
-        due = self._clock.monotonic() + _RESYNC
+        due = self._clock.monotonic() + self._period
         while True:
             await self._clock.sleep(_NEW_KINDS)
             if self._clock.monotonic() >= due:
-                due += _RESYNC
+                due += self._period
                 self._quotas.enqueue_all()
             elif self._quotas.unmeasured:
                 await self._look_for_kinds()
