@@ -102,13 +102,16 @@ class NodeMonitor:
         for count, node in enumerate(nodes):
             if count and count % _BREATHE_EVERY == 0:
                 await self._clock.sleep(0)
-            before[node["metadata"]["name"]] = (condition(node, "Ready") or {}).get("status") or "Unknown"
             if self._is_overdue(node):
                 overdue.append(node)
+            name = node["metadata"]["name"]
+            before[name] = self.ready(name) or "Unknown"
         failed = await self._all(overdue, self._mark_unknown)
         ready_by_zone: dict[str, list[bool]] = {}
         active = []
-        for node in nodes:
+        for count, node in enumerate(nodes):
+            if count and count % _BREATHE_EVERY == 0:
+                await self._clock.sleep(0)
             name = node["metadata"]["name"]
             if name in failed:
                 continue
@@ -208,7 +211,7 @@ class NodeMonitor:
     def _needs_attention(self, node: Obj, before: str) -> bool:
         """Most nodes are well, and were: nothing is to be done for them."""
         now = self.ready(node["metadata"]["name"])
-        if now == before == "True" and ids_of(taints_of(node)).isdisjoint(EVICTING):
+        if now == before == "True" and (not taints_of(node) or ids_of(taints_of(node)).isdisjoint(EVICTING)):
             self._unmarked.discard(node["metadata"]["name"])
             return False
         return bool(now)
