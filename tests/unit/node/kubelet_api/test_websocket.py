@@ -98,6 +98,7 @@ async def test_fragments_are_joined_and_pings_answered_in_between() -> None:
         (frame(9, b"x" * 126), 1002),
         (b"\x82\xff" + (1 << 40).to_bytes(8, "big"), 1009),
     ],
+    ids=["unmasked", "nothing to go on with", "a message within a message", "unknown bits", "a long ping", "too long"],
 )
 async def test_who_breaks_the_rules_is_shown_out(sent: bytes, code: int) -> None:
     wire = Wire(sent)
