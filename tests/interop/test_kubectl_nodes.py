@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,16 +109,18 @@ def test_top(kubectl: Kubectl) -> None:
     assert result.out.splitlines()[1].split()[:2] == ["busy", "250m"]
 
 
-def test_exec(kubectl: Kubectl) -> None:
-    if kubectl.minor < 31:
-        pytest.skip("older ones speak SPDY")
-    kubectl("run", "box", "--image=busybox", "--", "sleep", "1000")
-    kubectl("wait", "pod/box", "--for=condition=Ready", "--timeout=30s")
-    assert kubectl("exec", "box", "--", "echo", "hi") == "hi\n"
-    ended = kubectl.run("exec", "box", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+@pytest.mark.parametrize("binary", [BINARIES[0], BINARIES[-1]] if BINARIES else [], ids=lambda path: path.name)
+def test_exec(kubectl: Kubectl, binary: Path) -> None:
+    """The older ones speak SPDY, the newer ones WebSocket."""
+    kubectl = replace(kubectl, binary=binary)
+    box = f"box-{kubectl.minor}"
+    kubectl("run", box, "--image=busybox", "--", "sleep", "1000")
+    kubectl("wait", f"pod/{box}", "--for=condition=Ready", "--timeout=30s")
+    assert kubectl("exec", box, "--", "echo", "hi") == "hi\n"
+    ended = kubectl.run("exec", box, "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert (ended.code, ended.out) == (3, "out\n")
     assert "err\n" in ended.err and "command terminated with exit code 3" in ended.err
-    assert kubectl("exec", "-i", "box", "--", "cat", stdin="typed\n") == "typed\n"
-    assert "executable file not found" in kubectl.refused("exec", "box", "--", "psql")
-    assert "container nope is not valid" in kubectl.refused("exec", "box", "-c", "nope", "--", "ls")
-    assert "listen on no ports" in kubectl.refused("port-forward", "box", "18080:80")
+    assert kubectl("exec", "-i", box, "--", "cat", stdin="typed\n") == "typed\n"
+    assert "executable file not found" in kubectl.refused("exec", box, "--", "psql")
+    assert "container nope is not valid" in kubectl.refused("exec", box, "-c", "nope", "--", "ls")
+    assert "listen on no ports" in kubectl.refused("port-forward", box, "18080:80")

@@ -59,7 +59,8 @@ class NearNodes:
 
 
 def node_request(node: str, request: Request) -> NodeRequest:
-    return NodeRequest(node, request.method, unquote(request.path), parse_query(request.query), request.headers)
+    query = parse_query(request.query)
+    return NodeRequest(node, request.method, unquote(request.path), query, request.headers, request.repeated)
 
 
 def reply_of(answer: NodeAnswer) -> NodeReply:

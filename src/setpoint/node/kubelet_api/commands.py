@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from typing import cast
 
 from setpoint.meta.clock import Clock
+from setpoint.node.kubelet_api import spdy_streams
 from setpoint.node.kubelet_api.container_logs import container_id_of, named_pod
 from setpoint.node.kubelet_api.host import NodeHost, Obj
 from setpoint.node.kubelet_api.messages import Duplex, NodeAnswer, NodeRequest, Refused, Switched
@@ -23,6 +24,7 @@ from setpoint.node.kubelet_api.remote_streams import (
     failure,
     internal_error,
 )
+from setpoint.node.kubelet_api.spdy import SpdyConnection
 from setpoint.node.kubelet_api.terminal import Terminal, for_terminal
 from setpoint.node.kubelet_api.websocket import WebSocket, accepted, is_websocket
 from setpoint.node.runtime import interface
@@ -41,6 +43,11 @@ class Wanted:
         self.stderr = request.flag("error") and not self.tty  # a terminal has one output
         if not (self.stdin or self.stdout or self.stderr):
             raise Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
+
+    def channels(self) -> list[int]:
+        """What a client that opens its streams one by one will have opened."""
+        asked = ((STDIN, self.stdin), (STDOUT, self.stdout), (STDERR, self.stderr), (STATUS, True))
+        return [channel for channel, opened in asked if opened]
 
     def channel_of(self, line: LogLine) -> int | None:
         if line.stream == interface.STDERR and not self.tty:
@@ -105,10 +112,18 @@ def _must_run(pod: Obj, container: str) -> None:
 
 
 def _switched(request: NodeRequest, wanted: Wanted, run: Callable[[RemoteStreams], Awaitable[None]]) -> NodeAnswer:
-    if not is_websocket(request.headers):
-        raise Refused(400, "this node speaks WebSocket with its clients, and no SPDY")
-    protocol, headers = accepted(request.headers, PROTOCOLS)
+    if is_websocket(request.headers):
+        protocol, headers = accepted(request.headers, PROTOCOLS)
+        return Switched(headers, _over_websocket(protocol, wanted, run))
+    if spdy_streams.is_spdy(request.headers):
+        protocol, headers = spdy_streams.accepted(request.repeated("x-stream-protocol-version"))
+        return Switched(headers, _over_spdy(protocol, wanted, run))
+    raise Refused(400, f"neither WebSocket nor SPDY/3.1: {request.headers.get('upgrade', 'nothing')}")
 
+
+def _over_websocket(
+    protocol: str, wanted: Wanted, run: Callable[[RemoteStreams], Awaitable[None]]
+) -> Callable[[Duplex], Awaitable[None]]:
     async def talk(connection: Duplex) -> None:
         streams = WebSocketStreams(WebSocket(connection), protocol)
         # So that the client knows that all is set up.
@@ -117,7 +132,24 @@ def _switched(request: NodeRequest, wanted: Wanted, run: Callable[[RemoteStreams
         with suppress(OSError):
             await streams.drained()
 
-    return Switched(headers, talk)
+    return talk
+
+
+def _over_spdy(
+    protocol: str, wanted: Wanted, run: Callable[[RemoteStreams], Awaitable[None]]
+) -> Callable[[Duplex], Awaitable[None]]:
+    async def talk(connection: Duplex) -> None:
+        streams = spdy_streams.SpdyStreams(SpdyConnection(connection), protocol)
+        if not await streams.open(wanted.channels()):
+            return
+        await run(streams)
+        with suppress(OSError):
+            await streams.drained()
+            # It closes the connection when it has read everything; what it has not, a close from here might take away.
+            while await streams.receive() is not None:
+                pass
+
+    return talk
 
 
 def _prompt(argv: Sequence[str]) -> bytes:

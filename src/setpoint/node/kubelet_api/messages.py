@@ -22,6 +22,13 @@ class NodeRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
 
+    several: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Every value of the headers that were sent more than once."""
+
+    def repeated(self, name: str) -> Sequence[str]:
+        """All values of a header."""
+        return self.several.get(name) or ([self.headers[name]] if name in self.headers else [])
+
     def option(self, name: str) -> str:
         values = self.query.get(name)
         return values[0] if values else ""

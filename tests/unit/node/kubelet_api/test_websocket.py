@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections import deque
 
 import orjson
 import pytest
+from scripted_wire import Wire
 
 from setpoint.node.kubelet_api.messages import Refused
 from setpoint.node.kubelet_api.remote_streams import PROTOCOLS, STDOUT, SUCCESS, WebSocketStreams, failure
@@ -18,23 +17,6 @@ HANDSHAKE = {
     "upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13",
     "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
 }  # fmt: skip
-
-
-class Wire:
-    """A Duplex with the bytes of a client already in it."""
-
-    def __init__(self, *pieces: bytes) -> None:
-        self.pieces = deque(pieces)
-        self.written = b""
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    async def read(self) -> bytes:
-        return self.pieces.popleft() if self.pieces else b""
-
-    async def drained(self) -> None:
-        await asyncio.sleep(0)
 
 
 def frame(code: int, payload: bytes, *, final: bool = True, mask: bool = True) -> bytes:
