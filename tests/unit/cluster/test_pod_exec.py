@@ -162,6 +162,27 @@ async def test_attaching_shows_what_comes(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
+async def test_a_shell_that_waits_is_typed_into(cluster: VirtualCluster) -> None:
+    """As `kubectl run -it --rm --restart=Never` has it."""
+    container = {"name": "c", "image": "busybox", "stdin": True, "stdinOnce": True, "tty": True}
+    meta = {"name": "p", "namespace": "default"}
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    await cluster.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    await cluster.sleep(60)
+    answer = await opened(cluster, "attach", [("stdin", "true"), ("stdout", "true"), ("tty", "true")])
+    talk = Talk()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(answer.run(talk))
+        for keys in (b"echo hi\r", b"exit 2\r"):
+            await cluster.sleep(1)
+            talk.send(0, keys)
+    assert talk.heard[1] == b"/ # echo hi\r\nhi\r\n/ # exit 2\r\n"
+    await cluster.sleep(1)
+    status = (await cluster.client.get(("v1", "Pod"), "p", "default"))["status"]
+    assert (status["phase"], status["containerStatuses"][0]["state"]["terminated"]["exitCode"]) == ("Failed", 2)
+
+
+@virtual(nodes=1)
 async def test_what_is_refused(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sh", "-c", "exit 0")
     await cluster.sleep(1)

@@ -78,7 +78,8 @@ def exec_in_container(request: NodeRequest, host: NodeHost, clock: Clock, parts:
 
 
 def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeAnswer:
-    """Shows what the program writes from now on. What is typed is not heard."""
+    """Shows what the program writes from now on. What is typed is heard by a shell that waits for it, and by nobody
+    else."""
     namespace, name, container = parts
     pod, wanted = named_pod(host, namespace, name), Wanted(request)
     _must_run(pod, container)
@@ -88,6 +89,11 @@ def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, part
         raise Refused(500, f"container {container} not found in pod {name}_{namespace}") from None
 
     async def run(streams: RemoteStreams) -> None:
+        program = host.main_program(pod, container) if wanted.stdin else None
+        if program is not None:
+            prompt = _prompt(program.argv) if wanted.tty else b""
+            program.over(await _Attended(program.execution, streams, wanted, clock, prompt).run())
+            return
         showing = asyncio.ensure_future(_show(log, streams, wanted, skip=len(log.lines())))
         listening = asyncio.ensure_future(_until_gone(streams))
         await _first_of(showing, listening)
@@ -203,7 +209,8 @@ class _Attended:
         self._asked = False
         self._terminal = Terminal()
 
-    async def run(self) -> None:
+    async def run(self) -> int | None:
+        """The exit code; None: the client left before there was one."""
         tasks = [asyncio.ensure_future(each) for each in (self._work(), self._listen(), self._ask_when_ready())]
         try:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
@@ -211,12 +218,12 @@ class _Attended:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            if self._execution.exit_code is None:
+            ended = self._execution.exit_code
+            if ended is None:
                 self._execution.kill()
-        code = self._execution.exit_code or 0
-        if self._terminal.interrupted:
-            code = _INTERRUPTED
+        code = _INTERRUPTED if self._terminal.interrupted else ended or 0
         self._streams.finish(failure(code) if code else SUCCESS)
+        return ended
 
     async def _work(self) -> None:
         await _show(self._execution.output, self._streams, self._wanted)

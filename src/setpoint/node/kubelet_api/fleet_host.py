@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from setpoint.node.annotations import RUNNING
-from setpoint.node.kubelet_api.host import Obj
+from setpoint.node.kubelet_api.container_logs import named_container
+from setpoint.node.kubelet_api.host import Attachment, Obj
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
-from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Runtime, Usage
+from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
+from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.static_pods import StaticPods
 
 
@@ -21,7 +23,7 @@ class Workers(Protocol):
     def nodes(self) -> Mapping[str, NodeState]: ...
 
     @property
-    def runtime(self) -> Runtime: ...
+    def runtime(self) -> SimulatedRuntime: ...
 
     @property
     def static(self) -> StaticPods | None: ...
@@ -80,8 +82,33 @@ class FleetHost:
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         return self._fleet.runtime.run_command(pod["metadata"]["uid"], container, argv, stdin=stdin)
 
+    def main_program(self, pod: Obj, container: str) -> Attachment | None:
+        uid, runtime = pod["metadata"]["uid"], self._fleet.runtime
+        argv = runtime.awaits_somebody(uid, container)
+        if argv is None:
+            return None
+        spec = named_container(pod, container)
+        return _Attachment(runtime, uid, container, argv, once=bool(spec.get("stdinOnce")))
+
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])
+
+
+class _Attachment:
+    """A shell that nobody has typed anything into yet begins when somebody does. Whoever comes first is its last, where
+    the container is to have its input once; the container then ends as the shell did."""
+
+    def __init__(self, runtime: SimulatedRuntime, uid: str, container: str, argv: Sequence[str], *, once: bool) -> None:
+        self.argv = argv
+        self.execution = runtime.run_command(uid, container, argv, stdin=True)
+        self._runtime = runtime
+        self._of = (uid, container)
+        self._once = once
+
+    def over(self, code: int | None) -> None:
+        if code is None and not self._once:
+            return  # they have only detached
+        self._runtime.end(*self._of, code or 0)
 
 
 def _as_reported(worker: PodWorker) -> dict[str, Any]:

@@ -10,6 +10,17 @@ from setpoint.node.runtime.interface import ContainerLog, Execution, Usage
 Obj = Mapping[str, Any]
 
 
+class Attachment(Protocol):
+    """The main program of a container, with somebody to type what it reads."""
+
+    argv: Sequence[str]
+    execution: Execution
+
+    def over(self, code: int | None) -> None:
+        """The program has ended with this code, or, with None, nobody is there any more."""
+        ...
+
+
 class NodeHost(Protocol):
     """One or many nodes. Pods come as the agent knows them: with the status that it reports."""
 
@@ -29,6 +40,10 @@ class NodeHost(Protocol):
 
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         """Raises NoSuchContainer if the container does not run."""
+        ...
+
+    def main_program(self, pod: Obj, container: str) -> Attachment | None:
+        """What a container does that waits for somebody to type; None: it does not."""
         ...
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:

@@ -214,6 +214,20 @@ class SimulatedRuntime:
             self.changed(uid)
         return _Command(process, self._clock, lambda: self.changed(uid))
 
+    def awaits_somebody(self, uid: str, container: str) -> list[str] | None:
+        """What runs there, if it is a shell into which nobody has typed yet."""
+        run = self._run(uid, container)
+        if run is None or not run.record.running or run.process is not None:
+            return None
+        spec = run.launch.spec
+        argv = argv_of(spec, self.images.facts(spec.get("image", "")))
+        return argv if argv is not None and self._waits_for_somebody(spec, argv) else None
+
+    def end(self, uid: str, container: str, code: int) -> None:
+        """The main program of a container is over."""
+        self.exit(uid, container, self._clock.now().timestamp(), code)
+        self.changed(uid)
+
     def run_to_its_end(self, uid: str, container: str, argv: Sequence[str], limit: float) -> tuple[int | None, str]:
         """Now, although it may take a while: its exit code (None: it would take longer than the limit) and what it
         says. Raises NoSuchContainer."""
