@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 Obj = Mapping[str, Any]
 
 _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
-_NODE_CPU, _NODE_MEMORY = "8", "32Gi"
 
 
 def field_value(pod: Obj, path: str, situation: Situation | None) -> str:
@@ -40,7 +39,7 @@ def field_value(pod: Obj, path: str, situation: Situation | None) -> str:
     return ""
 
 
-def resource_value(pod: Obj, container: Obj, reference: Obj) -> str:
+def resource_value(pod: Obj, container: Obj, reference: Obj, situation: Situation | None) -> str:
     """In whole multiples of the divisor, rounded up. A limit that is not set is that of the node."""
     name = reference.get("containerName")
     if name:
@@ -49,8 +48,8 @@ def resource_value(pod: Obj, container: Obj, reference: Obj) -> str:
     which, _, resource = str(reference.get("resource", "")).partition(".")
     resources = container.get("resources") or {}
     amount = (resources.get(which) or {}).get(resource)
-    if amount is None and which == "limits":
-        amount = {"cpu": _NODE_CPU, "memory": _NODE_MEMORY}.get(resource)
+    if amount is None and which == "limits" and situation is not None:
+        amount = situation.allocatable.get(resource)
     divisor = parse(str(reference.get("divisor") or "1")).nano or NANO
     nano = parse(amount).nano if amount is not None else 0
     return str(-(-nano // divisor))

@@ -29,7 +29,7 @@ def data_of(obj: Obj, secret: bool) -> dict[str, str]:
 
 
 def _decoded(data: Mapping[str, str] | None) -> dict[str, str]:
-    return {key: b64decode(value).decode(errors="replace") for key, value in (data or {}).items()}
+    return {key: b64decode(value).decode(errors="surrogateescape") for key, value in (data or {}).items()}
 
 
 def check_environment(pod: Obj, container: Obj, lookup: Lookup) -> None:
@@ -77,7 +77,7 @@ class _Composer:
         if source.get("fieldRef"):
             return field_value(self._pod, source["fieldRef"].get("fieldPath", ""), self._situation)
         if source.get("resourceFieldRef"):
-            return resource_value(self._pod, self._container, source["resourceFieldRef"])
+            return resource_value(self._pod, self._container, source["resourceFieldRef"], self._situation)
         for secret, key, kind in ((False, "configMapKeyRef", "ConfigMap"), (True, "secretKeyRef", "Secret")):
             reference = source.get(key)
             if reference is None:

@@ -18,6 +18,7 @@ class InformerLookup:
         self._config_maps = manager.informer(builtin("configmaps"))
         self._secrets = manager.informer(builtin("secrets"))
         self._services = manager.informer(builtin("services"))
+        self._trust_bundles = manager.informer(builtin("clustertrustbundles", "certificates.k8s.io"))
         self._services.add_index(_NAMESPACE, lambda obj: (obj["metadata"]["namespace"],))
 
     def config_map(self, namespace: str, name: str) -> Obj | None:
@@ -25,6 +26,9 @@ class InformerLookup:
 
     def secret(self, namespace: str, name: str) -> Obj | None:
         return self._secrets.get(f"{namespace}/{name}")
+
+    def trust_bundles(self) -> list[Obj]:
+        return [*self._trust_bundles.items.values()]
 
     def services(self, namespace: str) -> list[Obj]:
         return [*self._services.by_index(_NAMESPACE, namespace)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,8 @@ class Situation:
 
     host_ip: str
     pod_ips: Sequence[str] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    """What the node has for Pods."""
     sandbox: bool = False
     """Its network is there."""
     had_sandbox: bool = False

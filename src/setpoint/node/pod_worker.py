@@ -15,6 +15,7 @@ from setpoint.node.probing import Prober
 from setpoint.node.recovery import recover
 from setpoint.node.resizing import Resizer
 from setpoint.node.restarts import matching_action
+from setpoint.node.runtime.files import Mount
 from setpoint.node.slots import EPHEMERAL, INIT, MAIN, RESTARTING_ALL, SIDECAR, Slot, slots_of
 from setpoint.node.starting import Starter
 from setpoint.node.stopping import Stopper
@@ -93,10 +94,15 @@ class PodWorker:
         record(self.pod, reason, message, field_path=path, host=self.node.name)
 
     def environment(self, container: Mapping[str, Any]) -> dict[str, str]:
+        self._look_at_node()
         return compose_environment(self.pod, container, self.situation, self.tools.lookup)
 
-    def mounts(self, container: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-        return mounts_of(self.pod, container, self.situation, self.tools)
+    def mounts(self, container: Mapping[str, Any]) -> list[Mount]:
+        self._look_at_node()
+        return mounts_of(self, container)
+
+    def _look_at_node(self) -> None:
+        self.situation.allocatable = ((self.node.object or {}).get("status") or {}).get("allocatable") or {}
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 

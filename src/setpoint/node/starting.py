@@ -12,6 +12,7 @@ from setpoint.node.pod_status import terminated
 from setpoint.node.runtime.images import ImageFacts
 from setpoint.node.runtime.interface import Launch
 from setpoint.node.slots import Slot
+from setpoint.node.volumes import check_mounts
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
@@ -37,6 +38,7 @@ class Starter:
             return
         try:
             check_environment(self._worker.pod, slot.spec, self._tools.lookup)
+            check_mounts(self._worker, slot.spec)
         except EnvironmentProblem as problem:
             slot.waiting = ("CreateContainerConfigError", str(problem))
             self._worker.event("Warning", "Failed", f"Error: {problem}", slot)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from setpoint.node.downward import field_value, resource_value
-from setpoint.node.environment import data_of
+from setpoint.node.environment import EnvironmentProblem
+from setpoint.node.projection import KINDS, missing, project
 from setpoint.node.runtime.expansion import expand
+from setpoint.node.runtime.files import Mount, Volume
 
 if TYPE_CHECKING:
-    from setpoint.node.pod_status import Situation
-    from setpoint.node.tools import Lookup, Tools
+    from setpoint.node.pod_worker import PodWorker
+    from setpoint.node.tools import Lookup
 
 Obj = Mapping[str, Any]
-Files = dict[str, str]
-
-_ROOT_CA = "kube-root-ca.crt"
-"""A controller publishes it in every namespace; a cluster without that controller has Pods all the same."""
 
 
 class VolumeProblem(Exception):
@@ -31,75 +28,83 @@ def mount_problem(pod: Obj, lookup: Lookup) -> VolumeProblem | None:
     namespace = pod["metadata"]["namespace"]
     for volume in volumes:
         for source in (volume.get("projected") or {}).get("sources") or (volume,):
-            problem = _missing(source, namespace, lookup)
+            problem = missing(source, namespace, lookup)
             if problem:
                 return VolumeProblem(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
     return None
 
 
-def _missing(source: Obj, namespace: str, lookup: Lookup) -> str:
-    for key, secret in (("configMap", False), ("secret", True)):
-        wanted = source.get(key)
-        if wanted is None:
-            continue
-        name = wanted.get("name") or wanted.get("secretName") or ""
-        if wanted.get("optional") or name == _ROOT_CA:
-            return ""
-        obj = (lookup.secret if secret else lookup.config_map)(namespace, name)
-        if obj is None:
-            return f'{"secret" if secret else "configmap"} "{name}" not found'
-        data = {**(obj.get("data") or {}), **(obj.get("binaryData") or {})}
-        for item in wanted.get("items") or ():
-            if item["key"] not in data:
-                kind = (
-                    "references non-existent secret key" if secret else "configmap references non-existent config key"
-                )
-                return f"{kind}: {item['key']}"
-    return ""
+def check_mounts(worker: PodWorker, container: Obj) -> None:
+    """Raises EnvironmentProblem when a path within a volume cannot be used."""
+    for mount in container.get("volumeMounts") or ():
+        if mount.get("subPath") or mount.get("subPathExpr"):
+            _below(worker, container, mount)
 
 
-def mounts_of(pod: Obj, container: Obj, situation: Situation, tools: Tools) -> list[tuple[str, Files]]:
+def mounts_of(worker: PodWorker, container: Obj) -> list[Mount]:
     """Where the container sees its volumes. Volumes that Pods write to are shared by its containers."""
-    volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
-    found: list[tuple[str, Files]] = []
+    volumes = {each["name"]: each for each in worker.spec.get("volumes") or ()}
+    found: list[Mount] = []
     for mount in container.get("volumeMounts") or ():
         volume = volumes.get(mount["name"])
         if volume is None:
             continue
-        files = _content(pod, container, volume, situation, tools)
-        below = mount.get("subPath") or expand(mount.get("subPathExpr") or "", {})
-        if below:
-            inside = {name[len(below) + 1 :]: text for name, text in files.items() if name.startswith(below + "/")}
-            files = {"": files[below]} if below in files else inside
-        found.append((mount["mountPath"], files))
+        path, read_only, below = mount["mountPath"], bool(mount.get("readOnly")), _below(worker, container, mount)
+        if any(volume.get(kind) is not None for kind in KINDS):
+            kept = _Kept(worker, container, volume)
+            # What is below a path is mounted as it was when the container started.
+            found.append(Mount(path, (lambda fixed: lambda: fixed)(kept()) if below else kept, below, read_only))
+        else:
+            shared = _shared(worker, volume)
+            found.append(Mount(path, (lambda one: lambda: one)(shared), below, read_only))
+            if below and below not in shared.files:
+                shared.directories.add(below)
     return found
 
 
-def _content(pod: Obj, container: Obj, volume: Obj, situation: Situation, tools: Tools) -> Files:
-    namespace = pod["metadata"]["namespace"]
-    lookup = tools.lookup
-    if not any(volume.get(kind) is not None for kind in ("configMap", "secret", "downwardAPI", "projected")):
-        return tools.runtime.shared_files(*_whose(pod, volume))
-    files: Files = {}
-    for source in (volume.get("projected") or {}).get("sources") or (volume,):
-        for key, secret in (("configMap", False), ("secret", True)):
-            wanted = source.get(key)
-            if wanted is not None:
-                name = wanted.get("name") or wanted.get("secretName") or ""
-                obj = (lookup.secret if secret else lookup.config_map)(namespace, name)
-                files |= _chosen(data_of(obj, secret) if obj is not None else {}, wanted.get("items"))
-        for item in (source.get("downwardAPI") or {}).get("items") or ():
-            if item.get("fieldRef"):
-                files[item["path"]] = field_value(pod, item["fieldRef"].get("fieldPath", ""), situation)
-            elif item.get("resourceFieldRef"):
-                files[item["path"]] = resource_value(pod, container, item["resourceFieldRef"])
-    return files
+class _Kept:
+    """A volume that follows what it is made of. What goes missing, and may not, stays as it was."""
+
+    def __init__(self, worker: PodWorker, container: Obj, volume: Obj) -> None:
+        self._worker = worker
+        self._container = container
+        self._volume = volume
+        self._last: Volume | None = None
+
+    def __call__(self) -> Volume:
+        worker, volume = self._worker, self._volume
+        namespace = worker.pod["metadata"]["namespace"]
+        sources = (volume.get("projected") or {}).get("sources") or (volume,)
+        if self._last is None or not any(missing(each, namespace, worker.tools.lookup) for each in sources):
+            self._last = project(worker.pod, self._container, volume, worker.situation, worker.tools)
+        return self._last
 
 
-def _chosen(data: Files, items: Any) -> Files:
-    if not items:
-        return data
-    return {item["path"]: data[item["key"]] for item in items if item["key"] in data}
+def _below(worker: PodWorker, container: Obj, mount: Obj) -> str:
+    path: str = mount.get("subPath") or ""
+    if mount.get("subPathExpr"):
+        path = expand(mount["subPathExpr"], worker.environment(container))
+        if "$(" in path:
+            name = path.partition("$(")[2].partition(")")[0]
+            raise EnvironmentProblem(f'missing value for "{name}"')
+    if path.startswith("/"):
+        raise EnvironmentProblem(f"error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise EnvironmentProblem(f"unable to provision SubPath `{path}`: must not contain '..'")
+    return path
+
+
+def _shared(worker: PodWorker, volume: Obj) -> Volume:
+    pod = worker.pod
+    found = worker.tools.runtime.shared_volume(*_whose(pod, volume))
+    if volume.get("hostPath") is None:
+        found.mode |= 0o777
+        if (volume.get("emptyDir") or {}).get("medium") == "Memory":
+            found.file_system = "tmpfs"
+        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        if group is not None and not found.group:
+            found.give_to_group(group)
+    return found
 
 
 def _whose(pod: Obj, volume: Obj) -> tuple[str, str]:
@@ -109,6 +114,3 @@ def _whose(pod: Obj, volume: Obj) -> tuple[str, str]:
     if volume.get("hostPath"):
         return "", f"{pod['spec'].get('nodeName')}:{volume['hostPath'].get('path', '')}"
     return pod["metadata"]["uid"], volume["name"]
-
-
-Mounts = Callable[[], list[tuple[str, Files]]]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.node.runtime.commands import runs_for_ever
-from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.files import Files, Mount, Volume
 from setpoint.node.runtime.interface import STDOUT
 from setpoint.node.runtime.log import BoundedLog
 from setpoint.node.runtime.process import Process
@@ -108,9 +108,13 @@ def test_a_trap_ends_what_waits() -> None:
 
 def test_files_of_volumes() -> None:
     shared: dict[str, str] = {}
-    files = Files(lambda: [("/config", {"a.txt": "A", "sub/b": "B"}), ("/data", shared), ("/etc/one", {"": "single"})])
-    assert run("cat /config/a.txt /config/sub/b /etc/one; ls /config; echo x > /data/f", files=files) == (
-        0, "ABsinglea.txt\nsub\n",
+    config = Volume({"a.txt": "A", "sub/b": "B"})
+    files = Files(lambda: [
+        Mount("/config", lambda: config), Mount("/data", lambda: Volume(shared)),
+        Mount("/etc/one", lambda: config, "a.txt"), Mount("/part", lambda: config, "sub"),
+    ])  # fmt: skip
+    assert run("cat /config/a.txt /config/sub/b /etc/one; ls /config /part; echo x > /data/f", files=files) == (
+        0, "ABAa.txt\nsub\nb\n",
     )  # fmt: skip
     assert shared == {"f": "x\n"}
 

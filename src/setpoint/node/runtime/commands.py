@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from setpoint.node.runtime.process import KILLED, TERMINATED
+from setpoint.node.runtime.shell.agnhost import SPEAKING
 from setpoint.node.runtime.shell.interpreter import is_shell
 from setpoint.node.runtime.shell.programs import INSTANT, PROGRAMS
 
@@ -31,6 +32,8 @@ def runs_for_ever(argv: Sequence[str]) -> bool:
             text = argv[2]
             return _SILENT_LOOP.fullmatch(text) is not None or _ENDLESS_SLEEP.fullmatch(text) is not None
         return False
+    if name in ("agnhost", "agnhost-2"):
+        return len(argv) < 2 or argv[1] not in SPEAKING
     return name not in PROGRAMS and name not in INSTANT and name not in _WRAPPERS and "/" not in argv[0].lstrip("/")
 
 

@@ -3,63 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from posixpath import normpath
-
-Mounts = list[tuple[str, dict[str, str]]]
+from typing import NamedTuple
 
 _MOST_BYTES = 1 << 20
 _ALWAYS = ("/", "/tmp", "/etc", "/var", "/bin", "/dev", "/home", "/root", "/usr", "/opt", "/proc", "/sys", "/run")
+_ALWAYS_WRITABLE = ("/dev/", "/etc/hosts")
+"""Even where the root file system is read-only."""
+
+SET_GROUP, STICKY = 0o2000, 0o1000
+
+
+class User(NamedTuple):
+    """Whom a program runs as."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    """Further ones."""
+
+
+class Status(NamedTuple):
+    """What is to be known of a file or directory besides its content."""
+
+    mode: int
+    uid: int
+    gid: int
+    directory: bool
+    file_system: str
+
+
+@dataclass(slots=True)
+class Volume:
+    """Files that belong together. Names map to texts; the name of a file that is mounted by itself is empty."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    directories: set[str] = field(default_factory=set)
+    """Those that were made: others are there because something is in them."""
+    modes: dict[str, int] = field(default_factory=dict)
+    """Of files that have not the usual one."""
+    owners: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """User and group of files that are not the volume's own."""
+    mode: int = 0o755
+    """Of the directories."""
+    group: int = 0
+    file_system: str = "ext4"
+    read_only: bool = False
+
+    def give_to_group(self, group: int) -> None:
+        """As the kubelet does for a Pod with an fsGroup."""
+        self.group = group
+        self.mode |= SET_GROUP | (0o550 if self.read_only else 0o770)
+        for name in self.files:
+            self.modes[name] = self.modes.get(name, 0o644) | (0o440 if self.read_only else 0o660)
+            self.owners[name] = (self.owners.get(name, (0, 0))[0], group)
+
+
+class Mount(NamedTuple):
+    """Where a container sees a volume, or what is below some path in it. What is asked for may change over time."""
+
+    path: str
+    volume: Callable[[], Volume]
+    below: str = ""
+    read_only: bool = False
 
 
 class Files:
-    """Names map to texts. A directory is there when something is in it, when it was made, or by nature."""
+    """A directory is there when something is in it, when it was made, or by nature."""
 
-    def __init__(self, mounts: Callable[[], Mounts] = list, given: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        mounts: Callable[[], list[Mount]] = list,
+        given: dict[str, str] | None = None,
+        user: User = User(),  # noqa: B008 (it never changes)
+        read_only: bool = False,
+    ) -> None:
         self._asked = mounts
-        self._mounts: Mounts | None = None
-        self._own = dict(given or {})
-        self._directories: set[str] = set()
+        self._mounts: list[Mount] | None = None
+        self._own = Volume(dict(given or {}), file_system="overlay", read_only=read_only)
+        self.user = user
 
     def read(self, path: str) -> str | None:
-        files, name = self._place(path)
-        return files.get(name)
+        volume, name, _ = self._place(path)
+        return volume.files.get(name)
 
-    def write(self, path: str, text: str, append: bool = False) -> bool:
-        """False when there is no room."""
+    def refusal(self, path: str) -> str:
+        """Why nothing can be written there; empty when it can."""
+        path = _clean(path)
+        volume, _, read_only = self._place(path)
+        own_exception = volume is self._own and path.startswith(_ALWAYS_WRITABLE)
+        return "Read-only file system" if read_only and not own_exception else ""
+
+    def write(self, path: str, text: str, append: bool = False, mode: int = 0o644) -> bool:
+        """False when it is refused, or there is no room."""
         if path in ("/dev/null", "/dev/stdout", "/dev/stderr"):
             return True
-        files, name = self._place(path)
-        if append:
-            text = files.get(name, "") + text
-        if len(text) > _MOST_BYTES or len(files) > 1000:
+        if self.refusal(path):
             return False
-        files[name] = text
+        volume, name, _ = self._place(path)
+        if append:
+            text = volume.files.get(name, "") + text
+        if len(text) > _MOST_BYTES or len(volume.files) > 1000:
+            return False
+        if name not in volume.files:
+            if mode != 0o644:
+                volume.modes[name] = mode
+            if self.user != (0, 0, ()) or volume.group:
+                volume.owners[name] = (self.user.uid, volume.group if volume.mode & SET_GROUP else self.user.gid)
+        volume.files[name] = text
         return True
 
     def remove(self, path: str, recursive: bool = False) -> bool:
-        files, name = self._place(path)
-        found = files.pop(name, None) is not None
+        volume, name, _ = self._place(path)
+        if self.refusal(path):
+            return False
+        gone = [name] if name in volume.files else []
         if recursive:
-            for inside in [each for each in files if each.startswith(name + "/")]:
-                del files[inside]
-                found = True
-            whole = _clean(path)
-            gone = {each for each in self._directories if each == whole or each.startswith(whole + "/")}
-            found = found or bool(gone)
-            self._directories -= gone
-        return found
+            gone += [each for each in volume.files if each.startswith(name.rstrip("/") + "/")]
+            made = {each for each in volume.directories if each == name or each.startswith(name.rstrip("/") + "/")}
+            volume.directories -= made
+        for each in gone:
+            del volume.files[each]
+            volume.modes.pop(each, None)
+            volume.owners.pop(each, None)
+        return bool(gone) or (recursive and bool(made))
 
     def make_directory(self, path: str) -> None:
-        self._directories.add(_clean(path))
+        if not self.refusal(path):
+            volume, name, _ = self._place(path)
+            volume.directories.add(name)
+
+    def change_mode(self, path: str, mode: int) -> None:
+        volume, name, _ = self._place(path)
+        if name in volume.files and not self.refusal(path):
+            volume.modes[name] = mode
 
     def is_file(self, path: str) -> bool:
         return self.read(path) is not None
 
     def is_directory(self, path: str) -> bool:
         path = _clean(path)
-        if path in _ALWAYS or path in self._directories:
-            return True
-        return any(each.startswith(path.rstrip("/") + "/") for each in self._everything())
+        return path in _ALWAYS or any(each.startswith(path.rstrip("/") + "/") for each in self._everything())
 
     def entries(self, path: str) -> list[str]:
         """The names in a directory."""
@@ -67,26 +152,46 @@ class Files:
         names = {each[len(inside) :].partition("/")[0] for each in self._everything() if each.startswith(inside)}
         return sorted(name for name in names if name)
 
-    def _everything(self) -> list[str]:
-        mounted = [f"{where}/{name}" if name else where for where, files in self._mounted() for name in files]
-        places = [where for where, _ in self._mounted()]
-        return [*self._own, *mounted, *(f"{each}/" for each in sorted(self._directories)), *(f"{p}/" for p in places)]
+    def status(self, path: str) -> Status | None:
+        volume, name, _ = self._place(path)
+        if name in volume.files:
+            owner = volume.owners.get(name, (0, volume.group))
+            return Status(volume.modes.get(name, 0o644), *owner, False, volume.file_system)
+        if not self.is_directory(path):
+            return None
+        mode = 0o777 | STICKY if _clean(path) == "/tmp" else volume.mode
+        return Status(mode, 0, volume.group, True, volume.file_system)
 
-    def _mounted(self) -> Mounts:
+    def _everything(self) -> list[str]:
+        found = [*self._own.files, *(f"{each}/" for each in sorted(self._own.directories))]
+        for mount in self._mounted():
+            found.append(f"{mount.path}/")
+            volume, inside = mount.volume(), f"{mount.below}/" if mount.below else ""
+            for name in (*volume.files, *(f"{each}/" for each in sorted(volume.directories))):
+                if name == mount.below:
+                    found[-1] = mount.path
+                elif name.startswith(inside):
+                    found.append(f"{mount.path}/{name[len(inside) :]}")
+        return found
+
+    def _mounted(self) -> list[Mount]:
         if self._mounts is None:
             self._mounts = sorted(
-                ((_clean(path), files) for path, files in self._asked()), key=lambda each: -len(each[0])
+                (mount._replace(path=_clean(mount.path)) for mount in self._asked()), key=lambda each: -len(each.path)
             )
         return self._mounts
 
-    def _place(self, path: str) -> tuple[dict[str, str], str]:
+    def _place(self, path: str) -> tuple[Volume, str, bool]:
+        """The volume, the name in it, and whether it is read-only there."""
         path = _clean(path)
-        for where, files in self._mounted():
-            if path == where:
-                return files, ""  # a single file that is mounted itself
-            if path.startswith(where + "/"):
-                return files, path[len(where) + 1 :]
-        return self._own, path
+        for mount in self._mounted():
+            if path == mount.path or path.startswith(mount.path + "/"):
+                volume = mount.volume()
+                # The kubelet writes those it keeps up to date behind a link.
+                name = path[len(mount.path) + 1 :].removeprefix("..data/")
+                name = "/".join(part for part in (mount.below, name) if part)
+                return volume, name, volume.read_only or mount.read_only
+        return self._own, path, self._own.read_only
 
 
 def _clean(path: str) -> str:

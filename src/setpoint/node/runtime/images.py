@@ -90,7 +90,7 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
         entrypoint=(), command=("sh",), size_bytes=350 * _MEGABYTE,
     ),
     ImageRule(r"/pause(:|@)", size_bytes=320_368),
-    ImageRule(r"/agnhost(:|@)", entrypoint=("agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE),
+    ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE),
     ImageRule(r"/nginx(:|@)", size_bytes=72_324_501),
     ImageRule(r"/redis(:|@)", size_bytes=49_536_371),
     ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE),

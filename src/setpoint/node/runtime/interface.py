@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from setpoint.node.runtime.files import Mount
+
 STDOUT, STDERR = "stdout", "stderr"
 
 
@@ -96,9 +98,7 @@ class Home(Protocol):
 
     def environment(self, container: Mapping[str, Any]) -> dict[str, str]: ...
 
-    def mounts(self, container: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-        """Where volumes are seen, and the files in them."""
-        ...
+    def mounts(self, container: Mapping[str, Any]) -> list[Mount]: ...
 
 
 @dataclass(slots=True)

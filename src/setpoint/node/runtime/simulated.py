@@ -10,7 +10,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.node.annotations import said
 from setpoint.node.runtime.commands import HELLO, outlives_a_signal, runs_for_ever
 from setpoint.node.runtime.expansion import expand
-from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.files import Files, User, Volume
 from setpoint.node.runtime.images import Images, argv_of
 from setpoint.node.runtime.interface import (
     STDERR,
@@ -24,7 +24,7 @@ from setpoint.node.runtime.interface import (
     Usage,
 )
 from setpoint.node.runtime.log import BoundedLog
-from setpoint.node.runtime.process import KILLED, TERMINATED, Process
+from setpoint.node.runtime.process import KILLED, Process
 from setpoint.node.runtime.shell.interpreter import run_argv
 from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
 from setpoint.node.runtime.usage import usage_of
@@ -67,7 +67,7 @@ class SimulatedRuntime:
         self._ids = ids
         self.images = images or Images()
         self._pods: dict[str, _Pod] = {}
-        self._shared: dict[str, dict[str, dict[str, str]]] = {}
+        self._shared: dict[str, dict[str, Volume]] = {}
         self.changed: Callable[[str], None] = lambda uid: None
         """Called when the next thing happens earlier than `advance` said."""
 
@@ -253,9 +253,9 @@ class SimulatedRuntime:
             if run.record.running
         }
 
-    def shared_files(self, owner: str, volume: str) -> dict[str, str]:
-        """Of a volume that several containers see. It goes with the Pod whose uid is `owner`, if one is."""
-        return self._shared.setdefault(owner, {}).setdefault(volume, {})
+    def shared_volume(self, owner: str, volume: str) -> Volume:
+        """One that several containers see. It goes with the Pod whose uid is `owner`, if one is."""
+        return self._shared.setdefault(owner, {}).setdefault(volume, Volume())
 
     def update(self, uid: str, pod: Mapping[str, Any]) -> None:
         """The Pod as it is now: its annotations say what is used and how signals are taken."""
@@ -288,7 +288,9 @@ class SimulatedRuntime:
     ) -> Process:
         launch = run.launch
         if run.files is None:
-            run.files = Files(lambda: launch.home.mounts(launch.spec), _given_files(launch))
+            locked = bool((launch.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
+            given = _given_files(launch)
+            run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
         files = run.files
 
         def begin(process: Process) -> tuple[Session, Running]:
@@ -374,6 +376,13 @@ def _record_end(run: _Run, code: int, at: float) -> None:
     record.message = (message or "")[:4096]
 
 
+def user_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> User:
+    of_pod, own = pod["spec"].get("securityContext") or {}, container.get("securityContext") or {}
+    said = {**of_pod, **own}
+    extra = [*([of_pod["fsGroup"]] if "fsGroup" in of_pod else []), *(of_pod.get("supplementalGroups") or ())]
+    return User(said.get("runAsUser") or 0, said.get("runAsGroup") or 0, tuple(sorted(extra)))
+
+
 def _hostname(pod: Mapping[str, Any]) -> str:
     spec = pod["spec"]
     return str(spec.get("hostnameOverride") or spec.get("hostname") or pod["metadata"]["name"])[:63]
@@ -393,6 +402,3 @@ def _expanded(argv: list[str], launch: Launch) -> list[str]:
         return argv
     environment = launch.home.environment(launch.spec) if any("$(" in word for word in argv) else {}
     return [expand(word, environment) for word in argv]
-
-
-__all__ = ["SCHEME", "TERMINATED", "SimulatedRuntime"]

@@ -270,7 +270,7 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
         return (yield from _call(session, name, arguments, streams))
     base = name.rpartition("/")[2]
     if is_shell(name):
-        return (yield from _shell(session, arguments, streams))
+        return (yield from _shell(session, arguments, streams, name))
     if name == "exec":
         if not arguments:
             return 0
@@ -308,9 +308,11 @@ def _call(session: Session, name: str, arguments: list[str], streams: Streams) -
         session.arguments = kept
 
 
-def _shell(session: Session, arguments: list[str], streams: Streams) -> Running:
+def _shell(session: Session, arguments: list[str], streams: Streams, name: str = "sh") -> Running:
     """A shell within a shell has its own variables, and its exit is not ours."""
-    inner = replace(session, traps={}, functions={}, exit_on_failure=False, _variables=dict(session.variables))
+    inner = replace(
+        session, traps={}, functions={}, exit_on_failure=False, name=name, _variables=dict(session.variables)
+    )
     rest = list(arguments)
     reads_text = False
     while rest and rest[0].startswith("-") and len(rest[0]) > 1 and not rest[0].startswith("--"):
@@ -448,6 +450,10 @@ def _redirected(
                 sink = streams.err
             else:
                 path = session.path(target)
+                refusal = session.files.refusal(path)
+                if refusal:
+                    streams.err(f"{session.name}: can't create {target}: {refusal}\n")
+                    return None
                 if redirection.operator == ">" or not session.files.is_file(path):
                     session.files.write(path, "")
                 sink = _file_sink(session, path)

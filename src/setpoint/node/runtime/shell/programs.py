@@ -11,6 +11,7 @@ from typing import Any
 
 import re2
 
+from setpoint.node.runtime.shell.agnhost import agnhost
 from setpoint.node.runtime.shell.session import (
     FOREVER,
     WAIT_FOR_INPUT,
@@ -25,7 +26,7 @@ from setpoint.node.runtime.shell.session import (
 )
 
 INSTANT = frozenset((
-    "chmod", "chown", "chgrp", "cp", "mv", "ln", "sync", "dd", "mount", "umount", "wget", "curl", "ping", "nslookup",
+    "chown", "chgrp", "cp", "mv", "ln", "sync", "dd", "mount", "umount", "wget", "curl", "ping", "nslookup",
     "dig", "host", "nc", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
     "git", "kubectl", "tar", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ip", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
@@ -153,10 +154,15 @@ def _cat(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _touch(session: Session, arguments: list[str], streams: Streams) -> int:
+    status = 0
     for name in arguments:
-        if not name.startswith("-"):
+        refusal = session.files.refusal(session.path(name)) if not name.startswith("-") else ""
+        if refusal:
+            streams.err(f"touch: {name}: {refusal}\n")
+            status = 1
+        elif not name.startswith("-"):
             session.files.write(session.path(name), "", append=True)
-    return 0
+    return status
 
 
 def _rm(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -172,10 +178,15 @@ def _rm(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _mkdir(session: Session, arguments: list[str], streams: Streams) -> int:
+    status = 0
     for name in arguments:
-        if not name.startswith("-"):
+        refusal = session.files.refusal(session.path(name)) if not name.startswith("-") else ""
+        if refusal:
+            streams.err(f"mkdir: can't create directory '{name}': {refusal}\n")
+            status = 1
+        elif not name.startswith("-"):
             session.files.make_directory(session.path(name))
-    return 0
+    return status
 
 
 def _ls(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -256,7 +267,51 @@ def _hostname(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _whoami(session: Session, arguments: list[str], streams: Streams) -> int:
+    uid = session.files.user.uid
+    if uid:
+        streams.err(f"whoami: unknown uid {uid}\n")
+        return 1
     streams.out("root\n")
+    return 0
+
+
+def _id(session: Session, arguments: list[str], streams: Streams) -> int:
+    uid, gid, groups = session.files.user
+    everyone = [gid, *(each for each in groups if each != gid)]
+    flags = "".join(each[1:] for each in arguments if each.startswith("-"))
+    if "u" in flags:
+        streams.out(f"{uid}\n")
+    elif "g" in flags:
+        streams.out(f"{gid}\n")
+    elif "G" in flags:
+        streams.out(" ".join(str(each) for each in everyone) + "\n")
+    else:
+        named = [f"{each}(root)" if not each else str(each) for each in (uid, gid, *everyone)]
+        streams.out(f"uid={named[0]} gid={named[1]} groups={','.join(named[2:])}\n")
+    return 0
+
+
+def _chmod(session: Session, arguments: list[str], streams: Streams) -> int:
+    words = [each for each in arguments if not each.startswith("-")]
+    if words and re.fullmatch("[0-7]{3,4}", words[0]):
+        for name in words[1:]:
+            session.files.change_mode(session.path(name), int(words[0], 8))
+    return 0
+
+
+def _hexdump(session: Session, arguments: list[str], streams: Streams) -> int:
+    """The canonical form, whatever is asked for."""
+    for text in _texts(session, [each for each in arguments if not each.startswith("-")], streams, "hexdump"):
+        if text is None:
+            return 1
+        data = text.encode("utf-8", "surrogateescape")
+        for at in range(0, len(data), 16):
+            row = data[at : at + 16]
+            left, right = row[:8].hex(" "), row[8:].hex(" ")
+            shown = "".join(chr(each) if 32 <= each < 127 else "." for each in row)
+            streams.out(f"{at:08x}  {left:23}  {right:23}  |{shown}|\n")
+        if data:
+            streams.out(f"{len(data):08x}\n")
     return 0
 
 
@@ -523,6 +578,7 @@ PROGRAMS: dict[str, Program] = {
     "tail": _reading(_tail, 1), "grep": _reading(_grep, 1), "wc": _reading(_wc), "tee": _reading(_tee, 99),
     "md5sum": _reading(_digest("md5sum")), "sha256sum": _reading(_digest("sha256sum")),
     "base64": _reading(_base64), "read": _read_typed, "shift": _shift, "test": _test, "[": _test, "[[": _test,
-    "kill": _true, "perl": _perl,
+    "kill": _true, "perl": _perl, "id": _id, "chmod": _chmod, "hexdump": _reading(_hexdump),
+    "agnhost": agnhost("/agnhost"), "agnhost-2": agnhost("/agnhost-2"),
     "pause": lambda session, arguments, streams: _sleep(session, ["infinity"], streams),
 }  # fmt: skip

@@ -66,6 +66,8 @@ class Session:
     """What an unknown program does: runs for ever (as servers do), or succeeds at once."""
     typed: Input = field(default_factory=Input)
     directory: str = "/"
+    name: str = "sh"
+    """By which the shell was called."""
     status: int = 0
     arguments: tuple[str, ...] = ()
     traps: dict[str, str] = field(default_factory=dict)

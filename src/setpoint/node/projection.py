@@ -1,0 +1,116 @@
+"""The files of volumes that the kubelet writes itself: from config maps, secrets, fields of the Pod, trust bundles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from setpoint.meta.selectors import from_label_selector
+from setpoint.node.downward import field_value, resource_value
+from setpoint.node.environment import data_of
+from setpoint.node.runtime.files import Volume
+
+if TYPE_CHECKING:
+    from setpoint.node.pod_status import Situation
+    from setpoint.node.tools import Lookup, Tools
+
+Obj = Mapping[str, Any]
+
+KINDS = ("configMap", "secret", "downwardAPI", "projected")
+
+_ROOT_CA = "kube-root-ca.crt"
+"""A controller publishes it in every namespace; a cluster without that controller has Pods all the same."""
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def missing(source: Obj, namespace: str, lookup: Lookup) -> str:
+    """What the kubelet says of a source that is not there, or lacks what is asked of it."""
+    for key, secret in (("configMap", False), ("secret", True)):
+        wanted = source.get(key)
+        if wanted is None:
+            continue
+        name = wanted.get("name") or wanted.get("secretName") or ""
+        if wanted.get("optional") or name == _ROOT_CA:
+            return ""
+        obj = (lookup.secret if secret else lookup.config_map)(namespace, name)
+        if obj is None:
+            return f'{"secret" if secret else "configmap"} "{name}" not found'
+        data = {**(obj.get("data") or {}), **(obj.get("binaryData") or {})}
+        for item in wanted.get("items") or ():
+            if item["key"] not in data:
+                kind = (
+                    "references non-existent secret key" if secret else "configmap references non-existent config key"
+                )
+                return f"{kind}: {item['key']}"
+    wanted = source.get("clusterTrustBundle")
+    if wanted is not None and not wanted.get("optional") and not _bundles(wanted, lookup):
+        if wanted.get("name"):
+            return (
+                f'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "{wanted["name"]}" not found'
+            )
+        return "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+    return ""
+
+
+def project(pod: Obj, container: Obj, volume: Obj, situation: Situation, tools: Tools) -> Volume:
+    """The volume as it is to be now; what is missing is left out."""
+    whole: Obj = next(volume[kind] for kind in KINDS if volume.get(kind) is not None)
+    # Config maps are written to the node's disk, everything else is kept in memory.
+    file_system = "ext4" if volume.get("configMap") is not None else "tmpfs"
+    found = Volume(mode=0o777 | 0o1000, file_system=file_system, read_only=True)
+    default = whole.get("defaultMode", 0o644)
+    sources = whole.get("sources") or () if volume.get("projected") is not None else (volume,)
+    for source in sources:
+        for name, text, mode in _of_source(source, pod, container, situation, tools):
+            found.files[name] = text
+            if (mode or default) != 0o644:
+                found.modes[name] = mode or default
+    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+    if group is not None:
+        found.give_to_group(group)
+    return found
+
+
+def _of_source(
+    source: Obj, pod: Obj, container: Obj, situation: Situation, tools: Tools
+) -> Sequence[tuple[str, str, int | None]]:
+    lookup, found = tools.lookup, []
+    for key, secret in (("configMap", False), ("secret", True)):
+        wanted = source.get(key)
+        if wanted is not None:
+            name = wanted.get("name") or wanted.get("secretName") or ""
+            obj = (lookup.secret if secret else lookup.config_map)(pod["metadata"]["namespace"], name)
+            data = data_of(obj, secret) if obj is not None else {}
+            items = wanted.get("items") or [{"key": each, "path": each} for each in data]
+            found += [(item["path"], data[item["key"]], item.get("mode")) for item in items if item["key"] in data]
+    for item in (source.get("downwardAPI") or {}).get("items") or ():
+        text = ""
+        if item.get("fieldRef"):
+            text = field_value(pod, item["fieldRef"].get("fieldPath", ""), situation)
+        elif item.get("resourceFieldRef"):
+            text = resource_value(pod, container, item["resourceFieldRef"], situation)
+        found.append((item["path"], text, item.get("mode")))
+    wanted = source.get("clusterTrustBundle")
+    if wanted is not None:
+        found.append((wanted["path"], _trust_anchors(_bundles(wanted, lookup)), None))
+    return found
+
+
+def _bundles(wanted: Obj, lookup: Lookup) -> list[Obj]:
+    if wanted.get("name"):
+        return [each for each in lookup.trust_bundles() if each["metadata"]["name"] == wanted["name"]]
+    selector = wanted.get("labelSelector")
+    return [
+        each
+        for each in lookup.trust_bundles()
+        if selector is not None
+        and each["spec"].get("signerName") == wanted.get("signerName")
+        and from_label_selector(selector).matches(each["metadata"].get("labels") or {})
+    ]
+
+
+def _trust_anchors(bundles: Sequence[Obj]) -> str:
+    """Every certificate once, without what was written around it."""
+    certificates = {found for each in bundles for found in _CERTIFICATE.findall(each["spec"].get("trustBundle") or "")}
+    return "".join(f"{each}\n" for each in sorted(certificates))

@@ -1,0 +1,137 @@
+"""What containers see in their volumes, and what they may do there, through the front door, in virtual time."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.testing import VirtualCluster, virtual
+
+PODS, CONFIG_MAPS = builtin("pods"), builtin("configmaps")
+Obj = dict[str, Any]
+
+
+def config_map(name: str, **data: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+def a_pod(name: str, command: list[str], volumes: list[Obj], mounts: list[Obj], **spec: Any) -> Obj:
+    image = {"image": "busybox", "command": command}
+    if command[0] == "agnhost":
+        image = {"image": "registry.k8s.io/e2e-test-images/agnhost:2.62.0", "args": command[1:]}
+    container = {"name": "c", **image, "volumeMounts": mounts, **spec.pop("container", {})}
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": {"a": "b"}},
+        "spec": {"restartPolicy": "Never", "containers": [container], "volumes": volumes, **spec},
+    }  # fmt: skip
+
+
+async def said(cluster: VirtualCluster, name: str) -> str:
+    answer = await cluster.client.sender.request("GET", f"/api/v1/namespaces/default/pods/{name}/log")
+    return answer.body.decode()
+
+
+@virtual(nodes=1)
+async def test_modes_and_owners(cluster: VirtualCluster) -> None:
+    await cluster.client.create(config_map("m", one="1", two="2"))
+    volume = {"name": "v", "configMap": {"name": "m", "items": [{"key": "two", "path": "x/2", "mode": 0o400}]}}
+    look = ["agnhost", "mounttest", "--fs_type=/v", "--file_mode=/v/x/2", "--file_perm=/v", "--file_content=/v/x/2"]
+    await cluster.client.create(a_pod("root", look, [volume], [{"name": "v", "mountPath": "/v"}]))
+    volume = {"name": "v", "emptyDir": {"medium": "Memory"}}
+    look = ["agnhost", "mounttest", "--fs_type=/v", "--new_file_0666=/v/f", "--file_perm=/v/f", "--file_owner=/v/f"]
+    security = {"runAsUser": 1001, "runAsGroup": 7, "fsGroup": 123}
+    await cluster.client.create(
+        a_pod("other", look, [volume], [{"name": "v", "mountPath": "/v"}], securityContext=security)
+    )
+    await cluster.client.create(a_pod("who", ["sh", "-c", "id -u; id -g; id -G"], [], [], securityContext=security))
+    await cluster.sleep(2)
+    assert await said(cluster, "root") == (
+        'mount type of "/v": 61267\nmode of file "/v/x/2": -r--------\nperms of file "/v": -rwxrwxrwx\n'
+        'content of file "/v/x/2": 2\n'
+    )
+    assert await said(cluster, "other") == (
+        'mount type of "/v": tmpfs\ncontent of file "/v/f": mount-tester new file\n\nperms of file "/v/f": -rw-rw-rw-\n'
+        'owner UID of "/v/f": 1001\nowner GID of "/v/f": 123\n'
+    )
+    assert await said(cluster, "who") == "1001\n7\n7 123\n"
+
+
+@virtual(nodes=1)
+async def test_volumes_follow_what_they_are_made_of(cluster: VirtualCluster) -> None:
+    await cluster.client.create(config_map("m", k="old"))
+    await cluster.client.create(config_map("o", k="there"))
+    volumes: list[Obj] = [
+        {"name": "v", "configMap": {"name": "m"}}, {"name": "o", "configMap": {"name": "o", "optional": True}},
+        {"name": "d", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+    ]  # fmt: skip
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in "vod"]
+    fixed = {"name": "v", "mountPath": "/part", "subPath": "k"}
+    script = "while true; do cat /v/k /part /o/k /d/labels; echo .; sleep 5; done"
+    await cluster.client.create(a_pod("p", ["sh", "-c", script], volumes, [*mounts, fixed]))
+    await cluster.sleep(1)
+    await cluster.client.patch(CONFIG_MAPS, "m", {"data": {"k": "new"}}, "default")
+    await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"a": "c"}}}, "default")
+    await cluster.client.delete(CONFIG_MAPS, "o", "default")
+    await cluster.sleep(5)
+    await cluster.client.delete(CONFIG_MAPS, "m", "default")
+    await cluster.sleep(5)
+    gone = "cat: can't open '/o/k': No such file or directory\n"
+    later = f'newold{gone}a="c".\n'
+    assert await said(cluster, "p") == f'oldoldtherea="b".\n{later}{later}'
+
+
+@virtual(nodes=1)
+async def test_what_cannot_be_written(cluster: VirtualCluster) -> None:
+    await cluster.client.create(config_map("m", k="1"))
+    volumes: list[Obj] = [{"name": "v", "configMap": {"name": "m"}}, {"name": "e", "emptyDir": {}}]
+    mounts = [{"name": "v", "mountPath": "/v"}, {"name": "e", "mountPath": "/e"}]
+    script = "echo x > /file; echo x > /v/k; touch /v/new; mkdir /e/d; echo y > /e/d/f; cat /e/d/f; ls /v /e"
+    locked = {"securityContext": {"readOnlyRootFilesystem": True}}
+    await cluster.client.create(a_pod("p", ["/bin/sh", "-c", script], volumes, mounts, container=locked))
+    await cluster.sleep(1)
+    assert await said(cluster, "p") == (
+        "/bin/sh: can't create /file: Read-only file system\n/bin/sh: can't create /v/k: Read-only file system\n"
+        "touch: /v/new: Read-only file system\ny\nk\nd\n"
+    )
+
+
+@virtual(nodes=1)
+async def test_paths_within_volumes(cluster: VirtualCluster) -> None:
+    env = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "BAD", "value": "/etc"}]
+    volumes: list[Obj] = [{"name": "e", "emptyDir": {}}]
+    part, whole = {"name": "e", "mountPath": "/part", "subPathExpr": "$(ME)"}, {"name": "e", "mountPath": "/whole"}
+    script = "test -d /part && echo x > /part/f; cat /whole/$ME/f"
+    await cluster.client.create(a_pod("p", ["sh", "-c", script], volumes, [part, whole], container={"env": env}))
+    for name, expression in (("absolute", "$(BAD)"), ("unknown", "a/$(NO)")):
+        mount = {"name": "e", "mountPath": "/part", "subPathExpr": expression}
+        await cluster.client.create(a_pod(name, ["sh"], volumes, [mount], container={"env": env}))
+    await cluster.sleep(1)
+    assert await said(cluster, "p") == "x\n"
+    problems = {"absolute": "error SubPath `/etc` must not be an absolute path", "unknown": 'missing value for "NO"'}
+    for name, problem in problems.items():
+        (status,) = (await cluster.client.get(PODS, name, "default"))["status"]["containerStatuses"]
+        assert status["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": problem}}
+        assert ("Warning", "Failed", f"Error: {problem}") in await cluster.events(name)
+
+
+@virtual(nodes=1)
+async def test_trust_bundles_and_bytes(cluster: VirtualCluster) -> None:
+    binary = {"binaryData": {"bin": b64encode(b"\xde\xca\x00A").decode()}}
+    await cluster.client.create({**config_map("m"), **binary})
+    volumes: list[Obj] = [
+        {"name": "m", "configMap": {"name": "m"}},
+        {"name": "t", "projected": {"sources": [
+            {"clusterTrustBundle": {"signerName": "example.com/s", "labelSelector": {}, "path": "ca", "optional": True}}
+        ]}},
+    ]  # fmt: skip
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in "mt"]
+    await cluster.client.create(a_pod("p", ["sh", "-c", "hexdump -C /m/bin; cat /t/ca; ls /t"], volumes, mounts))
+    volumes[1]["projected"]["sources"][0]["clusterTrustBundle"]["optional"] = False
+    await cluster.client.create(a_pod("q", ["true"], volumes, mounts))
+    await cluster.sleep(1)
+    dump = "00000000  de ca 00 41                                       |...A|\n00000004\n"
+    assert await said(cluster, "p") == f"{dump}ca\n"
+    text = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+    events = await cluster.events("q")
+    assert ("Warning", "FailedMount", f'MountVolume.SetUp failed for volume "t" : {text}') in events
