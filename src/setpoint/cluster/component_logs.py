@@ -82,6 +82,10 @@ def component_logs(clock: Clock) -> Iterator[ComponentLogs]:
     handlers: list[logging.Handler] = [logs]
     if not logging.getLogger().handlers and not ours.handlers and logging.lastResort is not None:
         handlers.append(logging.lastResort)
+    for name, logger in logging.root.manager.loggerDict.items():
+        # Others in this process may have configured logging for themselves and switched off all that they did not know.
+        if name.startswith("setpoint.") and isinstance(logger, logging.Logger):
+            logger.disabled = False
     ours.setLevel(logging.INFO)
     unheard.setLevel(logging.WARNING)
     for handler in handlers:
