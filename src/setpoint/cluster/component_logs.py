@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from setpoint.cluster.component import speaking
 from setpoint.meta.clock import Clock
@@ -35,6 +36,8 @@ class ComponentLogs(logging.Handler):
         self._process = f"{os.getpid():7d}"
         self._traceback = logging.Formatter()
         self.started_at = clock.now()
+        self._second: datetime | None = None
+        self._shown = ""
         self.logs = {name: BoundedLog() for name in COMPONENTS}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -43,9 +46,12 @@ class ComponentLogs(logging.Handler):
         if log is None:
             return
         now = self._clock.now()
-        letter = _LETTERS.get(record.levelno, "I")
+        second = now.replace(microsecond=0)
+        if second != self._second:
+            # Many lines are of the same second, and writing it out is most of the work.
+            self._second, self._shown = second, f"{now:%m%d %H:%M:%S}"
         text = (
-            f"{letter}{now.month:02d}{now.day:02d} {now:%H:%M:%S.%f} {self._process} "
+            f"{_LETTERS.get(record.levelno, 'I')}{self._shown}.{now.microsecond:06d} {self._process} "
             f"{record.filename}:{record.lineno}] {record.getMessage()}\n"
         )
         if record.exc_info:

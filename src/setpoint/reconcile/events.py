@@ -54,9 +54,13 @@ def tell(log: logging.Logger, about: Mapping[str, Any], kind: str, reason: str, 
     if log.isEnabledFor(level):
         meta = about["metadata"]
         where = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-        text = '"Event occurred" object="%s" kind="%s" type="%s" reason="%s" message="%s"'
-        # The place that is shown is that of whoever had something to tell.
-        log.log(level, text, where, about.get("kind"), kind, reason, message, stacklevel=4)
+        said = (where, about.get("kind"), kind, reason, message)
+        # By hand: to find out from where this was called would cost more than all the rest, for every event.
+        log.handle(logging.LogRecord(log.name, level, __file__, _LINE, _TEXT, said, None, "tell"))
+
+
+_LINE = tell.__code__.co_firstlineno
+_TEXT = '"Event occurred" object="%s" kind="%s" type="%s" reason="%s" message="%s"'
 
 
 class EventNames:
