@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from setpoint.kinds.core.host_ports import host_ports, ports_conflict
 from setpoint.kinds.core.pod_totals import pod_requests
 from setpoint.meta.node_selectors import required_nodes
 from setpoint.meta.quantity import parse
@@ -31,6 +32,9 @@ def admission_problem(pod: Obj, node: NodeState, tools: Tools) -> tuple[str, str
         return problem
     if (spec.get("nodeSelector") or spec.get("affinity")) and not required_nodes(spec)(own):
         return "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    wanted = host_ports(spec)
+    if wanted and any(ports_conflict(one, other) for one in wanted for held in node.ports.values() for other in held):
+        return "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
     taints = own["spec"].get("taints")
     if taints and untolerated(taints, spec.get("tolerations") or (), (NO_EXECUTE,)) is not None:
         return "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"

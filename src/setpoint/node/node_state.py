@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Any
 
+from setpoint.kinds.core.host_ports import HostPort
 from setpoint.node.addresses import AddressPool
 from setpoint.node.annotations import RUNNING
 
@@ -16,8 +17,8 @@ _MOST_IMAGES = 50
 
 class NodeState:
     __slots__ = (
-        "address", "adopted", "boots", "images", "images_changed", "name", "object", "pods", "pool", "pulls", "shared",
-        "state", "used",
+        "address", "adopted", "boots", "images", "images_changed", "name", "object", "pods", "pool", "ports",
+        "pulls", "shared", "state", "used",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, shared: AddressPool) -> None:
@@ -40,6 +41,8 @@ class NodeState:
         """The uids of the Pods that hold resources here."""
         self.used: dict[str, int] = {}
         """Requested by them together: cpu in thousandths, everything else in whole units."""
+        self.ports: dict[str, Sequence[HostPort]] = {}
+        """Ports of the node that Pods have, by uid."""
         self.pool: AddressPool | None = None
 
     def add_image(self, name: str, image_id: str, size: int) -> None:
@@ -74,6 +77,7 @@ class NodeState:
     def give_back(self, uid: str, amounts: Mapping[str, int]) -> None:
         if uid in self.pods:
             self.pods.discard(uid)
+            self.ports.pop(uid, None)
             for name, amount in amounts.items():
                 self.used[name] -= amount
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from setpoint.kinds.core.host_ports import host_ports
 from setpoint.meta.times import parse_time
 from setpoint.node.admission import admission_problem, demand
 from setpoint.node.annotations import said
@@ -372,6 +373,9 @@ class PodWorker:
         if self.uid not in self.node.pods:
             self.held = demand(self.pod)
             self.node.hold(self.uid, self.held)
+            ports = host_ports(self.spec)
+            if ports:
+                self.node.ports[self.uid] = ports
 
     def give_back(self) -> None:
         """Others may have what it had."""

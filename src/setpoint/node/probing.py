@@ -102,7 +102,12 @@ class Prober:
         command = (probe.spec.get("exec") or {}).get("command")
         if command and wish != "false":
             return self._execute(slot, probe, command)
-        return (True, "") if wish != "false" else (False, self._complaint(probe))
+        if wish == "false":
+            return False, self._complaint(probe)
+        page = probe.spec.get("httpGet")
+        if page and not worker.tools.runtime.serves(worker.uid, slot.name, page.get("path") or ""):
+            return False, "HTTP probe failed with statuscode: 404"
+        return True, ""
 
     def _execute(self, slot: Slot, probe: Probe, command: list[str]) -> tuple[bool, str]:
         limit = float(probe.spec.get("timeoutSeconds") or 1)

@@ -13,12 +13,13 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from setpoint.kinds.core.host_ports import HostPort, host_ports
 from setpoint.kinds.core.pod_totals import pod_requests
 from setpoint.reconcile.keys import controller_of
 from setpoint.scheduler.affinity_terms import PodTerms
 from setpoint.scheduler.node_selection import PreferredNodes, RequiredNodes
 from setpoint.scheduler.node_table import CPU, MEMORY, PODS, NodeTable, amount
-from setpoint.scheduler.requests import HostPort, host_ports, nonzero_requests
+from setpoint.scheduler.requests import nonzero_requests
 
 Obj = dict[str, Any]
 GroupKey = tuple[str, tuple[tuple[str, str], ...]]

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from setpoint.kinds.core.host_ports import HostPort
 from setpoint.reconcile.keys import key_of
 from setpoint.scheduler.arrays import Ints, grown
 from setpoint.scheduler.demand import Demand, Demands
 from setpoint.scheduler.held_terms import HeldTerms
 from setpoint.scheduler.node_table import NodeTable
 from setpoint.scheduler.pod_counts import PodCounts
-from setpoint.scheduler.requests import HostPort
 
 Obj = dict[str, Any]
 NO_PODS = 2**31

@@ -106,6 +106,27 @@ def test_a_trap_ends_what_waits() -> None:
     assert not deaf.signal("TERM", 5)
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo 'a b  c' | awk '{print $3, $1}'; echo x:y | awk -F: {'print $2'}", "c a\ny\n"),
+        ("printf 'b\\na\\nb\\n' > f; sort f | uniq -c; sort -u f | wc -l; wc -l f | awk '{print $1}'",
+         "      1 a\n      2 b\n2\n3\n"),
+        ("printf '10\\n9\\n' | sort -n; printf '9\\n10\\n' | sort -nr", "9\n10\n10\n9\n"),
+        ("echo a,b,c | cut -d, -f2-; echo abcd | cut -c1,3", "b,c\nac\n"),
+        ("echo Hello | tr a-z A-Z; echo 'a  b' | tr -s ' '; echo abc | tr -d b", "HELLO\na b\nac\n"),
+        ("echo aXbX | sed s/X/-/; echo aXbX | sed 's|X|[&]|g'; echo k: v > f; sed -i 's/v/w/' f; cat f",
+         "a-bX\na[X]b[X]\nk: w\n"),
+        ("expr 7 % 3; expr 2 '*' 5; expr 1 - 3; expr 0 + 0 || echo none", "1\n10\n-2\n0\nnone\n"),
+        ("echo 1 > /tmp/a; mv /tmp/a /tmp/b; cp /tmp/b /opt/; cat /opt/b; test -f /tmp/a || echo gone", "1\ngone\n"),
+        ("basename /a/b.txt .txt; dirname /a/b.txt; whoami; id -u; id",
+         "b\n/a\nroot\n0\nuid=0(root) gid=0(root) groups=0(root)\n"),
+    ],
+)  # fmt: skip
+def test_programs_for_text(script: str, expected: str) -> None:
+    assert run(script) == (0, expected)
+
+
 def test_files_of_volumes() -> None:
     shared: dict[str, str] = {}
     config = Volume({"a.txt": "A", "sub/b": "B"})

@@ -97,6 +97,44 @@ async def test_what_cannot_be_written(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
+async def test_a_web_server_misses_the_page_that_was_taken_from_it(cluster: VirtualCluster) -> None:
+    page = "/usr/local/apache2/htdocs/index.html"
+    served = {"httpGet": {"path": "/index.html", "port": 80}, "periodSeconds": 1, "failureThreshold": 1}
+    script = (
+        f"echo x >> /n; case $(wc -l < /n) in 3) mv -v {page} /tmp/;; 6) mv /tmp/index.html $(dirname {page})/;; esac"
+    )
+    moving = {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1}
+    pod = a_pod("p", ["true"], [], [], container={"readinessProbe": served, "livenessProbe": moving})
+    pod["spec"]["containers"][0]["image"] = "httpd:2.4"
+    del pod["spec"]["containers"][0]["command"]
+    await cluster.client.create(pod)
+    seen: list[bool] = []
+    for _ in range(9):
+        await cluster.sleep(1)
+        status = (await cluster.client.get(PODS, "p", "default"))["status"]["containerStatuses"][0]
+        seen += [status["ready"]] if seen[-1:] != [status["ready"]] else []
+    assert seen == [True, False, True]
+    text = "Readiness probe failed: HTTP probe failed with statuscode: 404"
+    assert ("Warning", "Unhealthy", text) in await cluster.events("p")
+
+
+@virtual(nodes=1, controllers=["serviceaccount-controller"], scheduler=False)
+async def test_ports_of_a_node_are_given_once(cluster: VirtualCluster) -> None:
+    ports = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+    for name in ("first", "second"):
+        pod = a_pod(
+            name, ["sleep", "99"], [], [], container=ports, nodeName="node-1", tolerations=[{"operator": "Exists"}]
+        )
+        await cluster.client.create(pod)
+        await cluster.sleep(1)
+    status = (await cluster.client.get(PODS, "second", "default"))["status"]
+    text = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    assert (status["phase"], status["reason"], status["message"]) == (
+        "Failed", "NodePorts", f"Pod was rejected: {text}",
+    )  # fmt: skip
+
+
+@virtual(nodes=1)
 async def test_paths_within_volumes(cluster: VirtualCluster) -> None:
     env = [{"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "BAD", "value": "/etc"}]
     volumes: list[Obj] = [{"name": "e", "emptyDir": {}}]

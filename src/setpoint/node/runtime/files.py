@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from posixpath import normpath
+from posixpath import dirname, normpath
 from typing import NamedTuple
 
 _MOST_BYTES = 1 << 20
@@ -81,7 +81,8 @@ class Files:
     ) -> None:
         self._asked = mounts
         self._mounts: list[Mount] | None = None
-        self._own = Volume(dict(given or {}), file_system="overlay", read_only=read_only)
+        self._own = Volume(dict(given or {}), {dirname(each) for each in given or ()}, file_system="overlay")
+        self._own.read_only = read_only
         self.user = user
 
     def read(self, path: str) -> str | None:

@@ -53,6 +53,8 @@ class ImageRule:
     """Why it cannot be pulled; {name} and {host} are filled in. Empty: it can."""
     entrypoint: tuple[str, ...] | None = None
     command: tuple[str, ...] | None = None
+    page: str | None = None
+    """The file that its server shows first."""
 
 
 NOT_FOUND = (
@@ -77,7 +79,7 @@ _MISSING = (
 
 DEFAULT_RULES: tuple[ImageRule, ...] = (
     ImageRule(r"^[^/]*(invalid|nonexist|non-exist)[^/]*/", error=NO_HOST),
-    ImageRule(rf":[^/@]*({_MISSING}|invalid)", error=NOT_FOUND),
+    ImageRule(rf":([^/@]*({_MISSING}|invalid)|404$)", error=NOT_FOUND),
     ImageRule(rf"{_MISSING}|/invalid", error=DENIED),
     ImageRule(r"/hello-world(:|@)", entrypoint=(), command=("hello-world",), size_bytes=13_256),
     ImageRule(r"/(busybox|e2e-test-images/busybox|alpine)(:|@)", entrypoint=(), command=("sh",), size_bytes=4_269_694),
@@ -91,7 +93,8 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
     ),
     ImageRule(r"/pause(:|@)", size_bytes=320_368),
     ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE),
-    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501),
+    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html"),
+    ImageRule(r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html"),
     ImageRule(r"/redis(:|@)", size_bytes=49_536_371),
     ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE),
 )  # fmt: skip
@@ -111,6 +114,7 @@ class ImageFacts:
     entrypoint: tuple[str, ...] | None = None
     """None: a server of its own."""
     command: tuple[str, ...] = ()
+    page: str = ""
 
 
 class Images:
@@ -139,7 +143,7 @@ class Images:
         error = next((rule.error for rule in rules if rule.error is not None), "")
         known = {
             field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
-            for field in ("size_bytes", "pull_seconds", "entrypoint", "command")
+            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page")
         }
         said = {field: found for field, found in known.items() if found is not None}
         return replace(facts, error=error.format(name=full.name, host=host, path=path, tag=tag), **said)

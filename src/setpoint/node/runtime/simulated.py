@@ -30,6 +30,7 @@ from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
 from setpoint.node.runtime.usage import usage_of
 
 SCHEME = "simulated://"
+_PAGE = "<html><body><h1>It works!</h1></body></html>\n"
 _LOST = 255
 """What is said of a container of which nobody saw how it ended."""
 
@@ -242,6 +243,14 @@ class SimulatedRuntime:
         process.end(KILLED, now)
         return code, log.text()
 
+    def serves(self, uid: str, container: str, path: str) -> bool:
+        """Whether its server answers for the path. Servers know all of them, but not a page that somebody removed."""
+        run = self._run(uid, container)
+        if run is None or run.files is None or path not in ("", "/", "/index.html"):
+            return run is not None
+        facts = self.images.facts(run.launch.spec.get("image", ""))
+        return facts is None or not facts.page or run.files.is_file(facts.page)
+
     def usage(self, uid: str) -> dict[str, Usage]:
         pod = self._pods.get(uid)
         if pod is None:
@@ -289,7 +298,8 @@ class SimulatedRuntime:
         launch = run.launch
         if run.files is None:
             locked = bool((launch.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
-            given = _given_files(launch)
+            facts = self.images.facts(launch.spec.get("image", ""))
+            given = _given_files(launch) | ({facts.page: _PAGE} if facts is not None and facts.page else {})
             run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
         files = run.files
 

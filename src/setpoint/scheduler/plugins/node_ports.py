@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from setpoint.kinds.core.host_ports import host_ports, ports_conflict
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal
-from setpoint.scheduler.requests import host_ports, ports_conflict
 
 Obj = dict[str, Any]
 REASON = "node(s) didn't have free ports for the requested pod ports"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import re2
 
+from setpoint.node.runtime.shell import text_programs
 from setpoint.node.runtime.shell.agnhost import agnhost
 from setpoint.node.runtime.shell.session import (
     FOREVER,
@@ -23,15 +23,16 @@ from setpoint.node.runtime.shell.session import (
     Running,
     Session,
     Streams,
+    texts,
 )
 
 INSTANT = frozenset((
-    "chown", "chgrp", "cp", "mv", "ln", "sync", "dd", "mount", "umount", "wget", "curl", "ping", "nslookup",
+    "chown", "chgrp", "ln", "sync", "dd", "mount", "umount", "wget", "curl", "ping", "nslookup",
     "dig", "host", "nc", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
     "git", "kubectl", "tar", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ip", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
-    "update-ca-certificates", "openssl", "jq", "sed", "awk", "sort", "uniq", "cut", "find", "xargs", "ps", "top",
-    "free", "df", "du", "mknod", "mkfifo", "readlink", "realpath", "basename", "dirname", "stat", "file",
+    "update-ca-certificates", "openssl", "jq", "find", "xargs", "ps", "top",
+    "free", "df", "du", "mknod", "mkfifo", "readlink", "realpath", "stat", "file",
 ))  # fmt: skip
 """Programs that do their work elsewhere and end well, at once and without a word."""
 
@@ -129,23 +130,9 @@ def _printf(session: Session, arguments: list[str], streams: Streams) -> int:
             return 0
 
 
-def _texts(session: Session, names: list[str], streams: Streams, who: str) -> Iterator[str | None]:
-    """The contents of the files, or of the input; None, after a complaint, for one that is missing."""
-    for name in names or ["-"]:
-        if name == "-":
-            yield streams.stdin
-            streams.stdin = ""
-            continue
-        text = session.files.read(session.path(name))
-        if text is None:
-            what = "Is a directory" if session.files.is_directory(session.path(name)) else "No such file or directory"
-            streams.err(f"{who}: can't open '{name}': {what}\n")
-        yield text
-
-
 def _cat(session: Session, arguments: list[str], streams: Streams) -> int:
     status = 0
-    for text in _texts(session, [each for each in arguments if not re.fullmatch("-[a-z]+", each)], streams, "cat"):
+    for text in texts(session, [each for each in arguments if not re.fullmatch("-[a-z]+", each)], streams, "cat"):
         if text is None:
             status = 1
         else:
@@ -301,7 +288,7 @@ def _chmod(session: Session, arguments: list[str], streams: Streams) -> int:
 
 def _hexdump(session: Session, arguments: list[str], streams: Streams) -> int:
     """The canonical form, whatever is asked for."""
-    for text in _texts(session, [each for each in arguments if not each.startswith("-")], streams, "hexdump"):
+    for text in texts(session, [each for each in arguments if not each.startswith("-")], streams, "hexdump"):
         if text is None:
             return 1
         data = text.encode("utf-8", "surrogateescape")
@@ -352,7 +339,7 @@ def _count_of(arguments: list[str]) -> tuple[int, list[str]]:
 
 def _head(session: Session, arguments: list[str], streams: Streams) -> int:
     count, names = _count_of(arguments)
-    for text in _texts(session, names, streams, "head"):
+    for text in texts(session, names, streams, "head"):
         if text is None:
             return 1
         streams.out("".join(text.splitlines(keepends=True)[:count]))
@@ -365,7 +352,7 @@ def _tail(session: Session, arguments: list[str], streams: Streams) -> Running:
     if follows and names == ["/dev/null"]:
         names = []
         yield FOREVER
-    for text in _texts(session, names, streams, "tail"):
+    for text in texts(session, names, streams, "tail"):
         if text is None and not follows:
             return 1
         streams.out("".join((text or "").splitlines(keepends=True)[-count:] if count else []))
@@ -388,7 +375,7 @@ def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
         return 2
     lines = [
         line
-        for text in _texts(session, words[1:], streams, "grep")
+        for text in texts(session, words[1:], streams, "grep")
         for line in (text or "").splitlines()
         if (pattern.search(line) is not None) != ("v" in flags)
     ]
@@ -401,7 +388,7 @@ def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
 
 def _wc(session: Session, arguments: list[str], streams: Streams) -> int:
     flags = "".join(each[1:] for each in arguments if each.startswith("-"))
-    for text in _texts(session, [each for each in arguments if not each.startswith("-")], streams, "wc"):
+    for text in texts(session, [each for each in arguments if not each.startswith("-")], streams, "wc"):
         text = text or ""
         counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
         streams.out(" ".join(str(counts[kind]) for kind in "lwc" if kind in (flags or "lwc")) + "\n")
@@ -418,7 +405,7 @@ def _tee(session: Session, arguments: list[str], streams: Streams) -> int:
 
 def _digest(kind: str) -> Program:
     def program(session: Session, arguments: list[str], streams: Streams) -> int:
-        for name, text in zip(arguments or ["-"], _texts(session, arguments, streams, kind), strict=False):
+        for name, text in zip(arguments or ["-"], texts(session, arguments, streams, kind), strict=False):
             if text is None:
                 return 1
             streams.out(f"{hashlib.new(kind.removesuffix('sum'), text.encode()).hexdigest()}  {name}\n")
@@ -429,7 +416,7 @@ def _digest(kind: str) -> Program:
 
 def _base64(session: Session, arguments: list[str], streams: Streams) -> int:
     decode = any(each in ("-d", "--decode", "-D") for each in arguments)
-    for text in _texts(session, [each for each in arguments if not each.startswith("-")], streams, "base64"):
+    for text in texts(session, [each for each in arguments if not each.startswith("-")], streams, "base64"):
         try:
             data = (text or "").encode()
             streams.out(base64.b64decode(data).decode() if decode else base64.b64encode(data).decode() + "\n")
@@ -579,6 +566,10 @@ PROGRAMS: dict[str, Program] = {
     "md5sum": _reading(_digest("md5sum")), "sha256sum": _reading(_digest("sha256sum")),
     "base64": _reading(_base64), "read": _read_typed, "shift": _shift, "test": _test, "[": _test, "[[": _test,
     "kill": _true, "perl": _perl, "id": _id, "chmod": _chmod, "hexdump": _reading(_hexdump),
+    "awk": _reading(text_programs.awk, 1), "cut": _reading(text_programs.cut), "sed": _reading(text_programs.sed, 1),
+    "tr": _reading(text_programs.tr, 9), "sort": _reading(text_programs.sort), "uniq": _reading(text_programs.uniq),
+    "expr": text_programs.expr, "basename": text_programs.basename, "dirname": text_programs.dirname,
+    "cp": text_programs.cp, "mv": text_programs.mv,
     "agnhost": agnhost("/agnhost"), "agnhost-2": agnhost("/agnhost-2"),
     "pause": lambda session, arguments, streams: _sleep(session, ["infinity"], streams),
 }  # fmt: skip

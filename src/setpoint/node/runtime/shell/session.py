@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,3 +94,17 @@ class Session:
 
 Program = Callable[[Session, list[str], Streams], Any]
 """Either returns its exit code, or is a generator that does."""
+
+
+def texts(session: Session, names: list[str], streams: Streams, who: str) -> Iterator[str | None]:
+    """The contents of the files, or of the input; None, after a complaint, for one that is missing."""
+    for name in names or ["-"]:
+        if name == "-":
+            yield streams.stdin
+            streams.stdin = ""
+            continue
+        text = session.files.read(session.path(name))
+        if text is None:
+            what = "Is a directory" if session.files.is_directory(session.path(name)) else "No such file or directory"
+            streams.err(f"{who}: can't open '{name}': {what}\n")
+        yield text

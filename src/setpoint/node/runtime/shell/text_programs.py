@@ -1,0 +1,283 @@
+"""Programs that work on text and on names, as far as scripts in containers commonly use them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from posixpath import basename as last_part
+from posixpath import dirname as without_last_part
+
+import re2
+
+from setpoint.node.runtime.shell.session import Session, Streams, texts
+
+_RANGES = re.compile(r"(.)-(.)", re.DOTALL)
+_CLASSES = {
+    "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "[:lower:]": "abcdefghijklmnopqrstuvwxyz", "[:digit:]": "0123456789",
+    "[:space:]": " \t\n\r\v\f",
+}  # fmt: skip
+
+
+def _options(arguments: list[str], with_value: str) -> tuple[dict[str, str], list[str]]:
+    """Options of one letter; those in `with_value` are followed by one. Then the other words."""
+    found: dict[str, str] = {}
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        each = rest.pop(0)
+        if not re.fullmatch("-[a-zA-Z].*", each, re.DOTALL):
+            words.append(each)
+        elif each[1] in with_value:
+            found[each[1]] = each[2:] or (rest.pop(0) if rest else "")
+        else:
+            found |= dict.fromkeys(each[1:], "")
+    return found, words
+
+
+def _lines(session: Session, names: list[str], streams: Streams, who: str) -> list[str] | None:
+    found = [*texts(session, names, streams, who)]
+    return None if None in found else "".join(each or "" for each in found).splitlines()
+
+
+def awk(session: Session, arguments: list[str], streams: Streams) -> int:
+    """`{print $1, $3}` and its like: fields, texts, NF and NR, for all lines or those that match /a pattern/."""
+    options, words = _options(arguments, "Fv")
+    program = re.fullmatch(r"\s*(?:/(.*)/)?\s*\{\s*print\b\s*(.*?)\s*;?\s*\}\s*", words[0] if words else "")
+    if program is None:
+        streams.err("awk: only printing fields is understood here\n")
+        return 2
+    wanted = _pattern(program[1] or "", streams, "awk")
+    lines = _lines(session, words[1:], streams, "awk")
+    if lines is None or wanted is None:
+        return 2
+    for number, line in enumerate(lines, 1):
+        if wanted.search(line) is None:
+            continue
+        fields = line.split(options["F"]) if options.get("F") else line.split()
+        known = {"0": line, "NF": fields[-1] if fields else line} | {str(at): text for at, text in enumerate(fields, 1)}
+
+        def value(word: str, known: dict[str, str] = known, of: tuple[int, int] = (len(fields), number)) -> str:
+            if word.startswith('"'):
+                return word.strip('"')
+            if word.startswith("$"):
+                return known.get(word[1:], "")
+            return str({"NF": of[0], "NR": of[1]}.get(word, ""))
+
+        parts = ["".join(value(word) for word in re.findall(r'"[^"]*"|\$?\w+', part)) for part in program[2].split(",")]
+        streams.out(" ".join(parts if program[2] else [line]) + "\n")
+    return 0
+
+
+def sed(session: Session, arguments: list[str], streams: Streams) -> int:
+    """Replacing: `s/this/that/g`, several with -e, in place with -i."""
+    options, words = _options(arguments, "")
+    scripts = [words.pop(0)] if words else []
+    edits: list[Callable[[str], str]] = []
+    for script in re.split(r";(?=\s*s)", scripts[0]) if scripts else []:
+        found = re.fullmatch(r"\s*s(.)(.*?)(?<!\\)\1(.*?)(?<!\\)\1([gI]*)\s*", script, re.DOTALL)
+        pattern = _pattern(found[2], streams, "sed") if found is not None else None
+        if found is None or pattern is None:
+            streams.err("sed: only replacing is understood here\n")
+            return 1
+        edits.append(_replacing(pattern, found[3], 0 if "g" in found[4] else 1))
+    for name in words or ["-"]:
+        lines = _lines(session, [name], streams, "sed")
+        if lines is None:
+            return 1
+        for edit in edits:
+            lines = [edit(line) for line in lines]
+        text = "".join(f"{line}\n" for line in lines)
+        if "i" in options and name != "-":
+            session.files.write(session.path(name), text)
+        else:
+            streams.out(text)
+    return 0
+
+
+def _replacing(pattern: re2._Regexp[str], new: str, count: int) -> Callable[[str], str]:
+    def put(match: re2._Match[str]) -> str:
+        groups = (match[0], *match.groups())
+
+        def part(mark: re.Match[str]) -> str:
+            if mark[0] == "&":
+                return str(groups[0])
+            if not mark[1].isdigit():
+                return {"n": "\n", "t": "\t"}.get(mark[1], mark[1])
+            return groups[int(mark[1])] or "" if int(mark[1]) < len(groups) else ""
+
+        return re.sub(r"&|\\(.)", part, new)
+
+    return lambda line: str(pattern.sub(put, line, count))
+
+
+def _pattern(text: str, streams: Streams, who: str) -> re2._Regexp[str] | None:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error:
+        streams.err(f"{who}: bad regex '{text}'\n")
+        return None
+
+
+def cut(session: Session, arguments: list[str], streams: Streams) -> int:
+    options, words = _options(arguments, "dfc")
+    asked = options.get("f") or options.get("c") or ""
+    lines = _lines(session, words, streams, "cut")
+    if lines is None or not re.fullmatch(r"\d*(-\d*)?(,\d*(-\d*)?)*", asked) or not asked:
+        return 1
+    mark = options.get("d") or "\t"
+    for line in lines:
+        pieces = line.split(mark) if "f" in options else [*line]
+        chosen: set[int] = set()
+        for part in asked.split(","):
+            first, dash, last = part.partition("-")
+            chosen |= {*range(int(first or 1), int(last or (len(pieces) if dash else first)) + 1)}
+        kept = [piece for at, piece in enumerate(pieces, 1) if at in chosen]
+        streams.out(
+            (line if "f" in options and mark not in line else (mark if "f" in options else "").join(kept)) + "\n"
+        )
+    return 0
+
+
+def tr(session: Session, arguments: list[str], streams: Streams) -> int:
+    options, words = _options(arguments, "")
+    sets = [_characters(each) for each in words]
+    text, streams.stdin = streams.stdin, ""
+    if "d" in options and sets:
+        text = "".join(each for each in text if each not in sets[0])
+    elif "s" in options and sets:
+        text = re.sub(r"(.)\1+", lambda run: run[1] if run[1] in sets[0] else run[0], text, flags=re.DOTALL)
+    elif len(sets) == 2 and sets[1]:
+        padded = sets[1] + sets[1][-1] * len(sets[0])
+        text = text.translate({ord(old): new for old, new in zip(sets[0], padded, strict=False)})
+    streams.out(text)
+    return 0
+
+
+def _characters(text: str) -> str:
+    for name, members in _CLASSES.items():
+        text = text.replace(name, members)
+    text = text.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r")
+    return _RANGES.sub(
+        lambda ends: "".join(map(chr, range(ord(ends[1]), min(ord(ends[2]), ord(ends[1]) + 255) + 1))), text
+    )
+
+
+def sort(session: Session, arguments: list[str], streams: Streams) -> int:
+    options, words = _options(arguments, "kt")
+    lines = _lines(session, words, streams, "sort")
+    if lines is None:
+        return 2
+
+    def number(line: str) -> float:
+        found = re.match(r"\s*-?\d{1,300}(\.\d{1,300})?", line)
+        return float(found[0]) if found is not None else 0.0
+
+    lines.sort(key=(lambda line: (number(line), line)) if "n" in options else None, reverse="r" in options)
+    streams.out("".join(f"{line}\n" for line in (dict.fromkeys(lines) if "u" in options else lines)))
+    return 0
+
+
+def uniq(session: Session, arguments: list[str], streams: Streams) -> int:
+    options, words = _options(arguments, "")
+    lines = _lines(session, words, streams, "uniq")
+    if lines is None:
+        return 1
+    runs: list[tuple[str, int]] = []
+    for line in lines:
+        if runs and runs[-1][0] == line:
+            runs[-1] = (line, runs[-1][1] + 1)
+        else:
+            runs.append((line, 1))
+    streams.out("".join(f"{count:7d} {line}\n" if "c" in options else f"{line}\n" for line, count in runs))
+    return 0
+
+
+def expr(session: Session, arguments: list[str], streams: Streams) -> int:
+    """One operator between two operands."""
+    if len(arguments) == 1:
+        result = arguments[0]
+    elif len(arguments) != 3:
+        streams.err("expr: syntax error\n")
+        return 2
+    else:
+        left, operator, right = arguments
+        if operator not in ("=", "!=") and not all(re.fullmatch(r"-?\d{1,18}", each) for each in (left, right)):
+            streams.err("expr: non-integer argument\n")
+            return 2
+        if operator in "/%" and int(right) == 0:
+            streams.err("expr: division by zero\n")
+            return 2
+        result = _calculated(left, operator, right)
+        if not result:
+            streams.err("expr: syntax error\n")
+            return 2
+    streams.out(f"{result}\n")
+    return 1 if result in ("", "0") else 0
+
+
+def _calculated(left: str, operator: str, right: str) -> str:
+    if operator in ("=", "!="):
+        return str(int((left == right) == (operator == "=")))
+    first, second = int(left), int(right)
+    match operator:
+        case "+":
+            return str(first + second)
+        case "-":
+            return str(first - second)
+        case "*":
+            return str(first * second)
+        case "/" | "%":
+            quotient = abs(first) // abs(second) * (1 if (first < 0) == (second < 0) else -1)
+            return str(quotient if operator == "/" else first - quotient * second)
+    known = {"<": first < second, "<=": first <= second, ">": first > second, ">=": first >= second}
+    return str(int(known[operator])) if operator in known else ""
+
+
+def basename(session: Session, arguments: list[str], streams: Streams) -> int:
+    name = last_part(arguments[0].rstrip("/")) if arguments else ""
+    streams.out((name.removesuffix(arguments[1]) if len(arguments) > 1 else name) + "\n")
+    return 0
+
+
+def dirname(session: Session, arguments: list[str], streams: Streams) -> int:
+    streams.out((without_last_part(arguments[0].rstrip("/")) if arguments else "") or ".")
+    streams.out("\n")
+    return 0
+
+
+def cp(session: Session, arguments: list[str], streams: Streams) -> int:
+    return _copy(session, arguments, streams, "cp")
+
+
+def mv(session: Session, arguments: list[str], streams: Streams) -> int:
+    return _copy(session, arguments, streams, "mv")
+
+
+def _copy(session: Session, arguments: list[str], streams: Streams, who: str) -> int:
+    words = [each for each in arguments if not each.startswith("-")]
+    if len(words) < 2:
+        return 1
+    target, files, status = session.path(words[-1]), session.files, 0
+    for name in words[:-1]:
+        source = session.path(name)
+        text = files.read(source)
+        place = (
+            f"{target.rstrip('/')}/{last_part(source)}"
+            if files.is_directory(target) or target.endswith("/")
+            else target
+        )
+        if text is None:
+            streams.err(f"{who}: can't {'stat' if who == 'cp' else 'rename'} '{name}': No such file or directory\n")
+            status = 1
+        elif refusal := files.refusal(place) or (files.refusal(source) if who == "mv" else ""):
+            streams.err(f"{who}: can't create '{place}': {refusal}\n")
+            status = 1
+        else:
+            files.write(place, text)
+            if who == "mv":
+                files.remove(source)
+            if any(re.fullmatch("-[a-z]*v[a-z]*", each) for each in arguments):
+                streams.out(f"'{name}' -> '{place}'\n" if who == "cp" else f"renamed '{name}' -> '{place}'\n")
+    return status
