@@ -16,6 +16,7 @@ import orjson
 from setpoint.apiserver.admission.plugin import Attributes, Chain
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.encoding import Encoding, stamp_offset
+from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.watch_cache import Entry, Expected, Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
@@ -411,8 +412,9 @@ class Registry:
         """Stores the object, which from now on is everybody's: nobody changes it any more. Raises CompareFailed."""
         form = stored_form(obj)
         value, stamp = stamp_offset(self.encoding.dump(form))
-        # Those who watch need not decode what was encoded just now.
-        if call.hands_over and self.is_closed:
+        # Those who want it decoded need not decode what was encoded just now. Where nobody does, bytes are enough.
+        wanted = self.cache.object_watches or isinstance(call.request, ObjectRequest)
+        if wanted and call.hands_over and self.is_closed:
             self.cache.expect(key, Expected(form, value, stamp))
         try:
             revision, results = await self.env.store.txn(

@@ -116,8 +116,8 @@ class Watch:
     """One watcher's view: which objects, and where to tell it. `deliver(type, entry, change)` must not block."""
 
     __slots__ = (
-        "_all_fields", "_all_labels", "_selective", "deliver", "fields", "fields_of", "finish", "labels", "name",
-        "namespace",
+        "_all_fields", "_all_labels", "_selective", "decoded", "deliver", "fields", "fields_of", "finish", "labels",
+        "name", "namespace",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +130,7 @@ class Watch:
         fields_of: FieldsOf,
         deliver: Callable[[str, Entry, Change], None],
         finish: Callable[[], None] = lambda: None,
+        decoded: bool = False,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -139,6 +140,8 @@ class Watch:
         self.deliver = deliver
         self.finish = finish
         """Called when the resource itself goes away: no more events will come."""
+        self.decoded = decoded or not (labels.empty and fields.empty)
+        """It looks at objects, not at bytes alone."""
         self._all_labels, self._all_fields = labels.empty, fields.empty
         self._selective = not (labels.empty and fields.empty)
 
@@ -181,6 +184,8 @@ class ResourceCache:
         """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
         self._subscription: Subscription | None = None
         self._expected: dict[str, Expected] = {}
+        self.object_watches = 0
+        """How many of the watches look at decoded objects."""
 
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
@@ -244,12 +249,14 @@ class ResourceCache:
     # -- watches --------------------------------------------------------------------------------------------------
 
     def add(self, watch: Watch) -> None:
+        self.object_watches += watch.decoded
         self._watches.setdefault(watch.namespace, {})[watch] = None
 
     def remove(self, watch: Watch) -> None:
         watches = self._watches.get(watch.namespace)
-        if watches is not None:
-            watches.pop(watch, None)
+        if watches is not None and watch in watches:
+            self.object_watches -= watch.decoded
+            del watches[watch]
             if not watches:
                 del self._watches[watch.namespace]
 

@@ -124,6 +124,7 @@ class _Stream:
             fields_of=registry.fields_of,
             deliver=self.deliver,
             finish=self.over.set,
+            decoded=isinstance(writer, EventWriter),
         )
 
     def deliver(self, kind: str, entry: Entry, change: Change) -> None:
