@@ -21,13 +21,18 @@ KUBELET_PORT = 10250
 
 
 class NodeUnreachable(PlainServerError):
-    """Clients see the sentence, with the code that upstream gives it."""
+    """Clients see a sentence, with the code that upstream gives it."""
+
+    why = ""
+    """Without what was asked."""
 
     @classmethod
     def asking(cls, node: Obj, request: Request, why: str) -> NodeUnreachable:
         query = f"?{request.query}" if request.query else ""
         method = request.method.capitalize()
-        return cls(f'{method} "https://{kubelet_address(node)}{request.path}{query}": {why}')
+        found = cls(f'{method} "https://{kubelet_address(node)}{request.path}{query}": {why}')
+        found.why = why
+        return found
 
 
 class NodeConnection(Protocol):

@@ -8,6 +8,7 @@ machine or to its neighbours on the link; the address that is dialled is the ver
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from setpoint.meta.errors import BadRequest, ServiceUnavailable
 Address = IPv4Address | IPv6Address
 
 _CONNECT_TIMEOUT, _ANSWER_TIMEOUT = 10.0, 30.0
+_NO_ANSWER = "net/http: timeout awaiting response headers"
 _LONGEST_ERROR = 64 * 1024
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length"))
 
@@ -52,8 +54,8 @@ class FarNodes:
         try:
             address = await self._checked(preferred_address(node))
             return await self._exchange(str(address), kubelet_port(node), self._tls, host, request)
-        except (OSError, TimeoutError, EOFError) as error:
-            raise NodeUnreachable.asking(node, request, str(error) or type(error).__name__) from None
+        except (OSError, EOFError) as error:
+            raise NodeUnreachable.asking(node, request, str(error) or _NO_ANSWER) from None
 
     async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
         context = None
@@ -63,8 +65,8 @@ class FarNodes:
         try:
             checked = await self._checked(address)
             return await self._exchange(str(checked), port, context, f"{address}:{port}", request)
-        except (OSError, TimeoutError, EOFError) as error:
-            raise ServiceUnavailable(f"error trying to reach service: {error or type(error).__name__}") from None
+        except (OSError, EOFError) as error:
+            raise ServiceUnavailable(f"error trying to reach service: {str(error) or _NO_ANSWER}") from None
 
     async def _checked(self, host: str) -> Address:
         """Where to dial. All addresses that a name has must be allowed."""
@@ -77,13 +79,25 @@ class FarNodes:
             raise BadRequest("address not allowed")
         return found[0]
 
+    async def _connected(
+        self, address: str, port: int, tls: ssl.SSLContext | None, host: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        # One whose certificate is checked must have it for the address; others are told which node is meant.
+        name = None if tls is None else address if tls.check_hostname else host.rpartition(":")[0]
+        async with asyncio.timeout(_CONNECT_TIMEOUT):
+            return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+
     async def _exchange(
         self, address: str, port: int, tls: ssl.SSLContext | None, host: str, request: Request
     ) -> NodeReply:
-        async with asyncio.timeout(_CONNECT_TIMEOUT):
-            # One whose certificate is checked must have it for the address; others are told which node is meant.
-            name = None if tls is None else address if tls.check_hostname else host.rpartition(":")[0]
-            reader, writer = await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+        try:
+            reader, writer = await self._connected(address, port, tls, host)
+        except ssl.SSLError as error:
+            raise OSError(f"tls: {error.reason or error}") from None
+        except OSError as error:
+            shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            why = f"connect: {os.strerror(error.errno).lower()}" if error.errno else "i/o timeout"
+            raise OSError(f"dial tcp {shown}: {why}") from None
         try:
             writer.write(_encoded(request, host))
             async with asyncio.timeout(_ANSWER_TIMEOUT):
@@ -91,9 +105,9 @@ class FarNodes:
             upgrade = "upgrade" in request.headers
             if upgrade and head.status == 101:
                 return UpgradeResponse(head.without(("sec-websocket-extensions",)), _bridge(reader, writer))
-            if upgrade or not 200 <= head.status < 300:
+            if upgrade or not 200 <= head.status < 300 or request.method == "HEAD":
                 async with asyncio.timeout(_ANSWER_TIMEOUT):
-                    body = await _bounded(head, reader)
+                    body = b"" if request.method == "HEAD" else await _bounded(head, reader)
                 writer.close()
                 return Response(head.status, body, head.without(_HOP_BY_HOP))
         except BaseException:

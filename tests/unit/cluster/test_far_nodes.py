@@ -188,6 +188,13 @@ async def test_who_speaks_something_else_is_not_there(raw: bytes) -> None:
             await FarNodes(plain, anywhere).reach("127.0.0.1", port, False, asked())
 
 
+async def test_nobody_is_there() -> None:
+    async with listening(answering(b"", Seen())) as port:
+        pass
+    with pytest.raises(ServiceUnavailable, match=rf"dial tcp 127\.0\.0\.1:{port}: connect: connection refused"):
+        await FarNodes(plain, anywhere).reach("127.0.0.1", port, False, asked())
+
+
 async def test_nobody_dials_where_nothing_is_known() -> None:
     node = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}
     with pytest.raises(NodeUnreachable, match=r'Get "https://10\.0\.0\.1:10250/x'):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.negotiate import Form
-from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, kubelet_port
+from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_port
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
@@ -35,7 +35,10 @@ class Proxies:
             raise NotFound.of("", "nodes", name)
         if port and port != str(kubelet_port(node)):
             raise BadRequest(f"only the kubelet's own port of a node can be reached, {kubelet_port(node)}")
-        return _passed(await self._routes.ask(node, _request(call)))
+        try:
+            return _passed(await self._routes.ask(node, _request(call)))
+        except NodeUnreachable as error:
+            raise ServiceUnavailable(f"error trying to reach service: {error.why}") from None
 
     async def pod(self, call: Call, registry: Registry, form: Form) -> Answer:
         scheme, name, port = _split(call.target.name, "pod")

@@ -9,7 +9,7 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, acce
 from setpoint.apiserver.filters.authorize import forbidden as forbidden_access
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.negotiate import Form
-from setpoint.apiserver.node_connection import NodeReply, NodeRoutes
+from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable
 from setpoint.apiserver.options import integer
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
@@ -95,7 +95,10 @@ class PodStreams:
             raise BadRequest("Upgrade request required")
         repeated = {name: values for name, values in call.request.repeated.items() if name in headers}
         request = Request(call.request.method, path, urlencode(query), headers, b"", Peer(), repeated)
-        answer = await self._ask(pod, request)
+        try:
+            answer = await self._ask(pod, request)
+        except NodeUnreachable as error:
+            raise PlainServerError(f"error dialing backend: {error.why}") from None
         if isinstance(answer, UpgradeResponse):
             return answer
         raise _refused_by_node(answer, f"pods/{call.target.subresource}", call.target.name)
