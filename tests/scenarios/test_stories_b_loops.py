@@ -106,7 +106,7 @@ async def test_b3_any_component_may_restart_at_any_time_and_nothing_happens_twic
     assert len(await cluster.all(SETS)) == 1
 
 
-@virtual(nodes=2)
+@virtual(nodes=2, leader_elect=True)
 async def test_b4_one_leads_and_when_it_dies_the_other_takes_over(cluster: VirtualCluster) -> None:
     link = Link("second")
     options = ComponentOptions(

@@ -33,7 +33,7 @@ _AFTERWARDS = 360.0
 
 async def disturbed(scenario: Scenario, fault: Fault | None = None, **options: Any) -> Counter[str]:
     """The end state of a fresh cluster after the scenario and a quiet while."""
-    async with virtual_cluster(leader_elect=False, **options) as cluster, asyncio.TaskGroup() as tasks:
+    async with virtual_cluster(**options) as cluster, asyncio.TaskGroup() as tasks:
         beside = tasks.create_task(_run(fault, cluster)) if fault is not None else None
         await scenario(cluster)
         if beside is not None:
