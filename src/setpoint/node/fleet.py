@@ -21,6 +21,7 @@ from setpoint.node.options import FleetOptions
 from setpoint.node.pod_status import changes
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.stage_player import add_stages
 from setpoint.node.static_pods import StaticPod, StaticPods, is_mirror
 from setpoint.node.tools import Tools
@@ -92,6 +93,7 @@ class Fleet:
         self._client_for = client_for
         self._clock = clock
         self.heartbeat = heartbeat
+        self.tokens = ServiceTokens(client_for, clock)
         self.static: StaticPods | None = None
         self._staged = staged
         self._workers: dict[str, PodWorker] = {}
@@ -184,6 +186,8 @@ class Fleet:
         worker = self._workers.get(pod["metadata"]["uid"]) if pod is not None else None
         if worker is None:
             return None
+        if not worker.initialized and not worker.ending:
+            await self.tokens.provide(worker)
         for _ in range(_MOST_TURNS):
             if worker.node.state != RUNNING:
                 return None  # nobody hears it, and it hears nobody

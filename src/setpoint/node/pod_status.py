@@ -36,6 +36,8 @@ class Situation:
     pod_ips: Sequence[str] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """What the node has for Pods."""
+    tokens: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
+    """Of its service account, by volume and path: and until when each is to be used."""
     sandbox: bool = False
     """Its network is there."""
     had_sandbox: bool = False

@@ -60,16 +60,37 @@ def project(pod: Obj, container: Obj, volume: Obj, situation: Situation, tools: 
     file_system = "ext4" if volume.get("configMap") is not None else "tmpfs"
     found = Volume(mode=0o777 | 0o1000, file_system=file_system, read_only=True)
     default = whole.get("defaultMode", 0o644)
+    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
     sources = whole.get("sources") or () if volume.get("projected") is not None else (volume,)
     for source in sources:
         for name, text, mode in _of_source(source, pod, container, situation, tools):
             found.files[name] = text
             if (mode or default) != 0o644:
                 found.modes[name] = mode or default
-    group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        wanted = source.get("serviceAccountToken") or {}
+        token = situation.tokens.get((volume["name"], wanted.get("path", "")))
+        if token is not None:
+            found.files[wanted["path"]] = token[0]
+            user = _only_user(pod["spec"])
+            if user is not None or group is not None:
+                found.modes[wanted["path"]] = 0o600
+                found.owners[wanted["path"]] = (user or 0, 0)
+            elif default != 0o644:
+                found.modes[wanted["path"]] = default
     if group is not None:
         found.give_to_group(group)
     return found
+
+
+def _only_user(spec: Obj) -> int | None:
+    """Whom all containers run as, if that is said and one and the same."""
+    default = (spec.get("securityContext") or {}).get("runAsUser")
+    users = {
+        (each.get("securityContext") or {}).get("runAsUser", default)
+        for field in ("initContainers", "containers", "ephemeralContainers")
+        for each in spec.get(field) or ()
+    }
+    return users.pop() if len(users) == 1 else None
 
 
 def _of_source(

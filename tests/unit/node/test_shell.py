@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.node.runtime.commands import runs_for_ever
+from setpoint.node.runtime.commands import greeting, runs_for_ever
 from setpoint.node.runtime.files import Files, Mount, Volume
 from setpoint.node.runtime.interface import STDOUT
 from setpoint.node.runtime.log import BoundedLog
@@ -150,6 +150,13 @@ def test_files_of_volumes() -> None:
 )  # fmt: skip
 def test_what_runs_for_ever_is_told_without_running_it(argv: list[str], expected: bool) -> None:
     assert runs_for_ever(argv) is expected
+
+
+def test_what_servers_say_first() -> None:
+    assert greeting(["/agnhost", "pause"]) == "Paused\n"
+    assert greeting(["nginx"]) == ""
+    assert runs_for_ever(["/agnhost", "netexec"])
+    assert not runs_for_ever(["/agnhost", "mounttest"])
 
 
 @given(st.text(alphabet="abc $(){};&|<>'\"\\\n#=*`0123456789[]!-", max_size=60))

@@ -154,6 +154,29 @@ async def test_paths_within_volumes(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
+async def test_a_container_has_the_token_of_its_service_account(cluster: VirtualCluster) -> None:
+    where = "/var/run/secrets/kubernetes.io/serviceaccount"
+    await cluster.client.create(a_pod("p", ["sh", "-c", f"cat {where}/token; ls {where}"], [], []))
+    source = {"serviceAccountToken": {"path": "t", "audience": "bank", "expirationSeconds": 1200}}
+    volume = {"name": "t", "projected": {"sources": [source]}}
+    look = ["agnhost", "mounttest", "--file_perm=/own/t", "--file_owner=/own/t"]
+    await cluster.client.create(
+        a_pod("q", look, [volume], [{"name": "t", "mountPath": "/own"}], securityContext={"runAsUser": 7, "fsGroup": 8})
+    )
+    await cluster.sleep(1)
+    token = (await said(cluster, "p")).partition("namespace\ntoken\n")[0].removesuffix("ca.crt\n")
+    review = await cluster.client.create({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}
+    })  # fmt: skip
+    user = review["status"]["user"]
+    assert user["username"] == "system:serviceaccount:default:default"
+    assert user["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
+    assert await said(cluster, "q") == (
+        'perms of file "/own/t": -rw-r-----\nowner UID of "/own/t": 7\nowner GID of "/own/t": 8\n'
+    )
+
+
+@virtual(nodes=1)
 async def test_trust_bundles_and_bytes(cluster: VirtualCluster) -> None:
     binary = {"binaryData": {"bin": b64encode(b"\xde\xca\x00A").decode()}}
     await cluster.client.create({**config_map("m"), **binary})

@@ -66,6 +66,7 @@ def exec_in_container(request: NodeRequest, host: NodeHost, clock: Clock, parts:
         if problem:
             streams.finish(internal_error(f"error executing command in container: {problem}"))
             return
+        await host.prepare(pod, argv)
         try:
             execution = host.run_command(pod, container, argv, stdin=wanted.stdin)
         except NoSuchContainer:

@@ -13,6 +13,7 @@ from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
 from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.static_pods import StaticPods
 
 
@@ -27,6 +28,9 @@ class Workers(Protocol):
 
     @property
     def static(self) -> StaticPods | None: ...
+
+    @property
+    def tokens(self) -> ServiceTokens: ...
 
     def worker(self, namespace: str, name: str) -> PodWorker | None: ...
 
@@ -78,6 +82,11 @@ class FleetHost:
             f'exec: "{argv[0] if argv else ""}": executable file not found in $PATH '
             "(simulated containers have a shell and a few common programs)"
         )
+
+    async def prepare(self, pod: Obj, argv: Sequence[str]) -> None:
+        worker = self._fleet.worker(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if worker is not None:
+            await self._fleet.tokens.provide(worker, argv)
 
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         return self._fleet.runtime.run_command(pod["metadata"]["uid"], container, argv, stdin=stdin)

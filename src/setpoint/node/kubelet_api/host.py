@@ -38,6 +38,10 @@ class NodeHost(Protocol):
         """Why there is no such program; empty: there is."""
         ...
 
+    async def prepare(self, pod: Obj, argv: Sequence[str]) -> None:
+        """Whatever takes a while and is to be there when the command runs."""
+        ...
+
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         """Raises NoSuchContainer if the container does not run."""
         ...

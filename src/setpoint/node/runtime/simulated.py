@@ -8,7 +8,7 @@ from typing import Any
 
 from setpoint.meta.clock import Clock, Ids
 from setpoint.node.annotations import said
-from setpoint.node.runtime.commands import HELLO, outlives_a_signal, runs_for_ever
+from setpoint.node.runtime.commands import HELLO, greeting, outlives_a_signal, runs_for_ever
 from setpoint.node.runtime.expansion import expand
 from setpoint.node.runtime.files import Files, User, Volume
 from setpoint.node.runtime.images import Images, argv_of
@@ -196,6 +196,9 @@ class SimulatedRuntime:
             raise NoSuchContainer(container)
         if run.log is None:
             run.log = BoundedLog()
+            argv = argv_of(run.launch.spec, self.images.facts(run.launch.spec.get("image", "")))
+            if argv is not None and (text := greeting(argv)):
+                run.log.write(run.record.started_at, STDOUT, text)
             if not run.record.running:
                 run.log.close()
         return run.log
