@@ -121,6 +121,12 @@ def test_exec(kubectl: Kubectl, binary: Path) -> None:
     assert (ended.code, ended.out) == (3, "out\n")
     assert "err\n" in ended.err and "command terminated with exit code 3" in ended.err
     assert kubectl("exec", "-i", box, "--", "cat", stdin="typed\n") == "typed\n"
+    given = kubectl.home / f"given-{box}"
+    given.write_text("copied\n")
+    kubectl("cp", str(given), f"{box}:/tmp/there")
+    assert kubectl("exec", box, "--", "cat", "/tmp/there") == "copied\n"
+    kubectl("cp", f"{box}:/tmp/there", f"{given}-back")
+    assert Path(f"{given}-back").read_text() == "copied\n"
     assert "executable file not found" in kubectl.refused("exec", box, "--", "psql")
     assert "container nope is not valid" in kubectl.refused("exec", box, "-c", "nope", "--", "ls")
     assert "listen on no ports" in kubectl.refused("port-forward", box, "18080:80")

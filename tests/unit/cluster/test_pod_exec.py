@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import tarfile
 from typing import Any
 from urllib.parse import urlencode
 
@@ -52,7 +54,8 @@ class Talk:
 
     def send(self, channel: int, data: bytes) -> None:
         payload = bytes((channel,)) + data
-        self._sent.put_nowait(bytes((0x82, 0x80 | len(payload), 0, 0, 0, 0)) + payload)
+        size = bytes((0x80 | len(payload),)) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+        self._sent.put_nowait(b"\x82" + size + bytes(4) + payload)
 
     def leave(self) -> None:
         self._sent.put_nowait(b"")
@@ -121,6 +124,28 @@ async def test_commands_that_read(cluster: VirtualCluster) -> None:
     assert (await run(cluster, "sh", stdin=b"echo $((1 + 2))\nhostname\n")).heard[1] == b"3\np\n"
     await run(cluster, "sh", "-c", "cat > /tmp/given", stdin=b"given\n")
     assert (await run(cluster, "cat", "/tmp/given")).heard[1] == b"given\n"
+
+
+@virtual(nodes=1)
+async def test_files_are_copied_in_and_out(cluster: VirtualCluster) -> None:
+    """As `kubectl cp` does it."""
+    await a_pod(cluster, "sleep", "1000")
+    packed = io.BytesIO()
+    content = "tёxt\n".encode() + bytes(range(256))
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in ("given/file", "../../etc/outside"):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    talk = await run(cluster, "tar", "-xmf", "-", "-C", "/tmp", stdin=packed.getvalue())
+    assert talk.status["status"] == "Success" and b"beyond" in talk.heard[2]
+    assert (await run(cluster, "ls", "/etc/outside")).status["status"] == "Failure"
+    talk = await run(cluster, "tar", "cf", "-", "/tmp/given")
+    with tarfile.open(fileobj=io.BytesIO(talk.heard[1])) as archive:
+        assert archive.getnames() == ["tmp/given", "tmp/given/file"]
+        found = archive.extractfile("tmp/given/file")
+        assert found is not None and found.read() == content
+    assert (await run(cluster, "tar", "cf", "-", "/tmp/none")).status["status"] == "Failure"
 
 
 @virtual(nodes=1)

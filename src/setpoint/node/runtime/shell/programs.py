@@ -25,11 +25,12 @@ from setpoint.node.runtime.shell.session import (
     Streams,
     texts,
 )
+from setpoint.node.runtime.shell.tar import tar
 
 INSTANT = frozenset((
     "chown", "chgrp", "ln", "sync", "dd", "mount", "umount", "wget", "curl", "ping", "nslookup",
     "dig", "host", "nc", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
-    "git", "kubectl", "tar", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
+    "git", "kubectl", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ip", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
     "update-ca-certificates", "openssl", "jq", "find", "xargs", "ps", "top",
     "free", "df", "du", "mknod", "mkfifo", "readlink", "realpath", "stat", "file",
@@ -565,7 +566,7 @@ PROGRAMS: dict[str, Program] = {
     "tail": _reading(_tail, 1), "grep": _reading(_grep, 1), "wc": _reading(_wc), "tee": _reading(_tee, 99),
     "md5sum": _reading(_digest("md5sum")), "sha256sum": _reading(_digest("sha256sum")),
     "base64": _reading(_base64), "read": _read_typed, "shift": _shift, "test": _test, "[": _test, "[[": _test,
-    "kill": _true, "perl": _perl, "id": _id, "chmod": _chmod, "hexdump": _reading(_hexdump),
+    "kill": _true, "tar": _reading(tar, 99), "perl": _perl, "id": _id, "chmod": _chmod, "hexdump": _reading(_hexdump),
     "awk": _reading(text_programs.awk, 1), "cut": _reading(text_programs.cut), "sed": _reading(text_programs.sed, 1),
     "tr": _reading(text_programs.tr, 9), "sort": _reading(text_programs.sort), "uniq": _reading(text_programs.uniq),
     "expr": text_programs.expr, "basename": text_programs.basename, "dirname": text_programs.dirname,
