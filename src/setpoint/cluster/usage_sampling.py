@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from setpoint.apiserver.metrics_api.source import PodSample, Sample, Used
 from setpoint.meta.clock import Clock
+from setpoint.meta.quantity import NANO
 from setpoint.node.annotations import RUNNING
 from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.stats import SYSTEM_CPU_NANO, SYSTEM_MEMORY
+from setpoint.node.runtime.interface import Usage
 
 RESOLUTION = 15.0
 _LEAST_WINDOW = 10.0
@@ -57,14 +60,13 @@ class FleetUsage:
                 cpu = sum(each.cpu_nano for each in usage.values())
                 memory = sum(each.memory_bytes for each in usage.values())
                 nodes[worker.node.name] = Used(node.cpu_nano + cpu, node.memory_bytes + memory)
-                window = _window(fleet, worker.uid, now.timestamp())
+                window = _window(usage.values())
                 if window >= _LEAST_WINDOW:
                     containers = {name: Used(each.cpu_nano, each.memory_bytes) for name, each in usage.items()}
                     pods[worker.uid] = PodSample(min(window, RESOLUTION), containers)
         return Sample(now, RESOLUTION, nodes, pods)
 
 
-def _window(fleet: Fleet, uid: str, now: float) -> float:
-    """How long the youngest of its running containers has been there."""
-    running = [record for record in fleet.runtime.runs(uid).current.values() if record.running]
-    return min((now - record.started_at for record in running), default=0.0)
+def _window(usage: Iterable[Usage]) -> float:
+    """How long the youngest of the running containers has been there."""
+    return min(each.cpu_seconds * NANO / each.cpu_nano if each.cpu_nano else RESOLUTION for each in usage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from setpoint.apiserver.metrics_api.source import Sample, Used
@@ -26,7 +27,7 @@ def node_metrics(node: Mapping[str, Any], sample: Sample, now: datetime) -> Obj 
         return None
     return {
         "metadata": _metadata(node, now),
-        "timestamp": format_time(sample.at),
+        "timestamp": _stamp(sample.at),
         "window": _duration(sample.window),
         "usage": _usage(used),
     }
@@ -38,7 +39,7 @@ def pod_metrics(pod: Mapping[str, Any], sample: Sample, now: datetime) -> Obj | 
         return None
     return {
         "metadata": _metadata(pod, now),
-        "timestamp": format_time(sample.at),
+        "timestamp": _stamp(sample.at),
         "window": _duration(found.window),
         "containers": [{"name": name, "usage": _usage(used)} for name, used in found.containers.items()],
     }
@@ -48,13 +49,25 @@ def _metadata(about: Mapping[str, Any], now: datetime) -> Obj:
     meta = about["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace") if key in meta}
     labels = {"labels": dict(meta["labels"])} if meta.get("labels") else {}
-    return {**kept, "creationTimestamp": format_time(now), **labels}
+    return {**kept, "creationTimestamp": _stamp(now), **labels}
 
 
 def _usage(used: Used) -> Obj:
+    return dict(_written(used))
+
+
+# Many Pods use the same, and all were measured at the same time.
+
+
+@lru_cache(maxsize=1024)
+def _written(used: Used) -> Obj:
     return {"cpu": of_nano(used.cpu_nano).text, "memory": of_value(used.memory_bytes, BINARY).text}
 
 
+_stamp = lru_cache(maxsize=16)(format_time)
+
+
+@lru_cache(maxsize=1024)
 def _duration(seconds: float) -> str:
     return format_duration(round(seconds * 1000) * 1_000_000)
 
