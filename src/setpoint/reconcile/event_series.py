@@ -44,7 +44,7 @@ class SeriesRecorder:
         self._clock = clock
         self._controller = controller
         self._instance = instance
-        self._writing = EventWriting(controller)
+        self._writing = EventWriting(controller, clock)
         self._names = EventNames()
         self._log = event_log(controller)
         self._series: dict[tuple[object, ...], _Series] = {}

@@ -84,7 +84,7 @@ class EventRecorder:
         self._component = component
         self._host = host
         self._correlator = Correlator(clock)
-        self._writing = EventWriting(component)
+        self._writing = EventWriting(component, clock)
         self._names = EventNames()
         self._log = event_log(component)
         # The clock counts microseconds; what is below tells two components apart that speak in the same one.
