@@ -91,15 +91,26 @@ class Heartbeat:
     async def _spread(
         self, period: float, do: Callable[[NodeState], Awaitable[None]], whom: Callable[[], Iterable[NodeState]]
     ) -> None:
-        """Every node once in each period, evenly, so that a thousand of them make no waves."""
+        """Every node once in each period, evenly, so that a thousand of them make no waves. None waits for the answer
+        that another one gets: with a server that is slow to answer they would all be late, and taken for dead."""
         due = self._clock.monotonic()
-        while True:
-            nodes = tuple(whom())
-            for node in nodes or (None,):
-                due += period / (len(nodes) or 1)
-                await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-                if node is not None and node.state == RUNNING and self._nodes.get(node.name) is node:
-                    await self._attempt(node, do)
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(node: NodeState) -> None:
+            try:
+                await self._attempt(node, do)
+            finally:
+                limit.release()
+
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                nodes = tuple(whom())
+                for node in nodes or (None,):
+                    due += period / (len(nodes) or 1)
+                    await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+                    if node is not None and node.state == RUNNING and self._nodes.get(node.name) is node:
+                        await limit.acquire()
+                        tasks.create_task(one(node))
 
     async def _attempt(self, node: NodeState, do: Callable[[NodeState], Awaitable[None]]) -> bool:
         try:
