@@ -100,11 +100,11 @@ async def report(seen: Observer) -> None:
 
 async def settled() -> None:
     """Events and statuses that are still on their way are part of the cost."""
-    while True:
+    quiet = 0
+    while quiet < 3:
         before = time.process_time()
         await asyncio.sleep(0.5)
-        if time.process_time() - before < 0.1:
-            return
+        quiet = quiet + 1 if time.process_time() - before < 0.1 else 0
 
 
 async def replace(client: Client, pods: Informer) -> None:
