@@ -208,6 +208,38 @@ async def test_a_shell_that_waits_is_typed_into(cluster: VirtualCluster) -> None
 
 
 @virtual(nodes=1)
+async def test_logs_as_messages(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sh", "-c", "echo one; sleep 3; echo two; sleep 1000")
+    path = "/api/v1/namespaces/default/pods/p/log"
+    for query, protocol, wanted in (
+        ("", "", b"\x82\x00\x82\x04one\n\x88\x02\x03\xe8"),
+        ("", "base64.binary.k8s.io", b"\x81\x00\x81\x08b25lCg==\x88\x02\x03\xe8"),
+    ):
+        headers = {**HANDSHAKE, "sec-websocket-protocol": protocol}
+        answer = await cluster.embedded.api.handle(Request("GET", path, query, headers, b"", peer_of(*ADMIN)))
+        assert isinstance(answer, UpgradeResponse)
+        written: list[bytes] = []
+        talk = Talk()
+        talk.write = written.append  # type: ignore[method-assign]
+        await answer.run(talk)
+        assert b"".join(written) == wanted
+    headers = {**HANDSHAKE, "sec-websocket-protocol": "binary.k8s.io"}
+    answer = await cluster.embedded.api.handle(Request("GET", path, "follow=1", headers, b"", peer_of(*ADMIN)))
+    assert isinstance(answer, UpgradeResponse)
+    written = []
+    talk = Talk()
+    talk.write = written.append  # type: ignore[method-assign]
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(answer.run(talk))
+        await cluster.sleep(5)
+        talk.leave()
+    assert written == [b"\x82\x00", b"\x82\x04one\n", b"\x82\x04two\n", b"\x88\x02\x03\xe8"]
+    headers = {**HANDSHAKE, "sec-websocket-protocol": "other"}
+    answer = await cluster.embedded.api.handle(Request("GET", path, "", headers, b"", peer_of(*ADMIN)))
+    assert isinstance(answer, Response) and answer.status == 403
+
+
+@virtual(nodes=1)
 async def test_what_is_refused(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sh", "-c", "exit 0")
     await cluster.sleep(1)

@@ -8,6 +8,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of
 from setpoint.apiserver.filters.authorize import forbidden as forbidden_access
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
+from setpoint.apiserver.log_socket import over_websocket
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable
 from setpoint.apiserver.options import integer
@@ -18,6 +19,7 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta.errors import ApiError, BadRequest, InternalError, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid
 from setpoint.meta.times import TimeError, canonical_time
+from setpoint.meta.websocket import is_websocket
 
 _TEXT = [("Content-Type", "text/plain")]
 _LONGEST_ERROR = 50_000
@@ -42,6 +44,8 @@ class PodStreams:
             raise PlainServerError("the node switched to another protocol without being asked to")
         if not 200 <= answer.status <= 206:
             raise _refused_by_node(answer, "pods/log", call.target.name)
+        if is_websocket(call.request.headers):
+            return over_websocket(call.request.headers, answer)
         if isinstance(answer, StreamResponse):
             return StreamResponse(200, list(_TEXT), answer.run)
         return Response(200, answer.body, list(_TEXT))

@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from typing import cast
 
 from setpoint.meta.clock import Clock
+from setpoint.meta.websocket import is_websocket
 from setpoint.node.kubelet_api import spdy_streams
 from setpoint.node.kubelet_api.container_logs import container_id_of, named_pod
 from setpoint.node.kubelet_api.host import NodeHost, Obj
@@ -26,7 +27,7 @@ from setpoint.node.kubelet_api.remote_streams import (
 )
 from setpoint.node.kubelet_api.spdy import SpdyConnection
 from setpoint.node.kubelet_api.terminal import Terminal, for_terminal
-from setpoint.node.kubelet_api.websocket import WebSocket, accepted, is_websocket
+from setpoint.node.kubelet_api.websocket import WebSocket, accepted
 from setpoint.node.runtime import interface
 from setpoint.node.runtime.interface import ContainerLog, Execution, LogLine, NoSuchContainer
 

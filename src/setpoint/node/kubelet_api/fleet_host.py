@@ -13,6 +13,7 @@ from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
 from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.runtime.web import WebAnswer, WebRequest
 from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.static_pods import StaticPods
 
@@ -98,6 +99,10 @@ class FleetHost:
             return None
         spec = named_container(pod, container)
         return _Attachment(runtime, uid, container, argv, once=bool(spec.get("stdinOnce")))
+
+    def web(self, pod: Obj, request: WebRequest) -> WebAnswer | None:
+        """What the Pod answers; None: nothing listens there. Raises NoSuchContainer when that is not known."""
+        return self._fleet.runtime.ask(pod["metadata"]["uid"], request)
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])
