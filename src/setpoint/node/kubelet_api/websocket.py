@@ -17,6 +17,7 @@ from setpoint.meta.websocket import (
     frame,
     goodbye,
     handshake,
+    masked,
 )
 from setpoint.node.kubelet_api.messages import Duplex, Headers, Refused
 
