@@ -42,6 +42,14 @@ class NodeConnection(Protocol):
         ...
 
 
+class NearNodes(NodeConnection, Protocol):
+    """Nodes of this very process."""
+
+    def reach(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
+        """What a Pod answers at the port; None: nothing listens there. Raises LookupError when that is not known."""
+        ...
+
+
 class FarNodes(NodeConnection, Protocol):
     """Nodes of other processes, and what runs on them."""
 
@@ -56,9 +64,9 @@ class NodeRoutes:
     def __init__(self, otherwise: FarNodes | None = None) -> None:
         self.otherwise = otherwise
         """For nodes of other processes."""
-        self._near: list[tuple[Callable[[str], bool], NodeConnection]] = []
+        self._near: list[tuple[Callable[[str], bool], NearNodes]] = []
 
-    def connect(self, serves: Callable[[str], bool], connection: NodeConnection) -> Callable[[], None]:
+    def connect(self, serves: Callable[[str], bool], connection: NearNodes) -> Callable[[], None]:
         """From now on, nodes for whose names `serves` says so are asked this way; what is returned ends it."""
         route = (serves, connection)
         self._near.append(route)
@@ -68,8 +76,9 @@ class NodeRoutes:
 
         return disconnect
 
-    def is_near(self, node: str) -> bool:
-        return any(serves(node) for serves, _ in self._near)
+    def near(self, node: str) -> NearNodes | None:
+        """Those who know the node, if it is one of this process."""
+        return next((connection for serves, connection in self._near if serves(node)), None)
 
     async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
         if self.otherwise is None:

@@ -257,13 +257,14 @@ class ApiServer:
         part = resource.subresource(target.subresource)
         if part is None or (target.rest and part.name != "proxy"):
             raise NotFound.path()
-        if call.verb not in part.verbs:
+        asks_options = part.name == "proxy" and call.request.method == "OPTIONS"
+        if call.verb not in part.verbs and not asks_options:
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
         registry = self.registries[(resource.group, resource.version, resource.plural)]
         special = self.subresources.get((resource.group, resource.plural, part.name))
         if special is not None:
             form = Form() if part.name in _PASSED_ON else self._form(call)
-            return await special[call.verb](call, registry, form)
+            return await special["get" if asks_options else call.verb](call, registry, form)
         if part.name in registry.strategy.subresources:
             return await _WRITES_SELF[call.verb](call, registry, self._form(call))
         raise ApiError(

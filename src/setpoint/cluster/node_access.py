@@ -17,6 +17,7 @@ from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
 from setpoint.node.kubelet_api.fleet_host import FleetHost
 from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Streamed, Switched
+from setpoint.node.runtime.web import WebRequest
 
 
 def near_nodes(
@@ -56,6 +57,15 @@ class NearNodes:
             why = f"dial tcp {kubelet_address(node)}: connect: no route to host"
             raise NodeUnreachable.asking(node, request, why)
         return reply_of(self._api.handle(node_request(name, request)))
+
+    def reach(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
+        asked = WebRequest(port, unquote(request.path), request.query, request.method, tls)
+        found = self._host.web(pod, asked)
+        if found is None:
+            return None
+        return Response(
+            found.status, found.body.encode("utf-8", "surrogateescape"), [("Content-Type", found.content_type)]
+        )
 
 
 def node_request(node: str, request: Request) -> NodeRequest:

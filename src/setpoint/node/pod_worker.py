@@ -239,6 +239,7 @@ class PodWorker:
             if not situation.pod_ips:
                 address = self.node.address_for(self.pod)
                 situation.pod_ips = (address,)
+            self.be_found()
         return True
 
     # -- containers ---------------------------------------------------------------------------------------------------
@@ -366,6 +367,11 @@ class PodWorker:
         self.situation.sandbox = False
         self.give_back()
         return False
+
+    def be_found(self) -> None:
+        """By those who ask for what is at its address; that of a node stands for many."""
+        if self.situation.pod_ips and not self.spec.get("hostNetwork"):
+            self.tools.runtime.place(self.uid, self.situation.pod_ips[0])
 
     def hold_resources(self, again: bool = False) -> None:
         if again:

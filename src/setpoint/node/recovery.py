@@ -39,6 +39,7 @@ def recover(worker: PodWorker, now: float) -> None:
     else:
         worker.hold_resources()
         situation.sandbox = situation.had_sandbox
+        worker.be_found()
         worker.initialized = any(slot.kind == MAIN and slot.record is not None for slot in worker.slots)
 
 

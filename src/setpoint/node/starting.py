@@ -8,6 +8,7 @@ from setpoint.meta.times import format_duration
 from setpoint.node.annotations import said, seconds
 from setpoint.node.backoff import Backoff
 from setpoint.node.environment import EnvironmentProblem, check_environment
+from setpoint.node.http_hooks import answered
 from setpoint.node.pod_status import terminated
 from setpoint.node.runtime.images import ImageFacts
 from setpoint.node.runtime.interface import Launch
@@ -173,6 +174,8 @@ class Starter:
             probe.reset()
         worker.event("Normal", "Started", "Container started", slot)
         hook = (slot.spec.get("lifecycle") or {}).get("postStart")
+        if hook and slot.record.running and hook.get("httpGet") and not answered(worker, slot.spec, hook["httpGet"]):
+            self._hook_failed(slot, now)
         if hook and slot.record.running and (hook.get("exec") or hook.get("sleep")):
             command = (hook.get("exec") or {}).get("command") or [
                 "sleep",
@@ -199,8 +202,11 @@ class Starter:
             return False
         slot.hook = None
         if hook.exit_code:
-            from setpoint.node.stopping import Stopper
-
-            self._worker.event("Warning", "FailedPostStartHook", "PostStartHook failed", slot)
-            Stopper(self._worker).stop(slot, now, "FailedPostStartHook", None)
+            self._hook_failed(slot, now)
         return True
+
+    def _hook_failed(self, slot: Slot, now: float) -> None:
+        from setpoint.node.stopping import Stopper
+
+        self._worker.event("Warning", "FailedPostStartHook", "PostStartHook failed", slot)
+        Stopper(self._worker).stop(slot, now, "FailedPostStartHook", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from setpoint.node.http_hooks import answered
 from setpoint.node.slots import MAIN, SIDECAR, Slot, Stop
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Stopper:
         if hook and seconds > 0:
             if hook.get("sleep"):
                 slot.stop.hook_until = min(now + float(hook["sleep"].get("seconds", 0)), slot.stop.deadline)
+            elif hook.get("httpGet"):
+                if not answered(self._worker, slot.spec, hook["httpGet"]):
+                    self._worker.event("Warning", "FailedPreStopHook", "PreStopHook failed", slot)
             elif hook.get("exec"):
                 slot.stop.hook = self._runtime.run_command(
                     self._worker.uid, slot.name, hook["exec"].get("command") or []

@@ -9,6 +9,7 @@ from setpoint.node.environment import EnvironmentProblem
 from setpoint.node.projection import KINDS, missing, project
 from setpoint.node.runtime.expansion import expand
 from setpoint.node.runtime.files import Mount, Volume
+from setpoint.node.runtime.given_files import NODE_FILES, control_group
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
@@ -41,6 +42,9 @@ def check_mounts(worker: PodWorker, container: Obj) -> None:
             _below(worker, container, mount)
 
 
+_CONTROL_GROUP = "/sys/fs/cgroup"
+
+
 def mounts_of(worker: PodWorker, container: Obj) -> list[Mount]:
     """Where the container sees its volumes. Volumes that Pods write to are shared by its containers."""
     volumes = {each["name"]: each for each in worker.spec.get("volumes") or ()}
@@ -59,6 +63,10 @@ def mounts_of(worker: PodWorker, container: Obj) -> list[Mount]:
             found.append(Mount(path, (lambda one: lambda: one)(shared), below, read_only))
             if below and below not in shared.files:
                 shared.directories.add(below)
+    if not any(each.path.rstrip("/") == _CONTROL_GROUP for each in found):
+        slot = worker.slot(container["name"])
+        limits = lambda: Volume(control_group(slot.allocated), file_system="cgroup2fs", read_only=True)  # noqa: E731
+        found.append(Mount(_CONTROL_GROUP, limits))
     return found
 
 
@@ -97,7 +105,10 @@ def _below(worker: PodWorker, container: Obj, mount: Obj) -> str:
 def _shared(worker: PodWorker, volume: Obj) -> Volume:
     pod = worker.pod
     found = worker.tools.runtime.shared_volume(*_whose(pod, volume))
-    if volume.get("hostPath") is None:
+    host = volume.get("hostPath")
+    if host is not None and host.get("type") in ("File", "FileOrCreate"):
+        found.files.setdefault("", NODE_FILES.get(host.get("path", ""), ""))
+    if host is None:
         found.mode |= 0o777
         if (volume.get("emptyDir") or {}).get("medium") == "Memory":
             found.file_system = "tmpfs"

@@ -53,13 +53,14 @@ async def test_a_node_about_itself(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
-async def test_simulated_pods_listen_on_no_ports(cluster: VirtualCluster) -> None:
+async def test_what_is_behind_pods_and_services(cluster: VirtualCluster) -> None:
     await web(cluster)
     base = "/api/v1/namespaces/default"
     for path in ("pods/web", "pods/http:web:80", "services/web", "services/web:http", "services/http:web:8080"):
         status, text = await read(cluster, f"{base}/{path}/proxy/index.html")
-        assert status == 503, (path, text)
-        assert ":80: connect: connection refused" in text and "simulated" in text
+        assert (status, "It works!" in text) == (200, True), (path, text)
+    status, text = await read(cluster, f"{base}/pods/web:81/proxy/")
+    assert status == 503 and ":81: connect: connection refused" in text and "simulated" in text
     assert await read(cluster, f"{base}/services/empty/proxy/") == (503, 'no endpoints available for service "empty"')
     assert (await read(cluster, f"{base}/services/web:other/proxy/"))[0] == 503
     assert (await read(cluster, f"{base}/pods/none/proxy/"))[0] == 404

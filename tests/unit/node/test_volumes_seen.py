@@ -196,3 +196,36 @@ async def test_trust_bundles_and_bytes(cluster: VirtualCluster) -> None:
     text = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
     events = await cluster.events("q")
     assert ("Warning", "FailedMount", f'MountVolume.SetUp failed for volume "t" : {text}') in events
+
+
+@virtual(nodes=1)
+async def test_names_of_hosts_and_limits(cluster: VirtualCluster) -> None:
+    script = "grep -v ^fe00 /etc/hosts; cat /etc/resolv.conf; cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory.max"
+    limits = {"resources": {"limits": {"cpu": "250m", "memory": "64Mi"}}}
+    await cluster.client.create(
+        a_pod(
+            "p",
+            ["sh", "-c", script],
+            [],
+            [],
+            container=limits,
+            hostAliases=[{"ip": "1.2.3.4", "hostnames": ["a", "b"]}],
+        )
+    )
+    own = {"nameservers": ["1.1.1.1"], "searches": ["example.com"], "options": [{"name": "ndots", "value": "2"}]}
+    await cluster.client.create(a_pod("own", ["cat", "/etc/resolv.conf"], [], [], dnsPolicy="None", dnsConfig=own))
+    volume = {"name": "h", "hostPath": {"path": "/etc/hosts", "type": "File"}}
+    await cluster.client.create(
+        a_pod("host", ["sh", "-c", "head -1 /etc/hosts; cat /h"], [volume], [{"name": "h", "mountPath": "/h"}],
+              hostNetwork=True)
+    )  # fmt: skip
+    await cluster.sleep(1)
+    address = (await cluster.client.get(PODS, "p", "default"))["status"]["podIP"]
+    local = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+    assert await said(cluster, "p") == (
+        f"# Kubernetes-managed hosts file.\n{local}{address}\tp\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"
+        "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n"
+        "25000 100000\n67108864\n"
+    )
+    assert await said(cluster, "own") == "search example.com\nnameserver 1.1.1.1\noptions ndots:2\n"
+    assert await said(cluster, "host") == f"# Kubernetes-managed hosts file (host network).\n{local}"

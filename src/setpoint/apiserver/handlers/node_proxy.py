@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.handlers.proxied_links import rewrite_html, rewrite_link
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_port
@@ -74,12 +75,56 @@ class Proxies:
         address, node = status.get("podIP"), (pod.get("spec") or {}).get("nodeName", "")
         if not address:
             raise BadRequest("address not allowed")
-        if self._routes.is_near(node):
+        if not call.target.rest and not call.request.path.endswith("/") and call.request.method in ("GET", "HEAD"):
+            return _with_slash(call.request)
+        number, tls, asked = _port_number(pod, port), scheme == "https", _request(call)
+        near = self._routes.near(node)
+        if near is None:
+            return _led_back(call, _passed(await self._routes.reach(address, number, tls, asked)))
+        try:
+            found, why = near.reach(pod, number, tls, asked), "its containers do not listen there"
+        except LookupError:
+            found, why = None, "what its containers would answer is not known"
+        if found is None:
             raise ServiceUnavailable(
-                f"error trying to reach service: dial tcp {address}:{port or 80}: connect: connection refused "
-                f'(Pod "{name}" is simulated: its containers listen on no ports)'
+                f"error trying to reach service: dial tcp {address}:{number}: connect: connection refused "
+                f'(Pod "{name}" is simulated: {why})'
             )
-        return _passed(await self._routes.reach(address, int(port or 80), scheme == "https", _request(call)))
+        return _led_back(call, _passed(found))
+
+
+def _with_slash(request: Request) -> Response:
+    """Links of a page are relative to where it is: so the root of what is proxied has a slash at its end."""
+    target = f"{request.path}/" + (f"?{request.query}" if request.query else "")
+    return Response(301, b"", [("Location", target)])
+
+
+def _led_back(call: Call, answer: Answer) -> Answer:
+    """With links to the server's own root leading through the proxy."""
+    if not isinstance(answer, Response):
+        return answer
+    sent = call.request
+    prefix = sent.path[: len(sent.path) - len(call.target.rest)].rstrip("/")
+    host, headers = sent.headers.get("host", ""), list(answer.headers)
+    body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+    for at, (name, value) in enumerate(headers):
+        if name.lower() == "location":
+            headers[at] = (name, rewrite_link(value, prefix, host))
+            return Response(answer.status, body, headers)
+    kinds = [value.partition(";")[0].strip() for name, value in headers if name.lower() == "content-type"]
+    if kinds == ["text/html"] and not any(name.lower() == "content-encoding" for name, _ in headers):
+        body = rewrite_html(body.decode("utf-8", "surrogateescape"), prefix, host).encode("utf-8", "surrogateescape")
+    return Response(answer.status, body, headers)
+
+
+def _port_number(pod: Obj, port: str) -> int:
+    if port.isdigit() or not port:
+        return int(port or 80)
+    for container in pod["spec"].get("containers") or ():
+        for each in container.get("ports") or ():
+            if each.get("name") == port:
+                return int(each["containerPort"])
+    raise BadRequest(f'no port "{port}" found for pod "{pod["metadata"]["name"]}"')
 
 
 def _split(text: str, what: str) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ from setpoint.node.annotations import said
 from setpoint.node.runtime.commands import HELLO, greeting, outlives_a_signal, runs_for_ever
 from setpoint.node.runtime.expansion import expand
 from setpoint.node.runtime.files import Files, User, Volume
+from setpoint.node.runtime.given_files import given_files, hostname_of
 from setpoint.node.runtime.images import Images, argv_of
 from setpoint.node.runtime.interface import (
     STDERR,
@@ -28,6 +29,7 @@ from setpoint.node.runtime.process import KILLED, Process
 from setpoint.node.runtime.shell.interpreter import run_argv
 from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
 from setpoint.node.runtime.usage import usage_of
+from setpoint.node.runtime.web import Server, WebAnswer, WebRequest, answer
 
 SCHEME = "simulated://"
 _PAGE = "<html><body><h1>It works!</h1></body></html>\n"
@@ -51,9 +53,10 @@ class _Run:
 
 
 class _Pod:
-    __slots__ = ("commands", "current", "previous")
+    __slots__ = ("address", "commands", "current", "previous")
 
     def __init__(self) -> None:
+        self.address = ""
         self.current: dict[str, _Run] = {}
         self.previous: dict[str, _Run] = {}
         self.commands: list[tuple[str, Process]] = []
@@ -68,6 +71,8 @@ class SimulatedRuntime:
         self._ids = ids
         self.images = images or Images()
         self._pods: dict[str, _Pod] = {}
+        self._addresses: dict[str, str] = {}
+        """Of Pods: their uids."""
         self._shared: dict[str, dict[str, Volume]] = {}
         self.changed: Callable[[str], None] = lambda uid: None
         """Called when the next thing happens earlier than `advance` said."""
@@ -180,6 +185,8 @@ class SimulatedRuntime:
         pod = self._pods.pop(uid, None)
         self._shared.pop(uid, None)
         if pod is not None:
+            if self._addresses.get(pod.address) == uid:
+                del self._addresses[pod.address]
             now = self._clock.now().timestamp()
             for run in pod.current.values():
                 if run.process is not None:
@@ -246,6 +253,44 @@ class SimulatedRuntime:
         process.end(KILLED, now)
         return code, log.text()
 
+    def place(self, uid: str, address: str) -> None:
+        """Where the Pod can be reached."""
+        self._pods.setdefault(uid, _Pod()).address = address
+        self._addresses[address] = uid
+
+    def reach(self, address: str, request: WebRequest) -> WebAnswer | None:
+        """What the Pod at the address answers; None: nothing listens there. Raises NoSuchContainer when there is no
+        Pod, or nobody knows what its servers would say."""
+        uid = self._addresses.get(address)
+        if uid is None:
+            raise NoSuchContainer(address)
+        return self.ask(uid, request)
+
+    def ask(self, uid: str, request: WebRequest) -> WebAnswer | None:
+        pod, now = self._pods.get(uid), self._clock.now().timestamp()
+        unknown = False
+        for run in pod.current.values() if pod is not None else ():
+            if not run.record.running or run.process is not None:
+                continue
+            launch = run.launch
+            facts = self.images.facts(launch.spec.get("image", ""))
+            argv, page = argv_of(launch.spec, facts), facts.page if facts is not None else ""
+            unknown |= argv is None and not page
+            ports = [each["containerPort"] for each in launch.spec.get("ports") or ()]
+            server = Server(
+                argv, page, self._files(run), hostname_of(launch.pod), launch.home.environment(launch.spec), ports, now
+            )
+            found = answer(server, request)
+            if found is not None:
+                if found[1]:
+                    self.log(uid, launch.name)
+                    assert run.log is not None
+                    run.log.write(now, STDERR, found[1])
+                return found[0]
+        if unknown or pod is None:
+            raise NoSuchContainer(uid)
+        return None
+
     def serves(self, uid: str, container: str, path: str) -> bool:
         """Whether its server answers for the path. Servers know all of them, but not a page that somebody removed."""
         run = self._run(uid, container)
@@ -281,6 +326,16 @@ class SimulatedRuntime:
         pod = self._pods.get(uid)
         return pod.current.get(name) if pod is not None else None
 
+    def _files(self, run: _Run) -> Files:
+        if run.files is None:
+            launch = run.launch
+            locked = bool((launch.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
+            facts = self.images.facts(launch.spec.get("image", ""))
+            address = self._pods[launch.pod["metadata"]["uid"]].address
+            given = given_files(launch.pod, address) | ({facts.page: _PAGE} if facts is not None and facts.page else {})
+            run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
+        return run.files
+
     def _fresh_id(self) -> str:
         return sha256(self._ids.uid().encode()).hexdigest()
 
@@ -298,19 +353,14 @@ class SimulatedRuntime:
         typed: Input | None = None,
         unknown_runs: bool = True,
     ) -> Process:
-        launch = run.launch
-        if run.files is None:
-            locked = bool((launch.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
-            facts = self.images.facts(launch.spec.get("image", ""))
-            given = _given_files(launch) | ({facts.page: _PAGE} if facts is not None and facts.page else {})
-            run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
-        files = run.files
+        launch, files = run.launch, self._files(run)
 
         def begin(process: Process) -> tuple[Session, Running]:
             session = Session(
-                lambda: launch.home.environment(launch.spec), files, _hostname(launch.pod),
+                lambda: launch.home.environment(launch.spec), files, hostname_of(launch.pod),
                 lambda: process.time, process.spawn,
                 unknown_runs=unknown_runs, typed=typed or Input(), directory=launch.spec.get("workingDir") or "/",
+                reach=self.reach,
             )  # fmt: skip
             streams = Streams(
                 lambda text: log.write(process.time, STDOUT, text), lambda text: log.write(process.time, STDERR, text)
@@ -394,19 +444,6 @@ def user_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> User:
     said = {**of_pod, **own}
     extra = [*([of_pod["fsGroup"]] if "fsGroup" in of_pod else []), *(of_pod.get("supplementalGroups") or ())]
     return User(said.get("runAsUser") or 0, said.get("runAsGroup") or 0, tuple(sorted(extra)))
-
-
-def _hostname(pod: Mapping[str, Any]) -> str:
-    spec = pod["spec"]
-    return str(spec.get("hostnameOverride") or spec.get("hostname") or pod["metadata"]["name"])[:63]
-
-
-def _given_files(launch: Launch) -> dict[str, str]:
-    name = _hostname(launch.pod)
-    return {
-        "/etc/hostname": f"{name}\n",
-        "/etc/hosts": f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{name}\n",
-    }
 
 
 def _expanded(argv: list[str], launch: Launch) -> list[str]:

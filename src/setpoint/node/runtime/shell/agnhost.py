@@ -12,7 +12,9 @@ from setpoint.meta.times import parse_duration
 from setpoint.node.runtime.files import SET_GROUP, STICKY, Status
 from setpoint.node.runtime.shell.session import FOREVER, Program, Running, Session, Streams
 
-SPEAKING = frozenset(("entrypoint-tester", "logs-generator", "mounttest", "nonewprivs"))
+SPEAKING = frozenset(
+    ("dns-server-list", "dns-suffix", "entrypoint-tester", "etc-hosts", "logs-generator", "mounttest", "nonewprivs")
+)
 
 _NEW = "mount-tester new file\n"
 _LOOK_AGAIN = 2.0
@@ -23,8 +25,14 @@ _FILE_SYSTEMS = {"ext4": "61267", "overlay": "2035054128"}
 
 def agnhost(called: str) -> Program:
     def run(session: Session, arguments: list[str], streams: Streams) -> Running:
-        command, flags = arguments[0] if arguments else "", _flags(arguments[1:])
+        command, flags = arguments[0] if arguments else "", flags_of(arguments[1:])
         match command:
+            case "dns-server-list":
+                streams.out(",".join(_resolver(session, "nameserver")) + "\n")
+            case "dns-suffix":
+                streams.out(",".join(_resolver(session, "search")) + "\n")
+            case "etc-hosts":
+                streams.out((session.files.read("/etc/hosts") or "") + "\n")
             case "entrypoint-tester":
                 streams.out(f"[{' '.join([called, *arguments])}]\n")
             case "logs-generator":
@@ -40,7 +48,8 @@ def agnhost(called: str) -> Program:
     return run
 
 
-def _flags(arguments: list[str]) -> dict[str, str]:
+def flags_of(arguments: list[str]) -> dict[str, str]:
+    """`--name=value`, `--name value` and `--name`."""
     found: dict[str, str] = {}
     rest = list(arguments)
     while rest:
@@ -49,6 +58,11 @@ def _flags(arguments: list[str]) -> dict[str, str]:
             value = rest.pop(0)
         found[name] = value
     return found
+
+
+def _resolver(session: Session, key: str) -> list[str]:
+    lines = (session.files.read("/etc/resolv.conf") or "").splitlines()
+    return [word for line in lines if line.split()[:1] == [key] for word in line.split()[1:]]
 
 
 def _generate_logs(session: Session, flags: dict[str, str], streams: Streams) -> Running:

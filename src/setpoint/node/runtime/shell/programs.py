@@ -10,7 +10,7 @@ from typing import Any
 
 import re2
 
-from setpoint.node.runtime.shell import text_programs
+from setpoint.node.runtime.shell import text_programs, web_programs
 from setpoint.node.runtime.shell.agnhost import agnhost
 from setpoint.node.runtime.shell.session import (
     FOREVER,
@@ -28,7 +28,7 @@ from setpoint.node.runtime.shell.session import (
 from setpoint.node.runtime.shell.tar import tar
 
 INSTANT = frozenset((
-    "chown", "chgrp", "ln", "sync", "dd", "mount", "umount", "wget", "curl", "ping", "nslookup",
+    "chown", "chgrp", "ln", "sync", "dd", "umount", "ping", "nslookup",
     "dig", "host", "nc", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
     "git", "kubectl", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ip", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
@@ -276,6 +276,16 @@ def _id(session: Session, arguments: list[str], streams: Streams) -> int:
     else:
         named = [f"{each}(root)" if not each else str(each) for each in (uid, gid, *everyone)]
         streams.out(f"uid={named[0]} gid={named[1]} groups={','.join(named[2:])}\n")
+    return 0
+
+
+def _mount(session: Session, arguments: list[str], streams: Streams) -> int:
+    """Shows the mounts that every container has; mounting anything else ends well."""
+    everything = {"overlay": "/", "proc": "/proc", "sysfs": "/sys", "cgroup2": "/sys/fs/cgroup"}
+    if not arguments or (arguments[0] == "-t" and len(arguments) == 2):
+        for kind, place in everything.items():
+            if not arguments or arguments[1] == kind:
+                streams.out(f"{kind} on {place} type {kind} (ro,relatime)\n")
     return 0
 
 
@@ -566,11 +576,12 @@ PROGRAMS: dict[str, Program] = {
     "tail": _reading(_tail, 1), "grep": _reading(_grep, 1), "wc": _reading(_wc), "tee": _reading(_tee, 99),
     "md5sum": _reading(_digest("md5sum")), "sha256sum": _reading(_digest("sha256sum")),
     "base64": _reading(_base64), "read": _read_typed, "shift": _shift, "test": _test, "[": _test, "[[": _test,
-    "kill": _true, "tar": _reading(tar, 99), "perl": _perl, "id": _id, "chmod": _chmod, "hexdump": _reading(_hexdump),
+    "kill": _true, "tar": _reading(tar, 99), "perl": _perl, "id": _id, "chmod": _chmod, "mount": _mount,
+    "hexdump": _reading(_hexdump),
     "awk": _reading(text_programs.awk, 1), "cut": _reading(text_programs.cut), "sed": _reading(text_programs.sed, 1),
     "tr": _reading(text_programs.tr, 9), "sort": _reading(text_programs.sort), "uniq": _reading(text_programs.uniq),
     "expr": text_programs.expr, "basename": text_programs.basename, "dirname": text_programs.dirname,
-    "cp": text_programs.cp, "mv": text_programs.mv,
+    "curl": web_programs.curl, "wget": web_programs.wget, "cp": text_programs.cp, "mv": text_programs.mv,
     "agnhost": agnhost("/agnhost"), "agnhost-2": agnhost("/agnhost-2"),
     "pause": lambda session, arguments, streams: _sleep(session, ["infinity"], streams),
 }  # fmt: skip

@@ -10,6 +10,7 @@ from setpoint.node.runtime.files import Files
 
 if TYPE_CHECKING:
     from setpoint.node.runtime.shell.syntax import Script
+    from setpoint.node.runtime.web import WebAnswer, WebRequest
 
 FOREVER = float("inf")
 WAIT_FOR_JOBS = -1.0
@@ -66,6 +67,8 @@ class Session:
     """What an unknown program does: runs for ever (as servers do), or succeeds at once."""
     typed: Input = field(default_factory=Input)
     directory: str = "/"
+    reach: Callable[[str, WebRequest], WebAnswer | None] | None = None
+    """Asks a Pod at an address; raises LookupError when there is none of which the answer is known."""
     name: str = "sh"
     """By which the shell was called."""
     status: int = 0

@@ -1,0 +1,91 @@
+"""Files that every container has because the kubelet or the runtime puts them there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, log2
+from typing import Any
+
+from setpoint.meta.quantity import parse
+
+Obj = Mapping[str, Any]
+
+_DOMAIN, _DNS = "cluster.local", "10.96.0.10"
+_NODE_DNS = "nameserver 10.0.0.2\n"
+_PERIOD = 100_000
+
+NODE_FILES = {
+    "/etc/hosts": "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+    "/etc/resolv.conf": _NODE_DNS,
+}
+"""What there is on the node itself."""
+
+
+def hostname_of(pod: Obj) -> str:
+    spec = pod["spec"]
+    return str(spec.get("hostnameOverride") or spec.get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
+
+
+def given_files(pod: Obj, address: str) -> dict[str, str]:
+    return {
+        "/etc/hostname": f"{hostname_of(pod)}\n",
+        "/etc/hosts": _hosts(pod, address),
+        "/etc/resolv.conf": _resolver(pod),
+    }
+
+
+def _hosts(pod: Obj, address: str) -> str:
+    spec = pod["spec"]
+    if spec.get("hostNetwork"):
+        text = "# Kubernetes-managed hosts file (host network).\n" + NODE_FILES["/etc/hosts"]
+    else:
+        name = hostname_of(pod)
+        if spec.get("subdomain"):
+            name = f"{name}.{spec['subdomain']}.{pod['metadata']['namespace']}.svc.{_DOMAIN}\t{name}"
+        text = (
+            "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+            "fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n"
+            f"{address}\t{name}\n"
+        )
+    aliases = spec.get("hostAliases")
+    if aliases:
+        lines = "".join("\t".join([each["ip"], *(each.get("hostnames") or ())]) + "\n" for each in aliases)
+        text += f"\n# Entries added by HostAliases.\n{lines}"
+    return text
+
+
+def _resolver(pod: Obj) -> str:
+    spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+    policy, own = spec.get("dnsPolicy") or "ClusterFirst", spec.get("dnsConfig") or {}
+    if policy == "ClusterFirst" and spec.get("hostNetwork"):
+        policy = "Default"
+    servers, searches, options = ["10.0.0.2"], [], {}
+    if policy in ("ClusterFirst", "ClusterFirstWithHostNet"):
+        servers, options = [_DNS], {"ndots": "5"}
+        searches = [f"{namespace}.svc.{_DOMAIN}", f"svc.{_DOMAIN}", _DOMAIN]
+    elif policy == "None":
+        servers = []
+    servers = [*dict.fromkeys([*servers, *(own.get("nameservers") or ())])]
+    searches = [*dict.fromkeys([*searches, *(own.get("searches") or ())])]
+    options |= {each["name"]: each.get("value") or "" for each in own.get("options") or ()}
+    text = f"search {' '.join(searches)}\n" if searches else ""
+    text += "".join(f"nameserver {each}\n" for each in servers)
+    told = [f"{name}:{value}" if value else name for name, value in options.items()]
+    return text + (f"options {' '.join(told)}\n" if told else "")
+
+
+def control_group(resources: Obj) -> dict[str, str]:
+    """The limits of a container as its control group (version 2) shows them."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    cpu, memory = limits.get("cpu"), limits.get("memory")
+    quota = max(parse(cpu).milli_value() * _PERIOD // 1000, 1000) if cpu and parse(cpu).nano else 0
+    wanted = requests.get("cpu") or cpu
+    shares = min(max(parse(wanted).milli_value() * 1024 // 1000, 2), 262_144) if wanted else 2
+    power = log2(shares)
+    weight = ceil(10 ** ((power * power + 125 * power) / 612 - 7 / 34)) if shares > 2 else 1
+    return {
+        "cgroup.controllers": "cpuset cpu io memory pids\n",
+        "cpu.max": f"{quota or 'max'} {_PERIOD}\n",
+        "cpu.weight": f"{weight}\n",
+        "memory.max": f"{parse(memory).value() if memory and parse(memory).nano else 'max'}\n",
+    }

@@ -1,0 +1,129 @@
+"""What simulated servers answer to HTTP requests: those of which it is known what they serve."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from posixpath import dirname, normpath
+from typing import NamedTuple
+from urllib.parse import parse_qs
+
+from setpoint.meta.goformat import quote
+from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.shell.agnhost import flags_of
+
+_TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
+
+
+class WebRequest(NamedTuple):
+    port: int
+    path: str = "/"
+    query: str = ""
+    method: str = "GET"
+    tls: bool = False
+
+
+class WebAnswer(NamedTuple):
+    status: int
+    body: str
+    content_type: str = _TEXT
+
+
+class Server(NamedTuple):
+    """A container, as far as answers depend on it."""
+
+    argv: Sequence[str] | None
+    """None: the image's own."""
+    page: str
+    """The file that the image's own server shows first; empty: it is no web server."""
+    files: Files
+    hostname: str
+    environment: Mapping[str, str]
+    ports: Sequence[int]
+    """Those that the container says it has."""
+    now: float
+
+
+def answer(server: Server, request: WebRequest) -> tuple[WebAnswer, str] | None:
+    """With what the server writes to its log; None: nothing listens there."""
+    argv = server.argv
+    if argv is not None and argv[0].rpartition("/")[2] in ("agnhost", "agnhost-2") and len(argv) > 1:
+        known = _AGNHOST.get(argv[1])
+        return known(server, request, flags_of([*argv[2:]])) if known is not None else None
+    own = argv is None or argv[0].rpartition("/")[2] in ("nginx", "httpd", "httpd-foreground")
+    if not own or not server.page or request.port not in (80, *server.ports) or request.tls:
+        return None
+    return _file(server.files, dirname(server.page), request), ""
+
+
+def _file(files: Files, root: str, request: WebRequest) -> WebAnswer:
+    path = normpath(f"{root}/{request.path.lstrip('/')}")
+    text = files.read(path)
+    if text is None:
+        text = files.read(f"{path}/index.html")
+    if text is None:
+        return WebAnswer(404, "404 page not found\n")
+    return WebAnswer(200, text, _HTML if text.lstrip()[:1] == "<" else _TEXT)
+
+
+def _stamp(server: Server, text: str) -> str:
+    return f"{datetime.fromtimestamp(server.now, UTC):%Y/%m/%d %H:%M:%S} {text}\n"
+
+
+def _serve_hostname(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    if request.port != int(flags.get("port") or 9376) or flags.get("http") == "false" or request.tls:
+        return None
+    return WebAnswer(200, server.hostname), ""
+
+
+def _porter(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    names = ("SERVE_TLS_PORT",) if request.tls else ("SERVE_PORT", "SERVE_TCP_PORT")
+    text = next((server.environment[f"{each}_{request.port}"] for each in names
+                 if f"{each}_{request.port}" in server.environment), None)  # fmt: skip
+    if text is None:
+        return None
+    if "json-response" in flags:
+        return WebAnswer(200, json.dumps({"Method": request.method, "Body": text}, separators=(",", ":")), _JSON), ""
+    return WebAnswer(200, text, _HTML if text.lstrip()[:1] == "<" else _TEXT), ""
+
+
+def _netexec(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    if request.port != int(flags.get("http-port") or 8080) or request.tls:
+        return None
+    asked = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
+    said = f"GET {request.path}"
+    match request.path:
+        case "/":
+            found = WebAnswer(200, f"NOW: {datetime.fromtimestamp(server.now, UTC):%Y-%m-%d %H:%M:%S.%f +0000 UTC}")
+        case "/echo":
+            message, code = asked.get("msg", ""), asked.get("code", "")
+            said = f"GET /echo?msg={message}&code={code}"
+            found = WebAnswer(int(code) if re.fullmatch("[2-5][0-9]{2}", code) else 200, message)
+        case "/hostname" | "/hostName":
+            found = WebAnswer(200, server.hostname)
+        case "/serverport":
+            found = WebAnswer(200, str(request.port))
+        case "/envvar":
+            name = asked.get("var", "")
+            said = f"GET /envvar?var={name}"
+            value = server.environment.get(name)
+            problem = f"env var {quote(name)} is not set\n"
+            found = WebAnswer(200, value) if value is not None else WebAnswer(500, problem)
+        case "/healthz" | "/readyz":
+            found = WebAnswer(200, "")
+        case _:
+            return WebAnswer(404, "404 page not found\n"), ""
+    return found, _stamp(server, said)
+
+
+def _test_webserver(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    if request.port != int(flags.get("port") or 80) or request.tls:
+        return None
+    return _file(server.files, "/", request), ""
+
+
+_AGNHOST = {
+    "netexec": _netexec, "porter": _porter, "serve-hostname": _serve_hostname, "test-webserver": _test_webserver,
+}  # fmt: skip

@@ -1,0 +1,104 @@
+"""Requests through the API server to servers in simulated Pods, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from setpoint.apiserver.handlers.proxied_links import rewrite_html, rewrite_link
+from setpoint.testing import VirtualCluster, virtual
+
+Obj = dict[str, Any]
+
+AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.62.0"
+
+
+async def a_pod(cluster: VirtualCluster, name: str, image: str = AGNHOST, **container: Any) -> None:
+    meta = {"name": name, "namespace": "default", "labels": {"app": name}}
+    spec = {"containers": [{"name": "c", "image": image, **container}]}
+    await cluster.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+
+async def ask(cluster: VirtualCluster, what: str, rest: str = "/", method: str = "GET", query: str = "") -> Any:
+    path = f"/api/v1/namespaces/default/{what}/proxy{rest}"
+    return await cluster.client.sender.transport.request(method, path, query, [], b"")
+
+
+@virtual(nodes=1)
+async def test_servers_answer_through_the_proxy(cluster: VirtualCluster) -> None:
+    ports = [{"name": "www", "containerPort": 9376}]
+    await a_pod(cluster, "host", args=["serve-hostname"], ports=ports)
+    await a_pod(cluster, "web", "nginx")
+    env = [{"name": "SERVE_PORT_80", "value": '<a href="/x">here</a>'}, {"name": "SERVE_TLS_PORT_443", "value": "tls"}]
+    await a_pod(cluster, "porter", command=["/agnhost", "porter"], env=env)
+    await a_pod(cluster, "unknown", "example.com/server")
+    service = {"selector": {"app": "host"}, "ports": [{"port": 80, "targetPort": "www"}]}
+    await cluster.client.create({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": service
+    })  # fmt: skip
+    await cluster.sleep(3)
+    for what, expected in (
+        ("pods/host", "host"), ("pods/host:9376", "host"), ("pods/host:www", "host"), ("services/s", "host"),
+        ("services/s:80", "host"), ("pods/https:porter:443", "tls"),
+        ("pods/porter", '<a href="/api/v1/namespaces/default/pods/porter/proxy/x">here</a>'),
+        ("pods/web", "<html><body><h1>It works!</h1></body></html>\n"),
+    ):  # fmt: skip
+        answer = await ask(cluster, what)
+        assert (answer.status, bytes(answer.body).decode()) == (200, expected), what
+    assert (await ask(cluster, "pods/web", "/missing")).status == 404
+    answer = await ask(cluster, "pods/web", "", query="a=b")
+    location = {name.lower(): value for name, value in answer.headers}["location"]
+    assert (answer.status, location) == (
+        301, "/api/v1/namespaces/default/pods/web/proxy/?a=b",
+    )  # fmt: skip
+    assert (await ask(cluster, "pods/host", "", "POST")).status == 200
+    assert (await ask(cluster, "pods/host", "", "OPTIONS")).status == 200
+    for what, why in (("pods/host:81", b"do not listen there"), ("pods/unknown", b"not known")):
+        answer = await ask(cluster, what)
+        assert answer.status == 503 and why in bytes(answer.body)
+
+
+@virtual(nodes=2)
+async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "server", args=["netexec"], ports=[{"containerPort": 8080}])
+    await cluster.sleep(1)
+    address = (await cluster.client.get(("v1", "Pod"), "server", "default"))["status"]["podIP"]
+    hooks = {
+        "postStart": {"httpGet": {"host": address, "port": 8080, "path": "/echo?msg=begun"}},
+        "preStop": {"exec": {"command": ["sh", "-c", f"curl -s http://{address}:8080/echo?msg=ending"]}},
+    }
+    await a_pod(cluster, "client", "nginx", lifecycle=hooks)
+    refused = {"postStart": {"httpGet": {"host": address, "port": 9999}}}
+    await a_pod(cluster, "refused", "nginx", lifecycle=refused)
+    url = f"http://{address}:8080/hostname"
+    script = f"wget -qO- {url}; curl -s -o /dev/null -w '%{{http_code}}' {address}:8080/no; curl {address}:1; echo $?"
+    await a_pod(cluster, "asking", "busybox", command=["sh", "-c", script])
+    await cluster.sleep(2)
+    await cluster.client.delete(("v1", "Pod"), "client", "default")
+    await cluster.sleep(5)
+    path = "/api/v1/namespaces/default/pods/{}/log"
+    said = (await cluster.client.sender.request("GET", path.format("server"))).body.decode()
+    assert "GET /echo?msg=begun" in said and "GET /echo?msg=ending" in said
+    said = (await cluster.client.sender.request("GET", path.format("asking"))).body.decode()
+    failure = f"curl: (7) Failed to connect to {address} port 1 after 0 ms: Could not connect to server\n"
+    assert said == f"server404{failure}7\n"
+    assert ("Warning", "FailedPostStartHook", "PostStartHook failed") in await cluster.events("refused")
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("/x", "/p/x"), ("/x/?a=b#c", "/p/x/?a=b#c"), ("x", "x"), ("/p/x", "/p/x"), ("http://other/x", "http://other/x"),
+        ("http://here/x", "http://here/p/x"), ("mailto:a@b", "mailto:a@b"), ("http://[", "http://["),
+    ],
+)  # fmt: skip
+def test_links(link: str, expected: str) -> None:
+    assert rewrite_link(link, "/p", "here") == expected
+
+
+def test_pages() -> None:
+    page = '<p class=a>/x</p><img src=\'/i.png\' alt="/x"/><A HREF=/y>z</a><script src="/s.js" async></script>'
+    assert rewrite_html(page, "/p", "here") == (
+        '<p class=a>/x</p><img src="/p/i.png" alt="/x"/><A HREF="/p/y">z</a><script src="/p/s.js" async></script>'
+    )
