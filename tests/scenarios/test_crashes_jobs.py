@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import Any
 
 import pytest
+from crashing import SEEDS, Crashing
 from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
 from setpoint.meta.times import parse_time
-from setpoint.testing import VirtualCluster, run_virtual
-from setpoint.testing.end_state import differences
-from setpoint.testing.faults import Fault, Scenario, crash_after, disturbed, noise, writes_of
+from setpoint.testing import VirtualCluster
 
 Obj = dict[str, Any]
 
@@ -110,37 +108,20 @@ async def bounded(cluster: VirtualCluster) -> None:
     await cluster.sleep(60)
 
 
-SCENARIOS: dict[str, Scenario] = {each.__name__: each for each in (counted, indexed, scheduled, bounded)}
+CRASHING = Crashing((counted, indexed, scheduled, bounded), "controllers", **BARE)
 
 
-@cache
-def peaceful(name: str) -> Any:
-    return run_virtual(disturbed, SCENARIOS[name], **BARE)
-
-
-@cache
-def writes(name: str) -> int:
-    return len(run_virtual(writes_of, SCENARIOS[name], **BARE))
-
-
-def check(name: str, fault: Fault, what: str) -> None:
-    found = differences(peaceful(name), run_virtual(disturbed, SCENARIOS[name], fault, **BARE))
-    assert not found, f"{name}, {what}:\n{found}"
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", CRASHING.names)
 def test_a_crash_after_any_write_changes_nothing_in_the_end(name: str) -> None:
-    for nth in range(1, writes(name) + 1):
-        check(name, crash_after(nth), f"crash after write {nth}")
+    CRASHING.crash(name, 3)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", CRASHING.names)
 def test_nor_does_it_when_what_is_listed_afterwards_is_stale(name: str) -> None:
-    for nth in range(1, writes(name) + 1, 3):
-        check(name, crash_after(nth, stale=True), f"crash after write {nth}, stale lists")
+    CRASHING.crash(name, 2, stale=True)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", CRASHING.names)
 def test_nor_do_refusals_lost_answers_and_watches_that_break(name: str, seed: int) -> None:
-    check(name, noise(seed, "controllers"), f"noise {seed}")
+    CRASHING.noise(name, seed)

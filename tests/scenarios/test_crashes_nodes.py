@@ -3,19 +3,16 @@ controllers on the way."""
 
 from __future__ import annotations
 
-import os
-from functools import cache
 from typing import Any
 
 import pytest
+from crashing import SEEDS, Crashing
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
-from setpoint.testing import VirtualCluster, run_virtual
-from setpoint.testing.end_state import differences
-from setpoint.testing.faults import Fault, Scenario, crash_after, disturbed, noise, writes_of
+from setpoint.testing import VirtualCluster
 
 Obj = dict[str, Any]
 
@@ -107,44 +104,20 @@ async def given(cluster: VirtualCluster) -> None:
     await cluster.client.delete(SECRETS, "robot-token", "default")
 
 
-SCENARIOS: dict[str, Scenario] = {each.__name__: each for each in (lost_and_found, lost_for_good, mirrored, given)}
-THOROUGH = bool(os.environ.get("SETPOINT_THOROUGH"))
+CRASHING = Crashing((lost_and_found, lost_for_good, mirrored, given), **WITH)
 
 
-def points(name: str, some: int) -> list[int]:
-    count = writes(name)
-    step = 1 if THOROUGH else max(1, count // some)
-    return list(range(1 + len(name) % step, count + 1, step))
-
-
-@cache
-def peaceful(name: str) -> Any:
-    return run_virtual(disturbed, SCENARIOS[name], **WITH)
-
-
-@cache
-def writes(name: str) -> int:
-    return len(run_virtual(writes_of, SCENARIOS[name], **WITH))
-
-
-def check(name: str, fault: Fault, what: str) -> None:
-    found = differences(peaceful(name), run_virtual(disturbed, SCENARIOS[name], fault, **WITH))
-    assert not found, f"{name}, {what}:\n{found}"
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", CRASHING.names)
 def test_a_crash_after_any_write_changes_nothing_in_the_end(name: str) -> None:
-    for nth in points(name, 4):
-        check(name, crash_after(nth), f"crash after write {nth}")
+    CRASHING.crash(name, 3)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", CRASHING.names)
 def test_nor_does_it_when_what_is_listed_afterwards_is_stale(name: str) -> None:
-    for nth in points(name, 2):
-        check(name, crash_after(nth, stale=True), f"crash after write {nth}, stale lists")
+    CRASHING.crash(name, 2, stale=True)
 
 
-@pytest.mark.parametrize("seed", range(10 if THOROUGH else 1))
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", CRASHING.names)
 def test_nor_do_refusals_lost_answers_and_watches_that_break(name: str, seed: int) -> None:
-    check(name, noise(seed), f"noise {seed}")
+    CRASHING.noise(name, seed)

@@ -66,7 +66,7 @@ async def test_the_components_are_mirror_pods_on_the_first_node(cluster: Virtual
         assert status["containerStatuses"][0]["ready"]
 
 
-@virtual(nodes=1, control_plane_pods=True)
+@virtual(nodes=1, control_plane_pods=True, leader_elect=True)
 async def test_their_logs_tell_what_the_loops_do(cluster: VirtualCluster) -> None:
     await cluster.until(lambda: all_there(cluster))
     await cluster.client.create(deployment("web", 3))
