@@ -33,7 +33,8 @@ class Entry:
         self.value = value
         self.revision = revision
         self._obj: Obj | None = None
-        self._fields: dict[str, str] | None = None
+        self._fields: tuple[FieldsOf, dict[str, str]] | None = None
+        """As one version of the kind names them."""
         self._converted: dict[str, Any] | None = None
         self.whole: Obj | None = None
         """`obj` with kind and apiVersion, once somebody has asked for it; its parts are those of `obj`."""
@@ -57,9 +58,10 @@ class Entry:
         return self._converted[key]
 
     def fields(self, fields_of: FieldsOf) -> dict[str, str]:
-        if self._fields is None:
-            self._fields = fields_of(self.obj)
-        return self._fields
+        known = self._fields
+        if known is None or known[0] != fields_of:
+            known = self._fields = (fields_of, fields_of(self.obj))
+        return known[1]
 
     def restamped(self, revision: int) -> Entry:
         """The same object with another resourceVersion: what a DELETED event carries."""

@@ -164,3 +164,15 @@ async def test_what_is_answered_on_the_spot_has_no_table(door: FrontDoor) -> Non
     assert (await door.post(path, review)).status == 201
     reply = await door.post(path, review, headers=TABLE)
     assert (reply.status, reply.json["reason"]) == (406, "NotAcceptable")
+
+
+async def test_each_version_of_a_kind_selects_by_its_own_names(door: FrontDoor) -> None:
+    event = {
+        "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "a", "reason": "r",
+        "type": "Normal", "reportingController": "x", "reportingInstance": "y", "regarding": {"namespace": "default"},
+    }  # fmt: skip
+    await door.post("/apis/events.k8s.io/v1/namespaces/default/events", event)
+    for _ in range(2):
+        for path in ("/apis/events.k8s.io/v1/events?fieldSelector=reportingController%3Dx",
+                     "/api/v1/events?fieldSelector=source%3Dx"):  # fmt: skip
+            assert [each["metadata"]["name"] for each in (await door.get(path)).json["items"]] == ["e"]
