@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from setpoint.kinds.core.pod_totals import pod_requests
 from setpoint.meta.quantity import compare
+from setpoint.scheduler.requests import is_given_as_asked
 
 Obj = dict[str, Any]
 
@@ -101,7 +102,7 @@ def pod_changes(old: Obj, new: Obj) -> list[Action]:
 
 def _resources(pod: Obj) -> list[Any]:
     """All that the requests of a Pod depend on: most changes leave it alone."""
-    spec, status = pod["spec"], pod.get("status") or {}
+    spec, status = pod["spec"], {} if is_given_as_asked(pod) else pod["status"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return [

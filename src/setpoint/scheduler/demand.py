@@ -19,7 +19,7 @@ from setpoint.reconcile.keys import controller_of
 from setpoint.scheduler.affinity_terms import PodTerms
 from setpoint.scheduler.node_selection import PreferredNodes, RequiredNodes
 from setpoint.scheduler.node_table import CPU, MEMORY, PODS, NodeTable, amount
-from setpoint.scheduler.requests import nonzero_requests
+from setpoint.scheduler.requests import is_given_as_asked, nonzero_requests
 
 Obj = dict[str, Any]
 GroupKey = tuple[str, tuple[tuple[str, str], ...]]
@@ -91,12 +91,29 @@ class Demands:
         self._table = table
         self._known: WeakValueDictionary[bytes, Demand] = WeakValueDictionary()
 
-    def of(self, pod: Obj) -> Demand:
+    def of(self, pod: Obj, before: tuple[Obj, Demand] | None = None) -> Demand:
+        """`before`: the same Pod as it was, and what it asked then."""
+        if before is not None and _asks_the_same(before[0], pod):
+            return before[1]
         key = _key(pod)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = Demand(pod, self._table)
         return found
+
+
+def _asks_the_same(old: Obj, new: Obj) -> bool:
+    """Seen at a glance: no means that it must be read."""
+    before, after = old["metadata"], new["metadata"]
+    return (
+        "generation" in after  # every change of the spec raises it
+        and before.get("generation") == after["generation"]
+        and before.get("uid") == after.get("uid")
+        and before.get("labels") == after.get("labels")
+        and before.get("ownerReferences") == after.get("ownerReferences")
+        and is_given_as_asked(old)
+        and is_given_as_asked(new)
+    )
 
 
 def _is_telling(volume: Obj) -> bool:
@@ -118,7 +135,7 @@ def _key(pod: Obj) -> bytes:
             volumes,
             # Claims of ephemeral volumes are named after the Pod.
             meta["name"] if any("ephemeral" in volume for volume in volumes) else None,
-            _granted(status),
+            None if is_given_as_asked(pod) else _granted(status),
         ],
         option=orjson.OPT_SORT_KEYS,
     )

@@ -142,6 +142,8 @@ class SchedulingQueue:
         self, event: ClusterEvent, old: Obj | None, new: Obj | None, only: Callable[[Obj], bool] | None = None
     ) -> None:
         """Wakes the Pods that this could help."""
+        if not self._pool:
+            return
         interested = self._wakeups.interested(event)
         if not interested:
             return

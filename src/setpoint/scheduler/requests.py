@@ -31,3 +31,25 @@ def nonzero_requests(pod: Mapping[str, Any], requests: Mapping[str, str]) -> Map
         "initContainers": [filled(container) for container in spec.get("initContainers") or ()],
     }
     return pod_requests({**pod, "spec": complete})
+
+
+def is_given_as_asked(pod: Mapping[str, Any]) -> bool:
+    """Whether its node has given it what its spec asks for, or has not said anything: it is not being resized, and its
+    status adds nothing to what it requests."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    if status.get("resources") or status.get("allocatedResources"):
+        return False
+    for containers, statuses in _STATUSES:
+        given = status.get(statuses)
+        if not given:
+            continue
+        asked = {each["name"]: (each.get("resources") or {}).get("requests") for each in spec.get(containers) or ()}
+        for entry in given:
+            requests, resources = asked.get(entry["name"]), entry.get("resources")
+            allocated, actual = entry.get("allocatedResources"), resources and resources.get("requests")
+            if (allocated and allocated != requests) or (actual and actual != requests):
+                return False
+    return all(condition["type"] != "PodResizePending" for condition in status.get("conditions") or ())
+
+
+_STATUSES = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))

@@ -100,7 +100,9 @@ class Snapshot:
         """The Pod is on the node, or will be."""
         key = key_of(pod)
         before = self._pods.get(key)
-        placed = Placed(pod, demand or self.demands.of(pod), node, assumed)
+        if demand is None:
+            demand = self.demands.of(pod, None if before is None else (before.pod, before.demand))
+        placed = Placed(pod, demand, node, assumed)
         if before is not None:
             if (
                 before.node == node
