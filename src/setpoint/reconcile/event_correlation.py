@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from setpoint.meta.clock import Clock
 
@@ -40,8 +40,7 @@ class Recent(OrderedDict[K, V], Generic[K, V]):
             self.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(NamedTuple):
     """What tells events apart."""
 
     source: tuple[str, str]
