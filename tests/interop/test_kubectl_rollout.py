@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from up_process import up_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -41,21 +41,8 @@ spec:
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """The newest one: what is told here is about the controllers."""
     directory = tmp_path_factory.mktemp("up")
-    command = [sys.executable, "-m", "setpoint.cli", "up", "--port", "0", "--nodes", "2", "--data-dir", "data"]
-    with open(directory / "log", "wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=directory)
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if " is ready at " in line:
-                break
-        else:
-            raise RuntimeError((directory / "log").read_text())
-        yield Kubectl(BINARIES[-1], directory / "data" / "admin.kubeconfig", directory, "default")
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with up_process(directory, "--nodes", "2") as kubeconfig:
+        yield Kubectl(BINARIES[-1], kubeconfig, directory, "default")
 
 
 def image(kubectl: Kubectl, what: str) -> str:

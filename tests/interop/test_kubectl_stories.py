@@ -1,0 +1,265 @@
+"""The stories of `tests/scenarios` again, in real time and with the real kubectl, as somebody would type them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from up_process import up_process
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kubectl_runner import Kubectl
+
+from conftest import kubectls
+
+BINARIES = kubectls()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not BINARIES, reason="no kubectl on the path, nor in SETPOINT_TEST_KUBECTL"),
+]
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: {image}}}]}}\n"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    directory = tmp_path_factory.mktemp("stories")
+    with up_process(directory, "--nodes", "3") as kubeconfig:
+        yield Kubectl(BINARIES[-1], kubeconfig, directory, "default")
+
+
+@pytest.fixture
+def kubectl(cluster: Kubectl, request: pytest.FixtureRequest) -> Kubectl:
+    """In a namespace of its own."""
+    name = request.node.name.removeprefix("test_").split("_")[0]
+    cluster("create", "namespace", name)
+    return replace(cluster, namespace=name)
+
+
+def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found or time.monotonic() > deadline:
+            assert found, "it did not come to that"
+            return found
+        time.sleep(0.1)
+
+
+def pods(kubectl: Kubectl, *args: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = kubectl.get("pods", *args)["items"]
+    return found
+
+
+def ready(kubectl: Kubectl, what: str) -> None:
+    kubectl("wait", what, "--for=condition=Ready", "--timeout=30s")
+
+
+def test_a1_a_pod_gets_defaults_and_a_status(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=POD.format(name="simple-pod", image="nginx"))
+    ready(kubectl, "pod/simple-pod")
+    pod = kubectl.get("pod", "simple-pod")
+    assert {"uid", "resourceVersion", "creationTimestamp"} <= pod["metadata"].keys()
+    assert pod["spec"]["dnsPolicy"] == "ClusterFirst"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 30
+    kinds = {each["type"] for each in pod["status"]["conditions"] if each["status"] == "True"}
+    assert {"PodScheduled", "Initialized", "ContainersReady", "Ready"} <= kinds
+    (status,) = pod["status"]["containerStatuses"]
+    assert status["imageID"]
+    assert "running" in status["state"]
+
+
+def test_a3_a_missing_image(kubectl: Kubectl) -> None:
+    kubectl("run", "lost", "--image=registry.example/does-not-exist:1")
+
+    def waiting() -> Any:
+        (pod,) = pods(kubectl)
+        (status,) = pod["status"].get("containerStatuses") or [{}]
+        return status.get("state", {}).get("waiting") if pod["status"]["phase"] == "Pending" else None
+
+    until(lambda: (waiting() or {}).get("reason") in ("ErrImagePull", "ImagePullBackOff"))
+    until(lambda: (waiting() or {}).get("reason") == "ImagePullBackOff")
+    assert "does-not-exist" in waiting()["message"]
+    assert "Failed to pull image" in kubectl("describe", "pod", "lost")
+
+
+def test_a4_a_container_that_exits(kubectl: Kubectl) -> None:
+    kubectl("run", "crash", "--image=busybox", "--", "sh", "-c", "echo hello; exit 3")
+    until(lambda: "CrashLoopBackOff" in kubectl("get", "pods"))
+    (status,) = pods(kubectl)[0]["status"]["containerStatuses"]
+    assert (status.get("lastState") or status["state"])["terminated"]["exitCode"] == 3
+    assert kubectl("logs", "crash").strip() == "hello"
+
+
+def test_a5_users_write_spec_and_loops_write_status(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    before = kubectl.get("deployment", "web")
+    kubectl("patch", "deployment", "web", "-p", '{"status": {"replicas": 99}}')
+    assert kubectl.get("deployment", "web")["status"]["replicas"] == 1
+    stale = {**before, "metadata": {**before["metadata"], "resourceVersion": "1"}}
+    assert "the object has been modified" in kubectl.refused("replace", "-f", "-", stdin=json.dumps(stale))
+    kubectl("scale", "deployment/web", "--replicas=2")
+    until(lambda: caught_up(kubectl))
+
+
+def caught_up(kubectl: Kubectl) -> bool:
+    web = kubectl.get("deployment", "web")
+    return bool(web["metadata"]["generation"] == web["status"]["observedGeneration"] == 2)
+
+
+def test_b1_from_a_deployment_to_its_endpoints(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
+    kubectl("expose", "deployment", "web", "--port=80")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    addresses = {pod["status"]["podIP"] for pod in pods(kubectl)}
+
+    def behind() -> set[str]:
+        slices = kubectl.get("endpointslices", "-l", "kubernetes.io/service-name=web")["items"]
+        return {each for one in slices for end in one.get("endpoints") or () for each in end["addresses"]}
+
+    until(lambda: behind() == addresses)
+    assert all(f"{address}:80" in kubectl("get", "endpoints", "web") for address in addresses)
+
+
+def test_b2_a_deleted_pod_is_replaced(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    before = {pod["metadata"]["name"] for pod in pods(kubectl)}
+    kubectl("delete", "pod", sorted(before)[0], "--wait=false")
+    (new,) = until(lambda: {pod["metadata"]["name"] for pod in pods(kubectl)} - before)
+    assert f"Created pod: {new}" in until(lambda: new in kubectl("describe", "rs") and kubectl("describe", "rs"))
+
+
+def test_b4_leases_say_who_leads(kubectl: Kubectl) -> None:
+    table = kubectl("-n", "kube-system", "get", "lease")
+    rows = {line.split()[0]: line.split()[1] for line in table.splitlines()[1:]}
+    assert rows["kube-controller-manager"] == rows["kube-scheduler"] != ""
+
+
+def test_b6_what_cannot_be_scheduled_says_why(kubectl: Kubectl) -> None:
+    spec = POD.format(name="huge", image="nginx").replace(
+        "image: nginx", 'image: nginx, resources: {requests: {cpu: "9999"}}'
+    )
+    kubectl("apply", "-f", "-", stdin=spec)
+    until(lambda: "0/3 nodes are available: 3 Insufficient cpu." in kubectl("describe", "pod", "huge"))
+    assert "Pending" in kubectl("get", "pod", "huge")
+
+
+def test_b7_logs_of_the_control_plane(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "told", "--image=nginx")
+    asked = ("-n", "kube-system", "logs", "-l", "component=kube-controller-manager", "--tail=50")
+    until(lambda: "ScalingReplicaSet" in kubectl(*asked))
+
+
+def test_c2_a_pod_labelled_out_of_its_set(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    out = pods(kubectl)[0]["metadata"]["name"]
+    kubectl("label", "pod", out, "app=other", "--overwrite")
+    until(lambda: len(pods(kubectl, "-l", "app=web")) == 2)
+    until(lambda: "ownerReferences" not in kubectl.get("pod", out)["metadata"])
+
+
+def test_c3_a_stateful_set_keeps_names_and_claims(kubectl: Kubectl) -> None:
+    manifest = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  replicas: 2
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: c, image: postgres}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+    kubectl("apply", "-f", "-", stdin=manifest)
+    kubectl("rollout", "status", "statefulset/db", "--timeout=40s")
+    volume = kubectl.get("pvc", "data-db-1")["spec"]["volumeName"]
+    kubectl("scale", "statefulset/db", "--replicas=1")
+    kubectl("wait", "pod/db-1", "--for=delete", "--timeout=30s")
+    kubectl("scale", "statefulset/db", "--replicas=2")
+    until(lambda: "db-1" in kubectl("get", "pods"))
+    ready(kubectl, "pod/db-1")
+    assert kubectl.get("pvc", "data-db-1")["spec"]["volumeName"] == volume
+
+
+def test_c4_jobs_and_cron_jobs(kubectl: Kubectl) -> None:
+    kubectl("create", "job", "pi", "--image=perl", "--", "sh", "-c", "echo 3.14159")
+    kubectl("wait", "job/pi", "--for=condition=Complete", "--timeout=30s")
+    assert kubectl("logs", "job/pi").strip() == "3.14159"
+    kubectl("create", "cronjob", "tick", "--image=busybox", "--schedule=0 0 1 1 *", "--", "true")
+    kubectl("create", "job", "now", "--from=cronjob/tick")
+    kubectl("wait", "job/now", "--for=condition=Complete", "--timeout=30s")
+
+
+def test_c5_a_pod_that_is_not_ready_leaves_its_service(kubectl: Kubectl) -> None:
+    kubectl("run", "web", "--image=nginx", "--port=80", "--expose")
+    ready(kubectl, "pod/web")
+    probe = (
+        POD.format(name="probed", image="nginx")
+        .replace(
+            "image: nginx", "image: nginx, readinessProbe: {httpGet: {port: 80}, periodSeconds: 1, failureThreshold: 1}"
+        )
+        .replace("name: probed}", "name: probed, labels: {run: web}}")
+    )
+    kubectl("apply", "-f", "-", stdin=probe)
+    ready(kubectl, "pod/probed")
+    address = kubectl.get("pod", "probed")["status"]["podIP"]
+    until(lambda: address in kubectl("get", "endpoints", "web"))
+    kubectl("annotate", "pod", "probed", "simulate.setpoint.dev/readiness=false")
+    until(lambda: address not in kubectl("get", "endpoints", "web"))
+    kubectl("annotate", "pod", "probed", "simulate.setpoint.dev/readiness-")
+    until(lambda: address in kubectl("get", "endpoints", "web"))
+
+
+def test_c6_a_drain_keeps_to_the_budget(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=3")
+    kubectl("create", "pdb", "web", "--selector=app=web", "--min-available=2")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    until(lambda: kubectl.get("pdb", "web")["status"]["disruptionsAllowed"] == 1)
+    node = pods(kubectl)[0]["spec"]["nodeName"]
+    try:
+        told = kubectl("drain", node, "--force", "--ignore-daemonsets", "--grace-period=0", "--pod-selector=app=web")
+        assert "evicted" in told
+        until(lambda: all(pod["spec"].get("nodeName") != node for pod in pods(kubectl)))
+    finally:
+        kubectl("uncordon", node)
+
+
+@pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
+def test_d1_cascades(cluster: Kubectl, cascade: str) -> None:
+    cluster("create", "namespace", f"d1-{cascade}")
+    kubectl = replace(cluster, namespace=f"d1-{cascade}")
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kubectl("delete", "deployment", "web", f"--cascade={cascade}")
+    if cascade == "orphan":
+        (left,) = kubectl.get("rs")["items"]
+        until(lambda: "ownerReferences" not in kubectl.get("rs", left["metadata"]["name"])["metadata"])
+        assert len(pods(kubectl)) == 2
+    else:
+        until(lambda: not pods(kubectl) and not kubectl.get("rs")["items"])
+
+
+def test_e1_selectors_of_both_kinds(kubectl: Kubectl) -> None:
+    for name, labels in (("one", "app=a,tier=x"), ("two", "app=b,tier=x"), ("three", "app=c")):
+        kubectl("run", name, "--image=nginx", f"--labels={labels}")
+
+    def selected(selector: str) -> set[str]:
+        return {pod["metadata"]["name"] for pod in pods(kubectl, "-l", selector)}
+
+    assert selected("app in (a,c)") == {"one", "three"}
+    assert selected("tier,app!=a") == {"two"}
+    assert selected("!tier") == {"three"}
+    assert selected("app notin (a,b)") == {"three"}
