@@ -223,6 +223,10 @@ class _Attended:
             ended = self._execution.exit_code
             if ended is None:
                 self._execution.kill()
+        for task in tasks:
+            if not task.cancelled():
+                with suppress(OSError):  # the client is gone
+                    task.result()
         code = _INTERRUPTED if self._terminal.interrupted else ended or 0
         self._streams.finish(failure(code) if code else SUCCESS)
         return ended
