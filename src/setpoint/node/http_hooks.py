@@ -1,4 +1,4 @@
-"""Hooks that are HTTP requests."""
+"""Requests that the kubelet makes itself: hooks, and the ports they name."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def answered(worker: PodWorker, container: Obj, hook: Obj) -> bool:
     path, _, query = str(hook.get("path") or "/").partition("?")
     tls = hook.get("scheme") == "HTTPS"
     try:
-        port = _port(container, hook.get("port"))
+        port = port_number(container, hook.get("port"))
         found = worker.tools.runtime.reach(hook.get("host") or own, WebRequest(port, path, query, "GET", tls))
     except NoSuchContainer:
         return True
     return found is not None and 200 <= found.status < 400
 
 
-def _port(container: Obj, wanted: Any) -> int:
+def port_number(container: Obj, wanted: Any) -> int:
     if isinstance(wanted, int):
         return wanted
     ports = container.get("ports") or ()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from setpoint.node.annotations import said
+from setpoint.node.http_hooks import port_number
 from setpoint.node.probes import LIVENESS, READINESS, STARTUP, Probe
 from setpoint.node.restarts import restarts_when_killed
 from setpoint.node.runtime.interface import NoSuchContainer
 from setpoint.node.runtime.usage import exceeds_its_limit
+from setpoint.node.runtime.web import WebRequest
 from setpoint.node.slots import SIDECAR, Slot
 from setpoint.node.stopping import Stopper
 
@@ -104,10 +106,30 @@ class Prober:
             return self._execute(slot, probe, command)
         if wish == "false":
             return False, self._complaint(probe)
-        page = probe.spec.get("httpGet")
-        if page and not worker.tools.runtime.serves(worker.uid, slot.name, page.get("path") or ""):
-            return False, "HTTP probe failed with statuscode: 404"
-        return True, ""
+        return self._look(slot, probe)
+
+    def _look(self, slot: Slot, probe: Probe) -> tuple[bool, str]:
+        worker, page, grpc = self._worker, probe.spec.get("httpGet"), probe.spec.get("grpc")
+        target = page or grpc
+        if not target or target.get("host"):
+            return True, ""
+        path, _, query = str(target.get("path") or "/").partition("?")
+        port = port_number(slot.spec, target.get("port"))
+        asked = WebRequest(port, path, query, "GET", target.get("scheme") == "HTTPS")
+        status = worker.tools.runtime.health(worker.uid, slot.name, asked, grpc=bool(grpc))
+        if 200 <= status < 400:
+            return True, ""
+        if status:
+            return False, f"HTTP probe failed with statuscode: {status}"
+        address = worker.situation.pod_ips[0] if worker.situation.pod_ips else ""
+        if grpc:
+            limit = probe.spec.get("timeoutSeconds") or 1
+            return (
+                False,
+                f'timeout: failed to connect service "{address}:{port}" within {limit}s: context deadline exceeded',
+            )
+        refused = f"dial tcp {address}:{port}: connect: connection refused"
+        return False, f'Get "http://{address}:{port}{target.get("path") or "/"}": {refused}'
 
     def _execute(self, slot: Slot, probe: Probe, command: list[str]) -> tuple[bool, str]:
         limit = float(probe.spec.get("timeoutSeconds") or 1)

@@ -229,3 +229,44 @@ async def test_names_of_hosts_and_limits(cluster: VirtualCluster) -> None:
     )
     assert await said(cluster, "own") == "search example.com\nnameserver 1.1.1.1\noptions ndots:2\n"
     assert await said(cluster, "host") == f"# Kubernetes-managed hosts file (host network).\n{local}"
+
+
+@virtual(nodes=1)
+async def test_rights_and_settings_of_the_kernel(cluster: VirtualCluster) -> None:
+    script = "sysctl kernel.shm_rmid_forced; sysctl -n no.such; ip link add dummy0 type dummy"
+    security = {"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "1"}]}
+    await cluster.client.create(a_pod("p", ["sh", "-c", script], [], [], securityContext=security))
+    for name, allowed in (("up", True), ("not", False)):
+        own = {"securityContext": {"runAsUser": 1000, "allowPrivilegeEscalation": allowed}}
+        pod = a_pod(name, ["x"], [], [], container=own)
+        pod["spec"]["containers"][0]["image"] = "registry.k8s.io/e2e-test-images/nonewprivs:1.3"
+        del pod["spec"]["containers"][0]["command"]
+        await cluster.client.create(pod)
+    await cluster.sleep(1)
+    assert await said(cluster, "p") == (
+        "kernel.shm_rmid_forced = 1\nsysctl: error: '/proc/sys/no/such' No such file or directory\n"
+        "ip: RTNETLINK answers: Operation not permitted\n"
+    )
+    assert (await said(cluster, "up"), await said(cluster, "not")) == ("Effective uid: 0\n", "Effective uid: 1000\n")
+
+
+@virtual(nodes=1)
+async def test_probes_of_servers_of_which_it_is_known_what_they_serve(cluster: VirtualCluster) -> None:
+    for name, args, probe in (
+        ("dying", ["liveness"], {"httpGet": {"path": "/healthz", "port": 8080}}),
+        ("elsewhere", ["netexec"], {"httpGet": {"path": "/healthz", "port": 99}}),
+        ("well", ["netexec"], {"httpGet": {"path": "/healthz", "port": 8080}}),
+        ("grpc", ["grpc-health-checking"], {"grpc": {"port": 5000}}),
+        ("wrong", ["grpc-health-checking"], {"grpc": {"port": 2333}}),
+    ):
+        probe = {**probe, "periodSeconds": 5, "failureThreshold": 1}
+        pod = a_pod(name, ["agnhost", *args], [], [], container={"livenessProbe": probe}, restartPolicy="Always")
+        await cluster.client.create(pod)
+    await cluster.sleep(18)
+    counts = {}
+    for name in ("dying", "elsewhere", "well", "grpc", "wrong"):
+        status = (await cluster.client.get(PODS, name, "default"))["status"]["containerStatuses"][0]
+        counts[name] = status["restartCount"] > 0
+    assert counts == {"dying": True, "elsewhere": True, "well": False, "grpc": False, "wrong": True}
+    text = "Liveness probe failed: HTTP probe failed with statuscode: 500"
+    assert ("Warning", "Unhealthy", text) in await cluster.events("dying")

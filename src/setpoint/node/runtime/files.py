@@ -22,6 +22,9 @@ class User(NamedTuple):
     gid: int = 0
     groups: tuple[int, ...] = ()
     """Further ones."""
+    privileged: bool = False
+    may_rise: bool = True
+    """To the rights of a program's owner, where the program says so."""
 
 
 class Status(NamedTuple):
@@ -110,7 +113,7 @@ class Files:
         if name not in volume.files:
             if mode != 0o644:
                 volume.modes[name] = mode
-            if self.user != (0, 0, ()) or volume.group:
+            if self.user[:2] != (0, 0) or volume.group:
                 volume.owners[name] = (self.user.uid, volume.group if volume.mode & SET_GROUP else self.user.gid)
         volume.files[name] = text
         return True

@@ -14,6 +14,9 @@ _DOMAIN, _DNS = "cluster.local", "10.96.0.10"
 _NODE_DNS = "nameserver 10.0.0.2\n"
 _PERIOD = 100_000
 
+_SETTINGS = {"kernel.shm_rmid_forced": "0", "net.ipv4.ip_unprivileged_port_start": "0", "net.core.somaxconn": "4096"}
+"""Of the kernel, as far as Pods may have their own."""
+
 NODE_FILES = {
     "/etc/hosts": "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
     "/etc/resolv.conf": _NODE_DNS,
@@ -27,7 +30,12 @@ def hostname_of(pod: Obj) -> str:
 
 
 def given_files(pod: Obj, address: str) -> dict[str, str]:
+    settings = {**_SETTINGS, **{
+        each["name"].replace("/", "."): each["value"]
+        for each in (pod["spec"].get("securityContext") or {}).get("sysctls") or ()
+    }}  # fmt: skip
     return {
+        **{f"/proc/sys/{name.replace('.', '/')}": f"{value}\n" for name, value in settings.items()},
         "/etc/hostname": f"{hostname_of(pod)}\n",
         "/etc/hosts": _hosts(pod, address),
         "/etc/resolv.conf": _resolver(pod),

@@ -93,6 +93,7 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
     ),
     ImageRule(r"/pause(:|@)", size_bytes=320_368),
     ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE),
+    ImageRule(r"/nonewprivs(:|@)", entrypoint=(), command=("nnp",), size_bytes=3 * _MEGABYTE),
     ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html"),
     ImageRule(r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html"),
     ImageRule(r"/redis(:|@)", size_bytes=49_536_371),

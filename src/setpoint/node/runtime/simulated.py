@@ -29,7 +29,7 @@ from setpoint.node.runtime.process import KILLED, Process
 from setpoint.node.runtime.shell.interpreter import run_argv
 from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
 from setpoint.node.runtime.usage import usage_of
-from setpoint.node.runtime.web import Server, WebAnswer, WebRequest, answer
+from setpoint.node.runtime.web import Server, WebAnswer, WebRequest, answer, grpc_port
 
 SCHEME = "simulated://"
 _PAGE = "<html><body><h1>It works!</h1></body></html>\n"
@@ -272,18 +272,14 @@ class SimulatedRuntime:
         for run in pod.current.values() if pod is not None else ():
             if not run.record.running or run.process is not None:
                 continue
-            launch = run.launch
-            facts = self.images.facts(launch.spec.get("image", ""))
-            argv, page = argv_of(launch.spec, facts), facts.page if facts is not None else ""
-            unknown |= argv is None and not page
-            ports = [each["containerPort"] for each in launch.spec.get("ports") or ()]
-            server = Server(
-                argv, page, self._files(run), hostname_of(launch.pod), launch.home.environment(launch.spec), ports, now
-            )
-            found = answer(server, request)
+            try:
+                found = answer(self._server(run), request)
+            except LookupError:
+                unknown = True
+                continue
             if found is not None:
                 if found[1]:
-                    self.log(uid, launch.name)
+                    self.log(uid, run.launch.name)
                     assert run.log is not None
                     run.log.write(now, STDERR, found[1])
                 return found[0]
@@ -291,13 +287,25 @@ class SimulatedRuntime:
             raise NoSuchContainer(uid)
         return None
 
-    def serves(self, uid: str, container: str, path: str) -> bool:
-        """Whether its server answers for the path. Servers know all of them, but not a page that somebody removed."""
+    def health(self, uid: str, container: str, request: WebRequest, *, grpc: bool = False) -> int:
+        """The status with which its server answers a probe; 0: nothing listens there. Where nobody knows, all is well:
+        so is every page of a web server, unless somebody removed it."""
         run = self._run(uid, container)
-        if run is None or run.files is None or path not in ("", "/", "/index.html"):
-            return run is not None
+        if run is None:
+            return 0
         facts = self.images.facts(run.launch.spec.get("image", ""))
-        return facts is None or not facts.page or run.files.is_file(facts.page)
+        argv = argv_of(run.launch.spec, facts)
+        if grpc:
+            port = grpc_port(argv)
+            return 200 if port is None or port == request.port else 0
+        if argv is None or argv[0].rpartition("/")[2] not in ("agnhost", "agnhost-2"):
+            gone = facts is not None and facts.page and run.files is not None and not run.files.is_file(facts.page)
+            return 404 if gone and request.path in ("", "/", "/index.html") else 200
+        try:
+            found = answer(self._server(run), request)
+        except LookupError:
+            return 200
+        return found[0].status if found is not None else 0
 
     def usage(self, uid: str) -> dict[str, Usage]:
         pod = self._pods.get(uid)
@@ -325,6 +333,15 @@ class SimulatedRuntime:
     def _run(self, uid: str, name: str) -> _Run | None:
         pod = self._pods.get(uid)
         return pod.current.get(name) if pod is not None else None
+
+    def _server(self, run: _Run) -> Server:
+        launch, now = run.launch, self._clock.now().timestamp()
+        facts = self.images.facts(launch.spec.get("image", ""))
+        ports = [each["containerPort"] for each in launch.spec.get("ports") or ()]
+        return Server(
+            argv_of(launch.spec, facts), facts.page if facts is not None else "", self._files(run),
+            hostname_of(launch.pod), launch.home.environment(launch.spec), ports, now, now - run.record.started_at,
+        )  # fmt: skip
 
     def _files(self, run: _Run) -> Files:
         if run.files is None:
@@ -443,7 +460,8 @@ def user_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> User:
     of_pod, own = pod["spec"].get("securityContext") or {}, container.get("securityContext") or {}
     said = {**of_pod, **own}
     extra = [*([of_pod["fsGroup"]] if "fsGroup" in of_pod else []), *(of_pod.get("supplementalGroups") or ())]
-    return User(said.get("runAsUser") or 0, said.get("runAsGroup") or 0, tuple(sorted(extra)))
+    uid, gid = said.get("runAsUser") or 0, said.get("runAsGroup") or 0
+    return User(uid, gid, tuple(sorted(extra)), bool(own.get("privileged")), own.get("allowPrivilegeEscalation", True))
 
 
 def _expanded(argv: list[str], launch: Launch) -> list[str]:

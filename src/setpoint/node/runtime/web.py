@@ -44,18 +44,28 @@ class Server(NamedTuple):
     ports: Sequence[int]
     """Those that the container says it has."""
     now: float
+    age: float
+    """Since it was started, in seconds."""
 
 
 def answer(server: Server, request: WebRequest) -> tuple[WebAnswer, str] | None:
-    """With what the server writes to its log; None: nothing listens there."""
+    """With what the server writes to its log; None: nothing listens there. Raises LookupError when nobody knows."""
     argv = server.argv
     if argv is not None and argv[0].rpartition("/")[2] in ("agnhost", "agnhost-2") and len(argv) > 1:
-        known = _AGNHOST.get(argv[1])
-        return known(server, request, flags_of([*argv[2:]])) if known is not None else None
+        return _AGNHOST[argv[1]](server, request, flags_of([*argv[2:]]))
     own = argv is None or argv[0].rpartition("/")[2] in ("nginx", "httpd", "httpd-foreground")
-    if not own or not server.page or request.port not in (80, *server.ports) or request.tls:
+    if not own or not server.page:
+        raise LookupError(server.hostname)
+    if request.port not in (80, *server.ports) or request.tls:
         return None
     return _file(server.files, dirname(server.page), request), ""
+
+
+def grpc_port(argv: Sequence[str] | None) -> int | None:
+    """Where the server answers questions about its health over gRPC; None: nobody knows."""
+    if argv is None or len(argv) < 2 or not argv[0].endswith("agnhost") or argv[1] != "grpc-health-checking":
+        return None
+    return int(flags_of([*argv[2:]]).get("port") or 5000)
 
 
 def _file(files: Files, root: str, request: WebRequest) -> WebAnswer:
@@ -124,6 +134,20 @@ def _test_webserver(server: Server, request: WebRequest, flags: Mapping[str, str
     return _file(server.files, "/", request), ""
 
 
+def _liveness(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    """It is well for ten seconds."""
+    if request.port != 8080 or request.tls:
+        return None
+    if request.path == "/healthz":
+        return (WebAnswer(200, "ok") if server.age <= 10 else WebAnswer(500, f"error: {server.age:g}")), ""
+    return WebAnswer(404, "404 page not found\n"), ""
+
+
+def _nothing(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    return None
+
+
 _AGNHOST = {
+    "liveness": _liveness, "pause": _nothing,
     "netexec": _netexec, "porter": _porter, "serve-hostname": _serve_hostname, "test-webserver": _test_webserver,
 }  # fmt: skip

@@ -23,7 +23,9 @@ _FILE_SYSTEMS = {"ext4": "61267", "overlay": "2035054128"}
 """Shown by the number by which Linux knows them."""
 
 
-def agnhost(called: str) -> Program:
+def agnhost(called: str, *, rises: bool = False) -> Program:
+    """`rises`: the program is marked to run as its owner."""
+
     def run(session: Session, arguments: list[str], streams: Streams) -> Running:
         command, flags = arguments[0] if arguments else "", flags_of(arguments[1:])
         match command:
@@ -40,7 +42,8 @@ def agnhost(called: str) -> Program:
             case "mounttest":
                 return (yield from _mounttest(session, flags, streams))
             case "nonewprivs":
-                streams.out(f"Effective uid: {session.files.user.uid}\n")
+                user = session.files.user
+                streams.out(f"Effective uid: {0 if rises and user.may_rise else user.uid}\n")
             case _:
                 yield FOREVER
         return 0

@@ -30,8 +30,8 @@ from setpoint.node.runtime.shell.tar import tar
 INSTANT = frozenset((
     "chown", "chgrp", "ln", "sync", "dd", "umount", "ping", "nslookup",
     "dig", "host", "nc", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
-    "git", "kubectl", "gzip", "gunzip", "unzip", "sysctl", "stress", "ulimit", "umask", "stty", "clear",
-    "logger", "iptables", "ip", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
+    "git", "kubectl", "gzip", "gunzip", "unzip", "stress", "ulimit", "umask", "stty", "clear",
+    "logger", "iptables", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
     "update-ca-certificates", "openssl", "jq", "find", "xargs", "ps", "top",
     "free", "df", "du", "mknod", "mkfifo", "readlink", "realpath", "stat", "file",
 ))  # fmt: skip
@@ -264,7 +264,7 @@ def _whoami(session: Session, arguments: list[str], streams: Streams) -> int:
 
 
 def _id(session: Session, arguments: list[str], streams: Streams) -> int:
-    uid, gid, groups = session.files.user
+    uid, gid, groups = session.files.user[:3]
     everyone = [gid, *(each for each in groups if each != gid)]
     flags = "".join(each[1:] for each in arguments if each.startswith("-"))
     if "u" in flags:
@@ -286,6 +286,34 @@ def _mount(session: Session, arguments: list[str], streams: Streams) -> int:
         for kind, place in everything.items():
             if not arguments or arguments[1] == kind:
                 streams.out(f"{kind} on {place} type {kind} (ro,relatime)\n")
+    return 0
+
+
+def _sysctl(session: Session, arguments: list[str], streams: Streams) -> int:
+    status = 0
+    for name in (each for each in arguments if not each.startswith("-")):
+        name, equals, _ = name.partition("=")
+        path = "/proc/sys/" + name.replace(".", "/")
+        text = session.files.read(path)
+        if text is None:
+            streams.err(f"sysctl: error: '{path}' No such file or directory\n")
+            status = 1
+        elif equals:
+            streams.err(f"sysctl: error setting key '{name}': Read-only file system\n")
+            status = 1
+        else:
+            streams.out(text if "-n" in arguments else f"{name} = {text}")
+    return status
+
+
+def _ip(session: Session, arguments: list[str], streams: Streams) -> int:
+    """Changes need rights that containers have not; of what is there nothing is told."""
+    if (
+        any(each in arguments for each in ("add", "del", "delete", "set", "change"))
+        and not session.files.user.privileged
+    ):
+        streams.err("ip: RTNETLINK answers: Operation not permitted\n")
+        return 2
     return 0
 
 
@@ -583,5 +611,7 @@ PROGRAMS: dict[str, Program] = {
     "expr": text_programs.expr, "basename": text_programs.basename, "dirname": text_programs.dirname,
     "curl": web_programs.curl, "wget": web_programs.wget, "cp": text_programs.cp, "mv": text_programs.mv,
     "agnhost": agnhost("/agnhost"), "agnhost-2": agnhost("/agnhost-2"),
+    "nnp": lambda session, arguments, streams: agnhost("nnp", rises=True)(session, ["nonewprivs"], streams),
+    "sysctl": _sysctl, "ip": _ip,
     "pause": lambda session, arguments, streams: _sleep(session, ["infinity"], streams),
 }  # fmt: skip
