@@ -256,6 +256,8 @@ async def test_probes_of_servers_of_which_it_is_known_what_they_serve(cluster: V
         ("dying", ["liveness"], {"httpGet": {"path": "/healthz", "port": 8080}}),
         ("elsewhere", ["netexec"], {"httpGet": {"path": "/healthz", "port": 99}}),
         ("well", ["netexec"], {"httpGet": {"path": "/healthz", "port": 8080}}),
+        ("page", ["test-webserver"], {"httpGet": {"path": "/", "port": 80}}),
+        ("file", ["test-webserver"], {"httpGet": {"path": "/localhost.crt", "port": 80}}),
         ("grpc", ["grpc-health-checking"], {"grpc": {"port": 5000}}),
         ("wrong", ["grpc-health-checking"], {"grpc": {"port": 2333}}),
     ):
@@ -264,9 +266,14 @@ async def test_probes_of_servers_of_which_it_is_known_what_they_serve(cluster: V
         await cluster.client.create(pod)
     await cluster.sleep(18)
     counts = {}
-    for name in ("dying", "elsewhere", "well", "grpc", "wrong"):
+    for name in ("dying", "elsewhere", "well", "page", "file", "grpc", "wrong"):
         status = (await cluster.client.get(PODS, name, "default"))["status"]["containerStatuses"][0]
         counts[name] = status["restartCount"] > 0
-    assert counts == {"dying": True, "elsewhere": True, "well": False, "grpc": False, "wrong": True}
+    assert counts == {
+        "dying": True,
+        "elsewhere": True,
+        "wrong": True,
+        **dict.fromkeys(("well", "page", "file", "grpc"), False),
+    }
     text = "Liveness probe failed: HTTP probe failed with statuscode: 500"
     assert ("Warning", "Unhealthy", text) in await cluster.events("dying")

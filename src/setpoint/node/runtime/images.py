@@ -55,6 +55,8 @@ class ImageRule:
     command: tuple[str, ...] | None = None
     page: str | None = None
     """The file that its server shows first."""
+    files: tuple[str, ...] | None = None
+    """Others in it that somebody may look for."""
 
 
 NOT_FOUND = (
@@ -92,7 +94,8 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
         entrypoint=(), command=("sh",), size_bytes=350 * _MEGABYTE,
     ),
     ImageRule(r"/pause(:|@)", size_bytes=320_368),
-    ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE),
+    ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE,
+              files=("/agnhost", "/agnhost-2", "/localhost.crt", "/localhost.key")),
     ImageRule(r"/nonewprivs(:|@)", entrypoint=(), command=("nnp",), size_bytes=3 * _MEGABYTE),
     ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html"),
     ImageRule(r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html"),
@@ -116,6 +119,7 @@ class ImageFacts:
     """None: a server of its own."""
     command: tuple[str, ...] = ()
     page: str = ""
+    files: tuple[str, ...] = ()
 
 
 class Images:
@@ -144,7 +148,7 @@ class Images:
         error = next((rule.error for rule in rules if rule.error is not None), "")
         known = {
             field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
-            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page")
+            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files")
         }
         said = {field: found for field, found in known.items() if found is not None}
         return replace(facts, error=error.format(name=full.name, host=host, path=path, tag=tag), **said)

@@ -349,7 +349,9 @@ class SimulatedRuntime:
             locked = bool((launch.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
             facts = self.images.facts(launch.spec.get("image", ""))
             address = self._pods[launch.pod["metadata"]["uid"]].address
-            given = given_files(launch.pod, address) | ({facts.page: _PAGE} if facts is not None and facts.page else {})
+            given = given_files(launch.pod, address)
+            if facts is not None:
+                given |= dict.fromkeys(facts.files, "") | ({facts.page: _PAGE} if facts.page else {})
             run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
         return run.files
 

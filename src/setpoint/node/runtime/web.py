@@ -131,6 +131,10 @@ def _netexec(server: Server, request: WebRequest, flags: Mapping[str, str]) -> t
 def _test_webserver(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
     if request.port != int(flags.get("port") or 80) or request.tls:
         return None
+    path = normpath(request.path)
+    if server.files.is_directory(path) and not server.files.is_file(f"{path.rstrip('/')}/index.html"):
+        names = "".join(f'<a href="{each}">{each}</a>\n' for each in server.files.entries(path))
+        return WebAnswer(200, f"<pre>\n{names}</pre>\n", _HTML), ""
     return _file(server.files, "/", request), ""
 
 
