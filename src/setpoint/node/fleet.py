@@ -210,12 +210,21 @@ class Fleet:
         if not new:
             worker.shown(worker.reported, worker.reported_version)
             return
-        meta = worker.pod["metadata"]
-        written = await self._client_for(worker.node.name).patch(
-            _PODS, meta["name"], {"metadata": {"uid": meta["uid"]}, "status": new}, meta["namespace"],
-            kind="strategic", subresource="status",
-        )  # fmt: skip
-        worker.shown(written.get("status") or {}, int(written["metadata"]["resourceVersion"]))
+        meta, version = worker.pod["metadata"], 0
+        heard: list[int] = []
+        worker.heard = heard
+        try:
+            written = await self._client_for(worker.node.name).patch(
+                _PODS, meta["name"], {"metadata": {"uid": meta["uid"]}, "status": new}, meta["namespace"],
+                kind="strategic", subresource="status",
+            )  # fmt: skip
+            version = int(written["metadata"]["resourceVersion"])
+            worker.shown(written.get("status") or {}, version)
+        finally:
+            worker.heard = None
+            if any(each != version for each in heard):
+                # Somebody else has changed the Pod meanwhile.
+                self.controller.enqueue(key_of(worker.pod))
 
     async def _remove(self, worker: PodWorker) -> None:
         meta = worker.pod["metadata"]

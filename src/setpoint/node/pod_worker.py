@@ -31,8 +31,8 @@ _DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the spe
 
 class PodWorker:
     __slots__ = (
-        "_due_at", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "held", "initialized", "node", "pod",
-        "reported", "reported_version", "resizable", "seen", "situation", "slots", "tools", "uid",
+        "_due_at", "_mount_pause", "_mount_retry_at", "_mounted", "ending", "heard", "held", "initialized", "node",
+        "pod", "reported", "reported_version", "resizable", "seen", "situation", "slots", "tools", "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Mapping[str, Any], node: NodeState, tools: Tools, now: float) -> None:
@@ -44,6 +44,8 @@ class PodWorker:
         self.reported: Mapping[str, Any] = pod.get("status") or {}
         """The status as the API has it."""
         self.reported_version = int(pod["metadata"]["resourceVersion"])
+        self.heard: list[int] | None = None
+        """While the API is being told: the versions that were seen meanwhile, of which one may be our own."""
         self.situation = Situation(node.address)
         self.seen = False
         """Whether it was let in."""
@@ -122,6 +124,9 @@ class PodWorker:
         if before.get("annotations") != after.get("annotations"):
             self.tools.runtime.update(self.uid, pod)
             return True
+        if self.heard is not None and before.get("deletionTimestamp") == after.get("deletionTimestamp"):
+            self.heard.append(version)
+            return False
         return not own
 
     def _new_spec(self) -> None:
