@@ -112,6 +112,8 @@ class NodeIpam:
                     if not _ranges(node):
                         controller.enqueue(key)  # there may be room now
                 return
+            if old is not None and _ranges(new) and _ranges(old) == _ranges(new):
+                return  # a heartbeat
             # Before anything is given out, all that nodes hold already is known.
             for pool, cidr in zip(self._pools, _ranges(new), strict=False):
                 pool.occupy(ip_network(cidr, strict=False), new["metadata"]["uid"])
