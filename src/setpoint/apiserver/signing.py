@@ -1,4 +1,5 @@
-"""The key that service account tokens are signed with: made on first use, kept in a file that only its owner reads."""
+"""The key that service account tokens are signed with: made on first use, kept in a file that only its owner reads, or
+nowhere but in memory."""
 
 from __future__ import annotations
 
@@ -13,34 +14,43 @@ __all__ = ["BadSignature", "SigningKey", "UnknownKey"]
 class SigningKey(TokenKey):
     """Whatever the file holds; RSA is made, because every reader of tokens understands it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        """Without a path it is gone with the process."""
         super().__init__(self.pem)
         self._path = path
+        self._kept = b""
 
     def pem(self) -> bytes:
+        if self._path is None:
+            self._kept = self._kept or _made()
+            return self._kept
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
-            return self._make()
+            return self._make(self._path)
 
-    def _make(self) -> bytes:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
-
-        pem = generate_private_key(65537, 2048).private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+    def _make(self, path: Path) -> bytes:
+        pem = _made()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(pem)
             file.flush()
             os.fsync(file.fileno())
         try:
             # Unlike a rename, a link never replaces the key of another server that was faster.
-            os.link(temporary, self._path)
+            os.link(temporary, path)
         except FileExistsError:
-            pem = self._path.read_bytes()
+            pem = path.read_bytes()
         finally:
             temporary.unlink()
         return pem
+
+
+def _made() -> bytes:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
+    return generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

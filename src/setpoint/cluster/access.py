@@ -13,7 +13,7 @@ from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.signing import SigningKey
 from setpoint.apiserver.tokens import ServiceAccountTokens
 from setpoint.apiserver.watch_cache import Entry
-from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.config import NOWHERE, ApiServerConfig
 
 
 def wire_access(api: ApiServer, config: ApiServerConfig) -> None:
@@ -41,6 +41,8 @@ def _guard(api: ApiServer, policy: Policy) -> None:
 
 def signing_key(config: ApiServerConfig) -> SigningKey:
     """Of the tokens of service accounts."""
+    if config.data_dir == NOWHERE:
+        return SigningKey(None)
     return SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 
+NOWHERE = Path("/dev/null")
+"""The data directory of a server that keeps nothing on disk."""
+
 
 class ConfigError(Exception):
     """A setting that cannot work; the message is one sentence for the person who typed it."""

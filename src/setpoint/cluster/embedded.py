@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
@@ -17,7 +16,7 @@ from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.client import Client
 from setpoint.cluster.components import ComponentOptions, Components
-from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.identities import MASTERS
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock, Ids
@@ -30,7 +29,7 @@ _ADDRESS = OwnAddress("192.0.2.1", 6443, ["10.96.0.0/12"])
 
 
 def _config() -> ApiServerConfig:
-    return ApiServerConfig(Path("unused"), store="memory", authorization_mode=["RBAC"])
+    return ApiServerConfig(NOWHERE, store="memory", authorization_mode=["RBAC"])
 
 
 @dataclass(frozen=True, slots=True)

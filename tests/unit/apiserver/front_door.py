@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -22,7 +21,7 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.encoding import unframed
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse
 from setpoint.apiserver.server import ApiServer, Options
-from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.system import RandomIds
 from setpoint.cluster.wiring import wire
 from setpoint.kinds.strategy import UserInfo
@@ -206,7 +205,7 @@ class FrontDoor:
         api = ApiServer(store, clock, private_ids(), options)
         # No controller makes service accounts here, and Pods would wait for them.
         settings.setdefault("disable_admission_plugins", ["ServiceAccount"])
-        wire(api, ApiServerConfig(Path("unused"), authorization_mode=list(modes), **settings), None)
+        wire(api, ApiServerConfig(NOWHERE, authorization_mode=list(modes), **settings), None)
         await api.start()
         door = cls(store, clock, api)
         if full:

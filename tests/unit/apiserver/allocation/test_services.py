@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from mutation_detector import MutationDetector
 
 from setpoint.apiserver.allocation.node_ports import PREFIX
 from setpoint.apiserver.server import ApiServer, Options
-from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.system import RandomIds
 from setpoint.cluster.wiring import wire
 
@@ -239,7 +238,7 @@ async def test_two_servers_on_one_store_never_share(mutation_detector: MutationD
     one = await FrontDoor.open(store)
     options = Options(authenticator=one.api.authenticator, authorizer=one.api.authorizer)
     two = FrontDoor(store, one.clock, ApiServer(store, one.clock, RandomIds(seed=8), options))
-    wire(two.api, ApiServerConfig(Path("unused"), authorization_mode=["RBAC"]), None)
+    wire(two.api, ApiServerConfig(NOWHERE, authorization_mode=["RBAC"]), None)
     await two.api.start()
     asked = [door.post(SERVICES, service(f"{name}{i}", clusterIP=f"10.96.1.{i}"))
              for i in range(10) for name, door in (("a", one), ("b", two))]  # fmt: skip
