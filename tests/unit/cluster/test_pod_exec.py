@@ -127,6 +127,17 @@ async def test_commands_that_read(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=1)
+async def test_nobody_types_without_end(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "sleep", "1000")
+    answer = await opened(cluster, "exec", [("command", "cat"), ("stdin", "true")])
+    talk = Talk()
+    for _ in range(100):
+        talk.send(0, b"x" * 60_000)
+    await answer.run(talk)
+    assert "too much to read" in talk.status["message"]
+
+
+@virtual(nodes=1)
 async def test_files_are_copied_in_and_out(cluster: VirtualCluster) -> None:
     """As `kubectl cp` does it."""
     await a_pod(cluster, "sleep", "1000")

@@ -33,6 +33,8 @@ from setpoint.node.runtime.interface import ContainerLog, Execution, LogLine, No
 
 _INTERRUPTED = 130
 _BLINK = 0.02
+_MOST_INPUT = 4 * 1024 * 1024
+"""More than any program in here has use for: it is kept in memory as text."""
 
 
 class Wanted:
@@ -209,6 +211,8 @@ class _Attended:
         self._clock = clock
         self._prompt = prompt
         self._asked = False
+        self._heard = 0
+        """Bytes of input so far."""
         self._terminal = Terminal()
 
     async def run(self) -> int | None:
@@ -227,6 +231,11 @@ class _Attended:
             if not task.cancelled():
                 with suppress(OSError):  # the client is gone
                     task.result()
+        if self._heard > _MOST_INPUT:
+            self._streams.finish(
+                internal_error("error executing command in container: too much to read for a simulation")
+            )
+            return ended
         code = _INTERRUPTED if self._terminal.interrupted else ended or 0
         self._streams.finish(failure(code) if code else SUCCESS)
         return ended
@@ -240,6 +249,9 @@ class _Attended:
         while (received := await self._streams.receive()) is not None:
             if received.channel != STDIN or not self._wanted.stdin:
                 continue
+            self._heard += len(received.data or b"")
+            if self._heard > _MOST_INPUT:
+                return
             if received.data is None:
                 self._execution.close_input()
             elif not self._wanted.tty:
