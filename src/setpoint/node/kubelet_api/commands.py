@@ -10,7 +10,7 @@ from typing import cast
 from setpoint.meta.clock import Clock
 from setpoint.meta.websocket import is_websocket
 from setpoint.node.kubelet_api import spdy_streams
-from setpoint.node.kubelet_api.container_logs import container_id_of, named_pod
+from setpoint.node.kubelet_api.container_logs import container_id_of, named_container, named_pod
 from setpoint.node.kubelet_api.host import NodeHost, Obj
 from setpoint.node.kubelet_api.messages import Duplex, NodeAnswer, NodeRequest, Refused, Switched
 from setpoint.node.kubelet_api.remote_streams import (
@@ -82,8 +82,7 @@ def exec_in_container(request: NodeRequest, host: NodeHost, clock: Clock, parts:
 
 
 def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeAnswer:
-    """Shows what the program writes from now on. What is typed is heard by a shell that waits for it, and by nobody
-    else."""
+    """Shows what the program writes from now on, and lets it read what is typed, if it was made to."""
     namespace, name, container = parts
     pod, wanted = named_pod(host, namespace, name), Wanted(request)
     _must_run(pod, container)
@@ -95,8 +94,12 @@ def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, part
     async def run(streams: RemoteStreams) -> None:
         program = host.main_program(pod, container) if wanted.stdin else None
         if program is not None:
-            prompt = _prompt(program.argv) if wanted.tty else b""
-            program.over(await _Attended(program.execution, streams, wanted, clock, prompt).run())
+            argv, execution = program
+            prompt = _prompt(argv) if wanted.tty else b""
+            once = bool(named_container(pod, container).get("stdinOnce"))
+            await _Attended(execution, streams, wanted, clock, prompt, main=True, once=once).run()
+            if once and execution.exit_code is None:
+                execution.close_input()
             return
         showing = asyncio.ensure_future(_show(log, streams, wanted, skip=len(log.lines())))
         listening = asyncio.ensure_future(_until_gone(streams))
@@ -203,13 +206,25 @@ class _Attended:
     """A command with somebody on the other end, until one of them ends."""
 
     def __init__(
-        self, execution: Execution, streams: RemoteStreams, wanted: Wanted, clock: Clock, prompt: bytes
+        self,
+        execution: Execution,
+        streams: RemoteStreams,
+        wanted: Wanted,
+        clock: Clock,
+        prompt: bytes,
+        *,
+        main: bool = False,
+        once: bool = True,
     ) -> None:
+        """The `main` program of a container was there before, and does not end with whoever looks at it. Unless it
+        reads only `once`, another may come and type when this one has no more to say."""
         self._execution = execution
         self._streams = streams
         self._wanted = wanted
         self._clock = clock
         self._prompt = prompt
+        self._main = main
+        self._once = once
         self._asked = False
         self._heard = 0
         """Bytes of input so far."""
@@ -225,7 +240,7 @@ class _Attended:
                 task.cancel()
             await asyncio.wait(tasks)
             ended = self._execution.exit_code
-            if ended is None:
+            if ended is None and not self._main:
                 self._execution.kill()
         for task in tasks:
             if not task.cancelled():
@@ -237,11 +252,12 @@ class _Attended:
             )
             return ended
         code = _INTERRUPTED if self._terminal.interrupted else ended or 0
-        self._streams.finish(failure(code) if code else SUCCESS)
+        self._streams.finish(failure(code) if code and not self._main else SUCCESS)
         return ended
 
     async def _work(self) -> None:
-        await _show(self._execution.output, self._streams, self._wanted)
+        output = self._execution.output
+        await _show(output, self._streams, self._wanted, skip=len(output.lines()) if self._main else 0)
         await self._execution.wait()
 
     async def _listen(self) -> None:
@@ -253,7 +269,8 @@ class _Attended:
             if self._heard > _MOST_INPUT:
                 return
             if received.data is None:
-                self._execution.close_input()
+                if self._once:
+                    self._execution.close_input()
             elif not self._wanted.tty:
                 self._execution.write(received.data.decode("utf-8", "surrogateescape"))
             elif self._typed(received.data):
@@ -272,7 +289,7 @@ class _Attended:
         if passed:
             self._execution.write(passed.decode("utf-8", "surrogateescape"))
             self._asked = False
-        if self._terminal.ended:
+        if self._terminal.ended and self._once:
             self._execution.close_input()
         return False
 

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from setpoint.node.annotations import RUNNING
-from setpoint.node.kubelet_api.container_logs import named_container
-from setpoint.node.kubelet_api.host import Attachment, Obj
+from setpoint.node.kubelet_api.host import Obj
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
 from setpoint.node.runtime.simulated import SimulatedRuntime
-from setpoint.node.runtime.web import WebAnswer, WebRequest
 from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.static_pods import StaticPods
 
@@ -92,37 +90,11 @@ class FleetHost:
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         return self._fleet.runtime.run_command(pod["metadata"]["uid"], container, argv, stdin=stdin)
 
-    def main_program(self, pod: Obj, container: str) -> Attachment | None:
-        uid, runtime = pod["metadata"]["uid"], self._fleet.runtime
-        argv = runtime.awaits_somebody(uid, container)
-        if argv is None:
-            return None
-        spec = named_container(pod, container)
-        return _Attachment(runtime, uid, container, argv, once=bool(spec.get("stdinOnce")))
-
-    def web(self, pod: Obj, request: WebRequest) -> WebAnswer | None:
-        """What the Pod answers; None: nothing listens there. Raises NoSuchContainer when that is not known."""
-        return self._fleet.runtime.ask(pod["metadata"]["uid"], request)
+    def main_program(self, pod: Obj, container: str) -> tuple[Sequence[str], Execution] | None:
+        return self._fleet.runtime.attach(pod["metadata"]["uid"], container)
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])
-
-
-class _Attachment:
-    """A shell that nobody has typed anything into yet begins when somebody does. Whoever comes first is its last, where
-    the container is to have its input once; the container then ends as the shell did."""
-
-    def __init__(self, runtime: SimulatedRuntime, uid: str, container: str, argv: Sequence[str], *, once: bool) -> None:
-        self.argv = argv
-        self.execution = runtime.run_command(uid, container, argv, stdin=True)
-        self._runtime = runtime
-        self._of = (uid, container)
-        self._once = once
-
-    def over(self, code: int | None) -> None:
-        if code is None and not self._once:
-            return  # they have only detached
-        self._runtime.end(*self._of, code or 0)
 
 
 def _as_reported(worker: PodWorker) -> dict[str, Any]:

@@ -10,17 +10,6 @@ from setpoint.node.runtime.interface import ContainerLog, Execution, Usage
 Obj = Mapping[str, Any]
 
 
-class Attachment(Protocol):
-    """The main program of a container, with somebody to type what it reads."""
-
-    argv: Sequence[str]
-    execution: Execution
-
-    def over(self, code: int | None) -> None:
-        """The program has ended with this code, or, with None, nobody is there any more."""
-        ...
-
-
 class NodeHost(Protocol):
     """One or many nodes. Pods come as the agent knows them: with the status that it reports."""
 
@@ -46,8 +35,8 @@ class NodeHost(Protocol):
         """Raises NoSuchContainer if the container does not run."""
         ...
 
-    def main_program(self, pod: Obj, container: str) -> Attachment | None:
-        """What a container does that waits for somebody to type; None: it does not."""
+    def main_program(self, pod: Obj, container: str) -> tuple[Sequence[str], Execution] | None:
+        """What a container runs that reads what somebody types, by its words and as it is; None: it does not read."""
         ...
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:

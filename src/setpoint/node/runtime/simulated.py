@@ -93,9 +93,10 @@ class SimulatedRuntime:
             pod.previous[name] = before
         pod.current[name] = run
         argv = argv_of(launch.spec, self.images.facts(launch.spec.get("image", "")))
-        if argv is not None and not self._waits_for_somebody(launch.spec, argv) and not runs_for_ever(argv):
+        if argv is not None and not runs_for_ever(argv):
             run.log = BoundedLog()
-            run.process = self._process(run, _expanded(argv, launch), at, run.log)
+            typed = Input(closed=not launch.spec.get("stdin"))
+            run.process = self._process(run, _expanded(argv, launch), at, run.log, typed=typed)
             run.process.advance(at)
             _settle(run)
         return record
@@ -225,19 +226,14 @@ class SimulatedRuntime:
             self.changed(uid)
         return _Command(process, self._clock, lambda: self.changed(uid))
 
-    def awaits_somebody(self, uid: str, container: str) -> list[str] | None:
-        """What runs there, if it is a shell into which nobody has typed yet."""
+    def attach(self, uid: str, container: str) -> tuple[list[str], Execution] | None:
+        """The main program of a container, and what it was started as, where it reads what somebody types."""
         run = self._run(uid, container)
-        if run is None or not run.record.running or run.process is not None:
+        process = run.process if run is not None and run.record.running else None
+        if run is None or process is None or process.session.typed.closed:
             return None
-        spec = run.launch.spec
-        argv = argv_of(spec, self.images.facts(spec.get("image", "")))
-        return argv if argv is not None and self._waits_for_somebody(spec, argv) else None
-
-    def end(self, uid: str, container: str, code: int) -> None:
-        """The main program of a container is over."""
-        self.exit(uid, container, self._clock.now().timestamp(), code)
-        self.changed(uid)
+        argv = argv_of(run.launch.spec, self.images.facts(run.launch.spec.get("image", "")))
+        return argv or [], _Command(process, self._clock, lambda: self.changed(uid))
 
     def run_to_its_end(self, uid: str, container: str, argv: Sequence[str], limit: float) -> tuple[int | None, str]:
         """Now, although it may take a while: its exit code (None: it would take longer than the limit) and what it
@@ -357,10 +353,6 @@ class SimulatedRuntime:
 
     def _fresh_id(self) -> str:
         return sha256(self._ids.uid().encode()).hexdigest()
-
-    def _waits_for_somebody(self, spec: Mapping[str, Any], argv: list[str]) -> bool:
-        """A shell that reads from somebody who may still come."""
-        return bool(spec.get("stdin")) and len(argv) == 1
 
     def _process(
         self,
