@@ -29,10 +29,10 @@ def is_terminating(pod: Mapping[str, Any]) -> bool:
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    return _ready(pod) is not None
+    return ready_condition(pod) is not None
 
 
-def _ready(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def ready_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The condition that says so; None if it is not."""
     for found in (pod.get("status") or {}).get("conditions") or ():
         if found["type"] == "Ready":
@@ -42,9 +42,12 @@ def _ready(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def available_in(pod: Mapping[str, Any], min_ready_seconds: int, now: datetime) -> float | None:
     """Seconds until the Pod counts as available: zero or less if it does, None while it is not ready."""
-    ready = _ready(pod)
-    if ready is None:
-        return None
+    ready = ready_condition(pod)
+    return None if ready is None else available_from(ready, min_ready_seconds, now)
+
+
+def available_from(ready: Mapping[str, Any], min_ready_seconds: int, now: datetime) -> float:
+    """The same, of a Pod with this condition."""
     if not min_ready_seconds:
         return 0.0
     since = ready.get("lastTransitionTime")
@@ -60,7 +63,7 @@ def first_to_go(pods: Iterable[Obj], related: Iterable[Obj], now: datetime) -> l
 
     def rank(pod: Obj) -> tuple[Any, ...]:
         node = pod["spec"].get("nodeName", "")
-        ready = _ready(pod)
+        ready = ready_condition(pod)
         is_up = ready is not None
         ready_age = _age_class(ready.get("lastTransitionTime", ""), now) if ready is not None else -1
         return (

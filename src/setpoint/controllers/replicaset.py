@@ -17,7 +17,8 @@ from setpoint.controllers.ownership import Claim
 from setpoint.controllers.patience import patience
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
 from setpoint.controllers.pod_owners import PodOwners, selector_of
-from setpoint.controllers.pods import available_in, first_to_go, is_active, phase
+from setpoint.controllers.pods import first_to_go, is_active
+from setpoint.controllers.replica_facts import Glance, PodFacts
 from setpoint.controllers.slow_start import slow_start
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict, NotFound
@@ -73,6 +74,8 @@ class ReplicaSets:
         self._flavour = flavour
         self._owners = PodOwners(flavour.resource.kind, sets, flavour.selector)
         self._expected = Expectations(clock)
+        self._glances: dict[str, tuple[tuple[str, int], Glance]] = {}
+        """By key, with what its selectors are those of: uid and generation of the set."""
 
     # -- when to look -----------------------------------------------------------------------------------------------
 
@@ -80,6 +83,7 @@ class ReplicaSets:
         def set_changed(old: Obj | None, new: Obj | None) -> None:
             if new is None and old is not None:
                 self._expected.forget(key_of(old))
+                self._glances.pop(key_of(old), None)
             controller.enqueue(key_of(new or old or {}))
 
         def pod_changed(old: Obj | None, new: Obj | None) -> None:
@@ -120,17 +124,31 @@ class ReplicaSets:
         may_act = self._expected.satisfied(key) and "deletionTimestamp" not in replica_set["metadata"]
         meta = replica_set["metadata"]
         selector = self._flavour.selector(replica_set)
-        active, others, terminating = _sorted_out(self._pods.controlled_by(meta["uid"]), selector)
+        glance = self._glance(replica_set, selector)
+        alive = [facts for facts in glance.over(self._pods.controlled_by(meta["uid"])) if not facts.over]
+        counted = [facts for facts in alive if facts.active]
+        others = [facts.pod for facts in alive if not facts.selected and not facts.leaving]
+        terminating = sum(facts.selected and facts.leaving for facts in alive)
         others += [pod for pod in self._pods.orphans(meta["namespace"]) if is_active(pod)]
         claim = Claim(self._client, self._flavour.resource, replica_set, PODS, selector)
-        active += await claim.claimed(others)
+        counted += [glance.of(pod) for pod in await claim.claimed(others)]
+        active = [facts.pod for facts in counted]
         failure = await self._manage(key, replica_set, active) if may_act else None
         now = self._clock.now()
         told = terminating if self._flavour.tells_terminating else None
-        await self._write_status(replica_set, status_of(replica_set, active, told, failure, now))
+        await self._write_status(replica_set, status_of(replica_set, counted, told, failure, now))
         if failure is not None:
             raise failure
         return look_again(active, replica_set["spec"].get("minReadySeconds", 0), now)
+
+    def _glance(self, replica_set: Obj, selector: Selector) -> Glance:
+        meta, template = replica_set["metadata"], replica_set["spec"]["template"]
+        asked = (meta["uid"], meta["generation"])
+        known = self._glances.get(key_of(replica_set))
+        if known is None or known[0] != asked:
+            glance = Glance(selector, from_map((template.get("metadata") or {}).get("labels")))
+            known = self._glances[key_of(replica_set)] = (asked, glance)
+        return known[1]
 
     async def _manage(self, key: str, replica_set: Obj, active: list[Obj]) -> Exception | None:
         missing = size_of(replica_set) - len(active)
@@ -197,41 +215,17 @@ class ReplicaSets:
             await self._client.update({**fresh, "status": status}, subresource="status")
 
 
-def _sorted_out(owned: list[Obj], selector: Selector) -> tuple[list[Obj], list[Obj], int]:
-    """Those that count, those that are no longer selected, and how many are on their way out: in one go, for there
-    may be thousands."""
-    active: list[Obj] = []
-    others: list[Obj] = []
-    terminating = 0
-    for pod in owned:
-        if phase(pod) in ("Succeeded", "Failed"):
-            continue
-        meta = pod["metadata"]
-        selected = selector.matches(meta.get("labels") or {})
-        if "deletionTimestamp" in meta:
-            terminating += selected
-        else:
-            (active if selected else others).append(pod)
-    return active, others, terminating
-
-
 def size_of(replica_set: Obj) -> int:
     return int(replica_set["spec"].get("replicas", 1))
 
 
 def status_of(
-    replica_set: Obj, active: list[Obj], terminating: int | None, failure: Exception | None, now: datetime
+    replica_set: Obj, active: list[PodFacts], terminating: int | None, failure: Exception | None, now: datetime
 ) -> Obj:
-    spec, old = replica_set["spec"], replica_set.get("status") or {}
-    is_fully_labelled = from_map((spec["template"].get("metadata") or {}).get("labels")).matches
-    min_ready = spec.get("minReadySeconds", 0)
-    labelled = ready = available = 0
-    for pod in active:
-        labelled += is_fully_labelled(pod["metadata"].get("labels") or {})
-        wait = available_in(pod, min_ready, now)
-        if wait is not None:
-            ready += 1
-            available += wait <= 0
+    old, min_ready = replica_set.get("status") or {}, replica_set["spec"].get("minReadySeconds", 0)
+    labelled = sum(facts.labelled for facts in active)
+    ready = sum(facts.ready is not None for facts in active)
+    available = sum(facts.is_available(min_ready, now) for facts in active) if min_ready else ready
     counts = {"fullyLabeledReplicas": labelled, "readyReplicas": ready, "availableReplicas": available}
     status: Obj = {"replicas": len(active), **{name: count for name, count in counts.items() if count}}
     if terminating is not None:
