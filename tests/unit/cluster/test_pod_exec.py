@@ -219,6 +219,26 @@ async def test_a_shell_that_waits_is_typed_into(cluster: VirtualCluster) -> None
 
 
 @virtual(nodes=1)
+async def test_one_who_may_come_again_only_leaves(cluster: VirtualCluster) -> None:
+    script = "while read line; do echo got $line; done; echo over"
+    container = {"name": "c", "image": "busybox", "stdin": True, "command": ["sh", "-c", script]}
+    meta = {"name": "p", "namespace": "default"}
+    await cluster.client.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
+    )
+    await cluster.sleep(5)
+    for word in (b"first", b"second"):
+        answer = await opened(cluster, "attach", [("stdin", "true"), ("stdout", "true")])
+        talk = Talk()
+        talk.send(0, word + b"\n")
+        talk.send(255, b"\x00")
+        await answer.run(talk)
+        assert talk.status["status"] == "Success"
+    reply = await cluster.client.sender.transport.request("GET", "/api/v1/namespaces/default/pods/p/log", "", [], b"")
+    assert reply.body == b"got first\ngot second\n", "and it still waits for more"
+
+
+@virtual(nodes=1)
 async def test_logs_as_messages(cluster: VirtualCluster) -> None:
     await a_pod(cluster, "sh", "-c", "echo one; sleep 3; echo two; sleep 1000")
     path = "/api/v1/namespaces/default/pods/p/log"

@@ -269,8 +269,9 @@ class _Attended:
             if self._heard > _MOST_INPUT:
                 return
             if received.data is None:
-                if self._once:
-                    self._execution.close_input()
+                if not self._once:
+                    return  # this one has no more to say, and another may have
+                self._execution.close_input()
             elif not self._wanted.tty:
                 self._execution.write(received.data.decode("utf-8", "surrogateescape"))
             elif self._typed(received.data):
