@@ -73,6 +73,10 @@ async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> N
     await a_pod(cluster, "refused", "nginx", lifecycle=refused)
     url = f"http://{address}:8080/hostname"
     script = f"wget -qO- {url}; curl -s -o /dev/null -w '%{{http_code}}' {address}:8080/no; curl {address}:1; echo $?"
+    dial = f"curl -s 'http://{address}:8080/dial?host={address}&port"
+    questions = f"{dial}=8081&protocol=udp&request=hostname&tries=2'; {dial}=1&request=x'; "
+    questions += f"echo hostName | nc -w 1 -u {address} 8081; nc -z {address} 8080 && nc -z {address} 9 || echo shut"
+    await a_pod(cluster, "dialling", "busybox", command=["sh", "-c", questions])
     await a_pod(cluster, "asking", "busybox", command=["sh", "-c", script])
     await cluster.sleep(2)
     await cluster.client.delete(("v1", "Pod"), "client", "default")
@@ -81,6 +85,9 @@ async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> N
     said = (await cluster.client.sender.request("GET", path.format("server"))).body.decode()
     assert "GET /echo?msg=begun" in said and "GET /echo?msg=ending" in said
     said = (await cluster.client.sender.request("GET", path.format("asking"))).body.decode()
+    answers = (await cluster.client.sender.request("GET", path.format("dialling"))).body.decode()
+    refused_there = f'{{"errors":["dial tcp {address}:1: connect: connection refused"]}}'
+    assert answers == f'{{"responses":["server","server"]}}{refused_there}servershut\n'
     failure = f"curl: (7) Failed to connect to {address} port 1 after 0 ms: Could not connect to server\n"
     assert said == f"server404{failure}7\n"
     assert ("Warning", "FailedPostStartHook", "PostStartHook failed") in await cluster.events("refused")

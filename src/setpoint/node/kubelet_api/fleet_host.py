@@ -12,6 +12,7 @@ from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
 from setpoint.node.runtime.simulated import SimulatedRuntime
+from setpoint.node.runtime.web import WebAnswer, WebRequest
 from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.static_pods import StaticPods
 
@@ -92,6 +93,10 @@ class FleetHost:
 
     def main_program(self, pod: Obj, container: str) -> tuple[Sequence[str], Execution] | None:
         return self._fleet.runtime.attach(pod["metadata"]["uid"], container)
+
+    def web(self, pod: Obj, request: WebRequest) -> WebAnswer | None:
+        """What the Pod answers; None: nothing listens there. Raises NoSuchContainer when that is not known."""
+        return self._fleet.runtime.ask(pod["metadata"]["uid"], request)
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])

@@ -337,6 +337,7 @@ class SimulatedRuntime:
         return Server(
             argv_of(launch.spec, facts), facts.page if facts is not None else "", self._files(run),
             hostname_of(launch.pod), launch.home.environment(launch.spec), ports, now, now - run.record.started_at,
+            self.reach,
         )  # fmt: skip
 
     def _files(self, run: _Run) -> Files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from posixpath import dirname, normpath
 from typing import NamedTuple
@@ -23,6 +23,8 @@ class WebRequest(NamedTuple):
     query: str = ""
     method: str = "GET"
     tls: bool = False
+    datagram: str | None = None
+    """What is sent over UDP, where it is no HTTP request."""
 
 
 class WebAnswer(NamedTuple):
@@ -46,11 +48,15 @@ class Server(NamedTuple):
     now: float
     age: float
     """Since it was started, in seconds."""
+    reach: Callable[[str, WebRequest], WebAnswer | None]
+    """Asks another Pod; raises LookupError where there is none."""
 
 
 def answer(server: Server, request: WebRequest) -> tuple[WebAnswer, str] | None:
     """With what the server writes to its log; None: nothing listens there. Raises LookupError when nobody knows."""
     argv = server.argv
+    if request.datagram is not None and (argv is None or list(argv[1:2]) != ["netexec"]):
+        raise LookupError(server.hostname)
     if argv is not None and argv[0].rpartition("/")[2] in ("agnhost", "agnhost-2") and len(argv) > 1:
         return _AGNHOST[argv[1]](server, request, flags_of([*argv[2:]]))
     own = argv is None or argv[0].rpartition("/")[2] in ("nginx", "httpd", "httpd-foreground")
@@ -100,7 +106,11 @@ def _porter(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tu
 
 
 def _netexec(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
-    if request.port != int(flags.get("http-port") or 8080) or request.tls:
+    if request.datagram is not None:
+        return (
+            _netexec_datagram(server, request.datagram) if request.port == int(flags.get("udp-port") or 8081) else None
+        )
+    if request.port != int(flags.get("http-port") or 8080) or request.tls != ("tls-cert-file" in flags):
         return None
     asked = {name: values[0] for name, values in parse_qs(request.query, keep_blank_values=True).items()}
     said = f"GET {request.path}"
@@ -111,6 +121,10 @@ def _netexec(server: Server, request: WebRequest, flags: Mapping[str, str]) -> t
             message, code = asked.get("msg", ""), asked.get("code", "")
             said = f"GET /echo?msg={message}&code={code}"
             found = WebAnswer(int(code) if re.fullmatch("[2-5][0-9]{2}", code) else 200, message)
+        case "/dial":
+            names = ("host", "protocol", "port", "request", "tries")
+            said = "GET /dial?" + "&".join(f"{name}={asked.get(name, '')}" for name in names)
+            found = _dialled(server, asked)
         case "/hostname" | "/hostName":
             found = WebAnswer(200, server.hostname)
         case "/serverport":
@@ -126,6 +140,44 @@ def _netexec(server: Server, request: WebRequest, flags: Mapping[str, str]) -> t
         case _:
             return WebAnswer(404, "404 page not found\n"), ""
     return found, _stamp(server, said)
+
+
+def _netexec_datagram(server: Server, text: str) -> tuple[WebAnswer, str] | None:
+    command, _, rest = text.strip().partition(" ")
+    match command.lower():
+        case "hostname":
+            return WebAnswer(200, server.hostname), _stamp(server, "Sending udp hostName response")
+        case "echo":
+            return WebAnswer(200, rest.lower()), _stamp(server, f"Echoing {rest.lower()} to UDP client")
+        case "envvar":
+            said = f"Sending UDP envvar response for {rest}"
+            return WebAnswer(200, server.environment.get(rest, "")), _stamp(server, said)
+    return WebAnswer(200, ""), ""
+
+
+def _dialled(server: Server, asked: Mapping[str, str]) -> WebAnswer:
+    """It asks somebody else, and tells what it was told."""
+    port, tries, wanted = asked.get("port", ""), asked.get("tries") or "1", asked.get("request", "")
+    udp = asked.get("protocol", "").lower() == "udp"
+    if not port.isdigit() or not tries.isdigit() or not wanted:
+        return WebAnswer(400, "request parameter not specified. <nil>\n")
+    path, _, query = wanted.partition("?")
+    request = WebRequest(int(port), f"/{path}", query, datagram=wanted if udp else None)
+    answers: list[str] = []
+    problems: list[str] = []
+    for _ in range(min(int(tries), 100)):
+        try:
+            found = server.reach(asked.get("host", ""), request)
+        except LookupError:
+            found = None
+        if found is None:
+            problems.append(f"dial tcp {asked.get('host', '')}:{port}: connect: connection refused")
+        else:
+            answers.append(found.body)
+    output = {"responses": answers} if answers and answers[-1] else {}
+    if problems:
+        output = {"errors": problems, **output}
+    return WebAnswer(200, json.dumps(output, separators=(",", ":")))
 
 
 def _test_webserver(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:

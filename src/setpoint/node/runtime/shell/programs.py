@@ -29,7 +29,7 @@ from setpoint.node.runtime.shell.tar import tar
 
 INSTANT = frozenset((
     "chown", "chgrp", "ln", "sync", "dd", "umount", "ping", "nslookup",
-    "dig", "host", "nc", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
+    "dig", "host", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
     "git", "kubectl", "gzip", "gunzip", "unzip", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
     "update-ca-certificates", "openssl", "jq", "find", "xargs", "ps", "top",
@@ -609,7 +609,8 @@ PROGRAMS: dict[str, Program] = {
     "awk": _reading(text_programs.awk, 1), "cut": _reading(text_programs.cut), "sed": _reading(text_programs.sed, 1),
     "tr": _reading(text_programs.tr, 9), "sort": _reading(text_programs.sort), "uniq": _reading(text_programs.uniq),
     "expr": text_programs.expr, "basename": text_programs.basename, "dirname": text_programs.dirname,
-    "curl": web_programs.curl, "wget": web_programs.wget, "cp": text_programs.cp, "mv": text_programs.mv,
+    "curl": web_programs.curl, "wget": web_programs.wget,
+    "nc": _reading(web_programs.nc, 2), "cp": text_programs.cp, "mv": text_programs.mv,
     "agnhost": agnhost("/agnhost"), "agnhost-2": agnhost("/agnhost-2"),
     "nnp": lambda session, arguments, streams: agnhost("nnp", rises=True)(session, ["nonewprivs"], streams),
     "sysctl": _sysctl, "ip": _ip,

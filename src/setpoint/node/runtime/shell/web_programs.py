@@ -66,7 +66,30 @@ def wget(session: Session, arguments: list[str], streams: Streams) -> int:
     return 0
 
 
-def _options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+def nc(session: Session, arguments: list[str], streams: Streams) -> int:
+    """Sends what it reads over UDP (-u), or looks whether something listens (-z)."""
+    from setpoint.node.runtime.web import WebRequest
+
+    options, words = _options(arguments, frozenset("wps"))
+    if session.reach is None or len(words) != 2 or not words[1].isdigit() or not ("u" in options or "z" in options):
+        return 0
+    host, port = words[0], int(words[1])
+    sent = streams.stdin if "u" in options and "z" not in options else None
+    try:
+        found = session.reach(host, WebRequest(port, datagram=sent))
+    except LookupError:
+        return 0
+    if sent is not None:
+        streams.out(found.body if found is not None else "")
+        return 0 if found is not None else 1
+    if "v" in options:
+        open_ = f"Connection to {host} {port} port [tcp/*] succeeded!\n"
+        refused = f"nc: connect to {host} port {port} (tcp) failed: Connection refused\n"
+        streams.err(open_ if found is not None else refused)
+    return 0 if found is not None else 1
+
+
+def _options(arguments: list[str], with_value: frozenset[str] = _WITH_VALUE) -> tuple[dict[str, str], list[str]]:
     found: dict[str, str] = {}
     words: list[str] = []
     rest = list(arguments)
@@ -74,13 +97,13 @@ def _options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         each = rest.pop(0)
         if each.startswith("--"):
             name, equals, value = each[2:].partition("=")
-            found[name] = value if equals or name not in _WITH_VALUE or not rest else rest.pop(0)
+            found[name] = value if equals or name not in with_value or not rest else rest.pop(0)
         elif each.startswith("-") and len(each) > 1:
             letters = each[1:]
             while letters:
                 letter, letters = letters[0], letters[1:]
                 found[letter] = ""
-                if letter in _WITH_VALUE:
+                if letter in with_value:
                     found[letter], letters = letters or (rest.pop(0) if rest else ""), ""
         else:
             words.append(each)
