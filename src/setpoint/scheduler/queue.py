@@ -101,7 +101,7 @@ class SchedulingQueue:
     async def pop(self) -> Entry:
         """The next one to be decided about: it is in flight until `back` or `remove`."""
         while True:
-            entry = self._take()
+            entry = self.take()
             if entry is not None:
                 return entry
             self._ready = asyncio.get_running_loop().create_future()
@@ -110,7 +110,8 @@ class SchedulingQueue:
             finally:
                 self._ready = None
 
-    def _take(self) -> Entry | None:
+    def take(self) -> Entry | None:
+        """As `pop`; None if nobody waits."""
         for heap in (self._active, self._backing_off):
             while heap:
                 _, _, ticket, entry = heappop(heap)

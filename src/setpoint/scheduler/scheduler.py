@@ -35,6 +35,7 @@ Obj = dict[str, Any]
 
 NAME = "default-scheduler"
 NODES = builtin("nodes")
+_TURN, _MOST_A_TURN = 0.008, 32
 _ADDED, _DELETED = ClusterEvent(ASSIGNED_POD, Action.ADD), ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
 
@@ -161,10 +162,19 @@ class Scheduler:
             tasks.create_task(self.queue.run())
             tasks.create_task(self._writes.run())
             while True:
-                entry = await self.queue.pop()
-                self._attempt(entry)
+                self._take_turn(await self.queue.pop())
                 await self._writes.room()
                 await asyncio.sleep(0)  # the informers and the writes want their turn, however much waits here
+
+    def _take_turn(self, first: Entry) -> None:
+        """Decides about some of those that wait: in a busy process turns are rare, and what is decided together is
+        written together."""
+        self._attempt(first)
+        ends = self._clock.monotonic() + _TURN
+        for _ in range(_MOST_A_TURN - 1):
+            if self._clock.monotonic() >= ends or (entry := self.queue.take()) is None:
+                return
+            self._attempt(entry)
 
     def _attempt(self, entry: Entry) -> None:
         pod, start = entry.pod, self._clock.monotonic()
