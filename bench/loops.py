@@ -1,8 +1,11 @@
-"""The loops together: `python bench/loops.py [--pods 2000] [--nodes 1000] [--store sqlite|memory] [--profile FILE]`.
+"""The loops together: `python bench/loops.py [--pods 2000] [--nodes 1000] [--store sqlite|memory] [--sets 1]
+[--churn SECONDS] [--profile FILE]`.
 
-A whole cluster in this process, as `setpoint up` runs it. Measured are a Deployment from its POST until all of its Pods
-are bound and until all are Running, with the CPU that each Pod cost, and how long it takes until a deleted Pod has a
-successor that is bound to a node. The one who looks is a client of the same process with an informer of its own."""
+A whole cluster in this process, as `setpoint up` runs it. Measured are a Deployment (or several, `--sets`) from its
+POST until all of its Pods are bound and until all are Running, with the CPU and the memory that each Pod cost, and how
+long it takes until a deleted Pod has a successor that is bound to a node. `--churn` then changes 20 Pods a second for
+so long, and says how long the changes and as many reads took. The one who looks is a client of the same process with
+an informer of its own."""
 
 from __future__ import annotations
 
@@ -32,15 +35,15 @@ NAMESPACE = "bench"
 REPLACED = 25
 
 
-def deployment(replicas: int) -> Obj:
-    labels = {"app": "web"}
+def deployment(name: str, replicas: int) -> Obj:
+    labels = {"app": name}
     container = {
         "name": "main", "image": "registry.example/app:1",
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
         "env": [{"name": f"V{i}", "value": str(i)} for i in range(4)],
     }  # fmt: skip
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": NAMESPACE},
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "replicas": replicas, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
@@ -73,13 +76,15 @@ class Observer:
                 self.all_running.set()
 
 
-async def bench(client: Client, pods: Informer, wanted: int) -> None:
+async def bench(client: Client, pods: Informer, wanted: int, sets: int) -> None:
     seen = Observer(wanted)
     pods.add_handler(seen.changed)
+    resident = resident_now()
     began, cpu = time.perf_counter(), time.process_time()
-    await client.create(deployment(wanted))
+    for number in range(sets):
+        await client.create(deployment(f"web-{number}", wanted // sets))
     reporter = asyncio.ensure_future(report(seen))
-    await asyncio.wait_for(seen.all_running.wait(), 600)
+    await asyncio.wait_for(seen.all_running.wait(), 1200)
     reporter.cancel()
     took, used = time.perf_counter() - began, time.process_time() - cpu
     bound = max(seen.bound.values()) - began
@@ -87,6 +92,7 @@ async def bench(client: Client, pods: Informer, wanted: int) -> None:
     print(
         f"POST until all Running:  {took:7.2f} s  {wanted / took:7.0f} Pods/s {used / wanted * 1e6:7.0f} us of CPU each"
     )
+    print(f"resident for each Pod:   {(resident_now() - resident) / wanted / 1024:7.1f} KiB")
     await settled()
     later = time.process_time() - cpu
     print(f"and until all is quiet:                            {later / wanted * 1e6:7.0f} us of CPU each")
@@ -96,6 +102,38 @@ async def report(seen: Observer) -> None:
     while True:
         await asyncio.sleep(5)
         print(f"  ... {len(seen.created)} created, {len(seen.bound)} bound, {len(seen.running)} Running", flush=True)
+
+
+def resident_now() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+async def churn(client: Client, pods: Informer, seconds: int) -> None:
+    names = [pod["metadata"]["name"] for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE]
+    writes: list[float] = []
+    reads: list[float] = []
+
+    async def change(number: int) -> None:
+        name, began = names[number * 7 % len(names)], time.perf_counter()
+        await client.patch(PODS, name, {"metadata": {"annotations": {"changed": str(number)}}}, NAMESPACE)
+        written = time.perf_counter()
+        await client.get(PODS, name, NAMESPACE)
+        writes.append(written - began)
+        reads.append(time.perf_counter() - written)
+
+    began, cpu = time.perf_counter(), time.process_time()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(seconds * 20):
+            await asyncio.sleep(max(0.0, began + number / 20 - time.perf_counter()))
+            tasks.create_task(change(number))
+    took, used = time.perf_counter() - began, time.process_time() - cpu
+    for what, times in (("changes", writes), ("reads", reads)):
+        times.sort()
+        print(
+            f"{what} at {len(times) / took:.1f}/s: median {median(times) * 1e3:.1f} ms, "
+            f"p99 {times[len(times) * 99 // 100] * 1e3:.1f} ms, most {times[-1] * 1e3:.1f} ms"
+        )
+    print(f"CPU meanwhile:           {used / took * 100:7.0f} % of a core")
 
 
 async def settled() -> None:
@@ -141,11 +179,13 @@ async def main(options: argparse.Namespace) -> None:
                 profile = cProfile.Profile() if options.profile else None
                 if profile is not None:
                     profile.enable()
-                await bench(client, pods, options.pods)
+                await bench(client, pods, options.pods, options.sets)
                 if profile is not None:
                     profile.disable()
                     profile.dump_stats(options.profile)
                 await replace(client, pods)
+                if options.churn:
+                    await churn(client, pods, options.churn)
                 print(f"resident at most:        {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:7.0f} MiB")
                 following.cancel()
 
@@ -155,5 +195,7 @@ if __name__ == "__main__":
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--store", default="sqlite")
+    parser.add_argument("--sets", type=int, default=1)
+    parser.add_argument("--churn", type=int, default=0)
     parser.add_argument("--profile")
     uvloop.run(main(parser.parse_args()))
