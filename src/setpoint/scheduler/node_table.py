@@ -30,12 +30,9 @@ def amount(resource: str, quantity: str) -> int:
 
 
 def _concern(node: Obj) -> tuple[Any, ...]:
-    """All that is read of a node here."""
+    """All that is read of a node here, its images apart: those change whenever a Pod brings a new one."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
-    return (
-        node["metadata"].get("labels"), spec.get("unschedulable"), spec.get("taints"),
-        status.get("allocatable"), status.get("images"),
-    )  # fmt: skip
+    return node["metadata"].get("labels"), spec.get("unschedulable"), spec.get("taints"), status.get("allocatable")
 
 
 class NodeTable:
@@ -70,7 +67,8 @@ class NodeTable:
         self.pod_log = ChangeLog()
         """What is on the node has changed."""
         self.version = 0
-        """Raised whenever a node comes, goes, or changes in what concerns scheduling."""
+        """Raised whenever a node comes, goes, or changes in what concerns scheduling, its images apart."""
+        self.images_version = 0
         self._unused = list(range(self.capacity - 1, -1, -1))
 
     def __len__(self) -> int:
@@ -105,6 +103,7 @@ class NodeTable:
         else:
             before = self.nodes[slot]
         self.nodes[slot] = node
+        self._set_images(slot, before, node)
         if before is not None and _concern(before) == _concern(node):
             return slot  # a heartbeat
         self._set_allocatable(slot, (node.get("status") or {}).get("allocatable") or {})
@@ -112,7 +111,6 @@ class NodeTable:
         spec = node.get("spec") or {}
         self.cordoned[slot] = bool(spec.get("unschedulable"))
         self.taints[slot] = self._taint_number(spec.get("taints") or ())
-        self._set_images(slot, before, node)
         self.node_log.add(slot)
         self.pod_log.add(slot)
         self.version += 1
@@ -155,6 +153,7 @@ class NodeTable:
         has = ((after or {}).get("status") or {}).get("images") or ()
         if had == has:
             return
+        self.images_version += 1
         for image in had:
             for name in image.get("names") or ():
                 holders = self.images.get(name, {})

@@ -26,8 +26,9 @@ class ImageLocality:
         if not cycle.table.images:
             return None
         known = cycle.demand.cache.get(self)
-        if known is None or known[0] != cycle.table.version:
-            known = cycle.demand.cache[self] = (cycle.table.version, _scores(cycle.demand, cycle.table))
+        version = (cycle.table.version, cycle.table.images_version)
+        if known is None or known[0] != version:
+            known = cycle.demand.cache[self] = (version, _scores(cycle.demand, cycle.table))
         scores: Ints | None = known[1]
         return scores
 
