@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says nothing about the code, on machines that do other things too.
+settings.register_profile("setpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("setpoint")
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 

@@ -27,7 +27,7 @@ def body(**spec: Any) -> dict[str, Any]:
 
 
 def test_the_requestor_is_written_down_and_not_believed(csr: Any) -> None:
-    object.__setattr__(csr.ctx, "user", UserInfo("ann", "7", ("devs",), {"k": ("v",)}))
+    csr.ctx = csr.ctx._replace(user=UserInfo("ann", "7", ("devs",), {"k": ("v",)}))
     spec = csr.created(body(username="root", groups=["system:masters"]))["spec"]
     assert (spec["username"], spec["uid"], spec["groups"], spec["extra"]) == ("ann", "7", ["devs"], {"k": ["v"]})
 
