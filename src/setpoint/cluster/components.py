@@ -71,6 +71,7 @@ class Components:
         self._identity = options.identity or f"{hostname()}_{ids.uid()}"
         self._usage: FleetUsage
         self._tasks = asyncio.TaskGroup()
+        self._begun = asyncio.Event()
         self.controllers = Component("controllers", self._controllers)
         self.scheduler = Component("scheduler", self._scheduler)
         self.fleet = Component("fleet", self._fleet)
@@ -99,6 +100,7 @@ class Components:
             await self.start(self.scheduler)
         if self._options.nodes:
             await self.start(self.fleet)
+        self._begun.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -125,7 +127,7 @@ class Components:
         wrap, options = self._options.wrap, self._options
         clients = Identities(self._entrance, self._clock, None if wrap is None else partial(wrap, component))
         election = Election(self._identity) if options.leader_elect else None
-        return Parts(clients, self._clock, self._ids, election)
+        return Parts(clients, self._clock, self._ids, election, begun=self._begun)
 
     def _controllers(self) -> AbstractAsyncContextManager[Elected]:
         return self._parts("controllers").controllers(self._options.controller_options, self._options.controllers)

@@ -56,8 +56,21 @@ class Election:
 
 
 class Parts:
-    def __init__(self, clients: Clients, clock: Clock, ids: Ids, election: Election | None, host: str = "") -> None:
-        """Without an election, controllers and scheduler work at once."""
+    def __init__(
+        self,
+        clients: Clients,
+        clock: Clock,
+        ids: Ids,
+        election: Election | None,
+        host: str = "",
+        begun: asyncio.Event | None = None,
+    ) -> None:
+        """Without an election, controllers and scheduler work at once. What follows everything, and so takes long to
+        begin, waits until `begun` is set: a cluster need not wait for it."""
+        if begun is None:
+            begun = asyncio.Event()
+            begun.set()
+        self._begun = begun
         self._clients = clients
         self._clock = clock
         self._ids = ids
@@ -83,10 +96,18 @@ class Parts:
                 if names is not None and GARBAGE_COLLECTOR not in names:
                     yield manager
                     return
-                # Now only: its many watches are nothing that the others need to be ready.
                 collector = GarbageCollector(manager)
-                async with running(collector.run, collector.started):
-                    yield manager
+
+                async def collect() -> None:
+                    await self._begun.wait()
+                    await collector.run()
+
+                async with asyncio.TaskGroup() as tasks:
+                    collecting = tasks.create_task(collect())
+                    try:
+                        yield manager
+                    finally:
+                        collecting.cancel()
 
         async with self._elected("kube-controller-manager", client, term) as elected:
             yield elected

@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from setpoint.meta.body import BodyError
+from setpoint.meta.body import BodyError, parse_yaml
 from setpoint.meta.quantity import QuantityError, parse
-from setpoint.meta.yaml_read import read
 from setpoint.node.runtime.images import ImageRule
 from setpoint.node.stages import Stage, StageProblem, stage_of
 
@@ -53,7 +52,7 @@ class FleetOptions:
 def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
     """From YAML; `nodes` is how many there are if the file does not say. Raises FleetProblem."""
     try:
-        found, _ = read(text.encode())
+        found, _ = parse_yaml(text.encode())
     except BodyError as error:
         raise FleetProblem(f"not YAML: {error}") from None
     document = _table(found or {}, "", ("nodes", "images", "pullSeconds", "stages"))

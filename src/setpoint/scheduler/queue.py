@@ -294,6 +294,10 @@ class SchedulingQueue:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
+    def __len__(self) -> int:
+        """How many Pods are known to wait, wherever they do."""
+        return len(self._entries)
+
     def sizes(self) -> dict[str, int]:
         """How many wait where, as the metric `scheduler_pending_pods` has it."""
         counts = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}

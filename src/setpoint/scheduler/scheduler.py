@@ -35,6 +35,7 @@ Obj = dict[str, Any]
 
 NAME = "default-scheduler"
 NODES = builtin("nodes")
+_WARM_UP_AFTER = 1.0
 _TURN, _MOST_A_TURN = 0.008, 32
 _ADDED, _DELETED = ClusterEvent(ASSIGNED_POD, Action.ADD), ClusterEvent(ASSIGNED_POD, Action.DELETE)
 
@@ -78,8 +79,8 @@ class Scheduler:
 
     def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
         if self._engine is None:
-            if new is None:
-                return
+            if new is None or not self.queue:
+                return  # nobody waits: who comes later looks at what is there then
             self._engine = self._start_engine()
         snapshot = self._engine.snapshot
         if new is None:
@@ -93,13 +94,15 @@ class Scheduler:
             self.queue.happened(ClusterEvent(NODE, action), old, new)
 
     def _start_engine(self) -> Engine:
-        # Not before there is a node: arrays are what takes longest to load, and an empty cluster needs none.
+        # Not before there is something to decide: arrays are what takes longest to load of all that a cluster needs.
         from setpoint.scheduler.engine import Engine
 
         engine = Engine(self._configuration, self._listers, self.nominations, self._ids, self._wakeups)
+        for node in self._nodes.items.values():
+            engine.snapshot.put_node(node)
         for pod in self._pods.items.values():
-            if node := pod["spec"].get("nodeName"):
-                engine.snapshot.put(pod, node)
+            if name := pod["spec"].get("nodeName"):
+                engine.snapshot.put(pod, name)
         return engine
 
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
@@ -161,10 +164,17 @@ class Scheduler:
             self._binder.tasks = tasks
             tasks.create_task(self.queue.run())
             tasks.create_task(self._writes.run())
+            tasks.create_task(self._warm_up())
             while True:
                 self._take_turn(await self.queue.pop())
                 await self._writes.room()
                 await asyncio.sleep(0)  # the informers and the writes want their turn, however much waits here
+
+    async def _warm_up(self) -> None:
+        """When the start is over, and before the first Pod comes if it takes its time."""
+        await self._clock.sleep(_WARM_UP_AFTER)
+        if self._engine is None and self._nodes.items:
+            self._engine = self._start_engine()
 
     def _take_turn(self, first: Entry) -> None:
         """Decides about some of those that wait: in a busy process turns are rare, and what is decided together is
@@ -184,8 +194,10 @@ class Scheduler:
             self._tell(pod, f"skip schedule deleting pod: {meta['namespace']}/{meta['name']}")
             return
         if self._engine is None:
-            self._failed(entry, UNSCHEDULABLE, NO_NODES, None, nominate="")
-            return
+            if not self._nodes.items:
+                self._failed(entry, UNSCHEDULABLE, NO_NODES, None, nominate="")
+                return
+            self._engine = self._start_engine()
         if self._engine.snapshot.is_assumed(entry.key):
             return
         try:

@@ -29,8 +29,6 @@ class GarbageCollector:
         absent_owners, live = AbsentOwners(), Live(client, clock)
         self.graph = graph = Graph(self, absent_owners)
         self.monitors = Monitors(client, clock, graph, manager.shared_informer)
-        self.started = asyncio.Event()
-        """It is at work, though it need not know everything yet."""
         self._recorder = EventRecorder(client, clock, _COMPONENT)
         deleting = Deleting(graph, live, absent_owners, self.look_at)
         self._deleting = Controller(_COMPONENT, deleting.reconcile, clock, workers=_WORKERS)
@@ -42,7 +40,6 @@ class GarbageCollector:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.monitors.run())
             tasks.create_task(self._recorder.run())
-            self.started.set()
             # Before that, owners that are there may look as if they were not, and dependents are unknown.
             await self.monitors.synced.wait()
             tasks.create_task(self._deleting.run())
