@@ -57,6 +57,8 @@ def plain(value: Any) -> str:
         return "[" + " ".join(map(plain, value)) + "]"
     if isinstance(value, float):
         return _float(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # decoded as float64 there
+        return _float(float(value))
     return str(value)
 
 
@@ -75,6 +77,8 @@ def type_name(value: Any) -> str:
     """Go's %T for a decoded JSON value."""
     if value is None:
         return "<nil>"
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return "float64"
     return _TYPES.get(type(value), type(value).__name__)
 
 

@@ -1,0 +1,82 @@
+"""Values to JSON as Go's encoder writes them: sorted keys, `<`, `>` and `&` escaped, numbers in Go's shortest form."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from setpoint.meta.yaml_scalar import shortest
+
+_INT64 = 2**63
+_SORTED = orjson.OPT_SORT_KEYS
+_INDENTED = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
+_SPECIAL = re.compile(rb"[<>&]|\xe2\x80[\xa8\xa9]")
+_ESCAPES = {
+    b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
+}  # fmt: skip
+_LEADING = re.compile(rb"^ +", re.MULTILINE)
+
+
+def compact(value: Any) -> str:
+    """Go's `json.Marshal`."""
+    return _escaped(_dumps(value, _SORTED))
+
+
+def indented(value: Any) -> str:
+    """Go's `json.MarshalIndent` with four blanks."""
+    # No line of JSON begins within a text, so blanks at its beginning are indentation.
+    return _escaped(_LEADING.sub(lambda found: found[0] * 2, _dumps(value, _INDENTED)))
+
+
+def number(value: float) -> str:
+    """A float: with an exponent below 1e-6 and from 1e21 on."""
+    size = abs(value)
+    if size != 0 and (size < 1e-6 or size >= 1e21):
+        mantissa, _, exponent = shortest(value).partition("e")
+        return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    return format(Decimal(repr(value)), "f").removesuffix(".0")
+
+
+def _dumps(value: Any, option: int) -> bytes:
+    if not _is_plain(value):
+        value = _encodable(value)
+    try:
+        return orjson.dumps(value, option=option)
+    except orjson.JSONEncodeError:  # a text that is no UTF-8
+        return orjson.dumps(_encodable(value), option=option)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether orjson writes it as Go does."""
+    stack = [value]
+    while stack:
+        one = stack.pop()
+        kind = type(one)
+        if kind is dict:
+            stack.extend(one.values())
+        elif kind is list:
+            stack.extend(one)
+        elif kind is float or (kind is int and not -_INT64 <= one < _INT64):
+            return False
+    return True
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_encodable(one) for one in value]
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, float):
+        return orjson.Fragment(number(value))
+    if isinstance(value, int) and not isinstance(value, bool) and not -_INT64 <= value < _INT64:
+        return orjson.Fragment(number(float(value)))
+    return value
+
+
+def _escaped(data: bytes) -> str:
+    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], data).decode()

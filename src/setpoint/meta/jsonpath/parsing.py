@@ -1,0 +1,234 @@
+"""A template's text to nodes. Works forward only and calls itself for the sides of a filter and the members of a union,
+neither of which can hold another one: the depth is bounded by the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+
+from setpoint.meta.gotext import Unquotable, unquote_char
+from setpoint.meta.jsonpath.nodes import (
+    Descent,
+    Field,
+    Filter,
+    Identifier,
+    Literal,
+    Node,
+    Slice,
+    Steps,
+    Text,
+    Union,
+    Wildcard,
+)
+from setpoint.meta.jsonpath.problem import JsonPathProblem
+
+_KEY = re.compile(r"'([^']*)'")
+_SLICE = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
+_COMPARISON = re.compile(r"([^!<>=]+)([!<>=]+)([^\n]+)")
+_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_TERMINATORS = frozenset(" \t\r\n.,[]$@{}")
+_END = ""
+"""Stands for the end of the text where the next character is asked for."""
+
+
+def parse(text: str) -> tuple[Node, ...]:
+    """Texts and actions in order."""
+    reader = _Reader(text)
+    nodes: list[Node] = []
+    while True:
+        brace = text.find("{", reader.at)
+        before = text[reader.at : brace if brace >= 0 else len(text)]
+        if before:
+            nodes.append(Text(before))
+        if brace < 0:
+            return tuple(nodes)
+        reader.at = brace + 1
+        nodes.append(Steps(tuple(reader.action())))
+
+
+def _parse_action(text: str) -> Steps:
+    first = parse("{" + text + "}")[0]
+    assert isinstance(first, Steps)
+    return first
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def action(self) -> list[Node]:
+        """Everything up to and including the closing brace."""
+        text, nodes = self.text, list[Node]()
+        while True:
+            if text.startswith("}", self.at):
+                self.at += 1
+                return nodes
+            if text.startswith("[?(", self.at):
+                nodes.append(self._filter())
+                continue
+            if text.startswith("..", self.at):
+                self._descent(nodes)
+                continue
+            char = self._next()
+            if char in (_END, "\r", "\n"):
+                raise JsonPathProblem("unclosed action")
+            if char in " @$":
+                continue
+            if char == "[":
+                nodes.extend(self._brackets())
+            elif char in "\"'":
+                nodes.append(self._quoted(char))
+            elif char == ".":
+                nodes.append(self._field())
+            elif char in "+-" or char.isdecimal():
+                self.at -= 1
+                nodes.append(self._number())
+            elif _is_alphanumeric(char):
+                self.at -= 1
+                nodes.append(self._identifier())
+            else:
+                raise JsonPathProblem(f"unrecognized character in action: {_code_point(char)}")
+
+    def _next(self) -> str:
+        if self.at >= len(self.text):
+            return _END
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def _descent(self, nodes: list[Node]) -> None:
+        if nodes and isinstance(nodes[-1], Descent):
+            raise JsonPathProblem("invalid multiple recursive descent")
+        self.at += 2
+        nodes.append(Descent())
+        if self.at < len(self.text) and _is_alphanumeric(self.text[self.at]):
+            nodes.append(self._field())
+
+    def _field(self) -> Node:
+        start, text = self.at, self.text
+        while self.at < len(text) and text[self.at] not in _TERMINATORS:
+            self.at += 2 if text[self.at] == "\\" else 1
+        self.at = min(self.at, len(text))
+        name = text[start : self.at]
+        return Wildcard() if name == "*" else Field(name.replace("\\", ""))
+
+    def _identifier(self) -> Node:
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] not in _TERMINATORS:
+            self.at += 1
+        name = self.text[start : self.at]
+        return Literal(name == "true") if name in ("true", "false") else Identifier(name)
+
+    def _number(self) -> Node:
+        start = self.at
+        if self.text[start] in "+-":
+            self.at += 1
+        while self.at < len(self.text) and (self.text[self.at] == "." or self.text[self.at].isdecimal()):
+            self.at += 1
+        number = self.text[start : self.at]
+        integer = _integer(number)
+        if integer is not None:
+            return Literal(integer)
+        if not _FLOAT.fullmatch(number):
+            raise JsonPathProblem(f"cannot parse number {number}")
+        return Literal(float(number))
+
+    def _quoted(self, quote: str) -> Node:
+        start = self.at - 1
+        while True:
+            char = self._next()
+            if char in (_END, "\n"):
+                raise JsonPathProblem("unterminated quoted string")
+            if char == quote and self.text[self.at - 2] != "\\":
+                break
+        return Text(_unquoted(self.text[start : self.at]))
+
+    def _brackets(self) -> list[Node]:
+        start = self.at
+        while (char := self._next()) != "]":
+            if char in (_END, "\n"):
+                raise JsonPathProblem("unterminated array")
+        inside = self.text[start : self.at - 1]
+        if inside == "*":
+            inside = ":"
+        members = inside.split(",")
+        if len(members) > 1:
+            return [Union(tuple(_parse_action(f"[{member.strip(' ')}]") for member in members))]
+        key = _KEY.fullmatch(inside)
+        if key:
+            return list(_parse_action("." + key[1]).nodes)
+        return [_slice(inside)]
+
+    def _filter(self) -> Node:
+        start = self.at = self.at + 3
+        opened = closed = False
+        pair = ""
+        while True:
+            char = self._next()
+            if char in (_END, "\n"):
+                raise JsonPathProblem("unterminated filter")
+            if char in "\"'":
+                if not opened:
+                    opened, pair = True, char
+                elif char == pair and self.text[self.at - 2] != "\\":
+                    closed = True
+            elif char == ")" and opened == closed:
+                break
+        inside = self.text[start : self.at - 1]
+        if self._next() != "]":
+            raise JsonPathProblem("unclosed array expect ]")
+        comparison = _COMPARISON.fullmatch(inside)
+        if comparison is None:
+            return Filter(_parse_action(inside), "exists", Steps(()))
+        left, operator, right = comparison.groups()
+        return Filter(_parse_action(left), operator, _parse_action(right))
+
+
+def _slice(text: str) -> Node:
+    found = _SLICE.fullmatch(text)
+    if found is None:
+        raise JsonPathProblem(f"invalid array index {text}")
+    numbers: list[int | None] = []
+    for part in (found[1], (found[2] or "")[1:], (found[3] or "")[1:]):
+        number = _integer(part) if part else None
+        if part and number is None:
+            raise JsonPathProblem(f"array index {part} is not a number")
+        numbers.append(number)
+    start, end, step = numbers
+    if found[2] is None:
+        return Slice(start, (start or 0) + 1, step, single=True)
+    return Slice(start, end, step, single=False)
+
+
+def _integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 400:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _unquoted(quoted: str) -> str:
+    """As a Go string, between either kind of quotes. Bytes that are no UTF-8 come as surrogates."""
+    quote, inside = quoted[0], quoted[1:-1]
+    if "\\" not in inside and quote not in inside:
+        return inside
+    out = bytearray()
+    at = 0
+    while at < len(inside):
+        try:
+            piece, at = unquote_char(inside, at, quote)
+        except Unquotable:
+            raise JsonPathProblem(f"unquote string {quoted} error invalid syntax") from None
+        out += piece
+    return out.decode("utf-8", "surrogateescape")
+
+
+def _is_alphanumeric(char: str) -> bool:
+    return char == "_" or char.isalpha() or char.isdecimal()
+
+
+def _code_point(char: str) -> str:
+    """Go's %#U."""
+    text = f"U+{ord(char):04X}"
+    return f"{text} '{char}'" if char.isprintable() else text
