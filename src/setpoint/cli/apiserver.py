@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from setpoint.cli.clicked import clicked
 from setpoint.cli.server_options import server_options
 from setpoint.cli.serving import STARTED, say, serve
 
@@ -32,3 +33,6 @@ def command(**flags: object) -> None:
             await until(stop, running.api)
 
     serve(main)
+
+
+COMMAND = clicked(command)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from setpoint.cli.clicked import clicked
 from setpoint.cli.component_options import (
     boolean,
     controller_options,
@@ -37,3 +38,6 @@ def command(controllers: list[str], **flags: Any) -> None:
             await stop.wait()
 
     serve(main)
+
+
+COMMAND = clicked(command)

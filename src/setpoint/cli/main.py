@@ -1,40 +1,159 @@
-"""`setpoint`: finds the command and runs it."""
+"""`setpoint`: finds the command, takes its line apart, runs it, and tells how it ended."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import inspect
+import sys
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-import click
+from setpoint.cli import connection
+from setpoint.cli.call import Call, Surroundings
+from setpoint.cli.catalog import ROOT
+from setpoint.cli.command import Command, loaded
+from setpoint.cli.failures import EXPECTED, Failed, exit_code, told
+from setpoint.cli.flags import Flags, UsageProblem, switch
+from setpoint.meta.goformat import quote
 
-from setpoint import __version__
-
-_COMMANDS = {
-    "apiserver": "Run the API server alone.",
-    "controller-manager": "Run the controllers alone, against any Kubernetes API server.",
-    "nodes": "Run simulated nodes alone, for any Kubernetes API server.",
-    "scheduler": "Run the scheduler alone, against any Kubernetes API server.",
-    "up": "Run a whole cluster: API server, controllers, scheduler and simulated nodes.",
-}
-
-
-class _Lazy(click.Group):
-    """Knows the commands' names and one line about each; imports only the one that is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
-            return None
-        command: click.Command = import_module(f"setpoint.cli.{name.replace('-', '_')}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_COMMANDS.items()))
+PROGRAM = "setpoint"
+_HELP = switch("help", "h", help="Show this help")
+_INTERRUPTED, _NOBODY_LISTENS = 130, 141
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="setpoint")
 def main() -> None:
-    """A complete Kubernetes-compatible control plane."""
+    """The console script."""
+    sys.exit(run(sys.argv[1:], Surroundings()))
+
+
+def run(words: Sequence[str], around: Surroundings) -> int:
+    """One command line, in whatever surroundings; the exit code."""
+    with _telling(around) as outcome:
+        result = _start(list(words), around, outcome)
+        if inspect.isawaitable(result):
+            # Here, because `--help` and the commands that have a loop of their own need none.
+            import asyncio
+
+            with asyncio.Runner() as runner:
+                result = runner.run(_finished(result))
+        outcome.code = result or 0
+    return outcome.code
+
+
+async def run_within(words: Sequence[str], around: Surroundings) -> int:
+    """As `run`, on the loop that is running."""
+    with _telling(around) as outcome:
+        result = _start(list(words), around, outcome)
+        if inspect.isawaitable(result):
+            result = await result
+        outcome.code = result or 0
+    return outcome.code
+
+
+class _Outcome:
+    code = 0
+    command = PROGRAM
+
+
+@contextmanager
+def _telling(around: Surroundings) -> Iterator[_Outcome]:
+    """What is raised inside becomes a sentence and an exit code."""
+    outcome = _Outcome()
+    try:
+        try:
+            yield outcome
+        except BrokenPipeError:
+            raise
+        except EXPECTED as error:
+            around.stdout.flush()
+            if text := told(error, outcome.command):
+                around.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))
+            outcome.code = exit_code(error)
+        around.stdout.flush()
+        around.stderr.flush()
+    except BrokenPipeError:
+        # Whoever listened has had enough. The interpreter must not try to flush again at its end.
+        _let_go(around)
+        outcome.code = _NOBODY_LISTENS
+    except KeyboardInterrupt:
+        outcome.code = _INTERRUPTED
+
+
+def flags_of(command: Command) -> Flags:
+    return Flags((*command.flags, *(connection.FLAGS if command.connects else ()), _HELP))
+
+
+def _find(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
+    """The command that is meant, and the words that are left for it. `path` grows by the names on the way."""
+    command = ROOT
+    while command.children:
+        at = flags_of(command).first_argument(words)
+        child = command.child(words[at]) if at >= 0 else None
+        if child is None:
+            break
+        path.append(words.pop(at))
+        command = loaded(child)
+        if command.raw:
+            break
+    return command, words
+
+
+def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | Awaitable[int | None] | None:
+    path = [PROGRAM]
+    command, words = _find(words, path)
+    name = outcome.command = " ".join(path)
+    if command.raw:
+        return _begun(command, Call(around, Flags(()).parse(["--", *words]), name))
+    if command is ROOT and words and not words[0].startswith("-"):
+        # Here, because programs of others are rare.
+        from setpoint.cli.plugins import run_plugin
+
+        around.stdout.flush()
+        run_plugin(words, around.environment)
+        raise UsageProblem(_unknown(command, words[0], name))
+    line = flags_of(command).parse(words, interspersed=command.interspersed)
+    if line.values.help or (command.run is None and not line.args):
+        # Here, because most people know what they want.
+        from setpoint.cli.help import help_text
+
+        around.stdout.write(help_text(command, name).encode())
+        return 0
+    if command.run is None:
+        raise UsageProblem(_unknown(command, line.args[0], name))
+    return _begun(command, Call(around, line, name))
+
+
+def _begun(command: Command, call: Call) -> int | Awaitable[int | None] | None:
+    assert command.run is not None
+    result = command.run(call)
+    return _closing(result, call) if inspect.isawaitable(result) else result
+
+
+async def _closing(result: Awaitable[int | None], call: Call) -> int | None:
+    try:
+        code = await result
+    finally:
+        await call.close()
+    if call.warned and call.flags.warnings_as_errors:
+        raise Failed("1 warning received" if call.warned == 1 else f"{call.warned} warnings received")
+    return code
+
+
+async def _finished(result: Awaitable[int | None]) -> int | None:
+    return await result
+
+
+def _unknown(command: Command, word: str, name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, [one for one, child in command.children.items() if not child.hidden], 3, 0.6)
+    message = f"unknown command {quote(word)} for {quote(name)}"
+    return message + ("\n\nDid you mean this?\n" + "".join(f"\t{one}\n" for one in near) if near else "")
+
+
+def _let_go(around: Surroundings) -> None:
+    import os
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (around.stdout, around.stderr):
+        with suppress(OSError, ValueError):  # not a file: a test's buffer
+            os.dup2(nowhere, stream.fileno())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from setpoint.cli.clicked import clicked
 from setpoint.cli.fleet_file import fleet_of, fleet_option
 from setpoint.cli.serving import say, serve
 
@@ -36,3 +37,6 @@ def command(kubeconfig: str, nodes: int, fleet: Path | None, address: str, port:
             await stop.wait()
 
     serve(main)
+
+
+COMMAND = clicked(command)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from setpoint.cli.clicked import clicked
 from setpoint.cli.component_options import remote_config, remote_options
 from setpoint.cli.serving import say, serve
 
@@ -29,3 +30,6 @@ def command(config: Path | None, **flags: Any) -> None:
             await stop.wait()
 
     serve(main)
+
+
+COMMAND = clicked(command)

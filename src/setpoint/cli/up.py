@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from setpoint.cli.clicked import clicked
 from setpoint.cli.fleet_file import fleet_of, fleet_option
 from setpoint.cli.server_options import server_options
 from setpoint.cli.serving import STARTED, say, serve
@@ -50,3 +51,6 @@ def command(nodes: int, fleet: Path | None, **flags: object) -> None:
             say("Stopping.")
 
     serve(main)
+
+
+COMMAND = clicked(command)

@@ -1,0 +1,165 @@
+"""What a command is given: its flags and arguments, the streams, and the way to the server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from setpoint.cli import connection
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import Line, UsageProblem
+
+if TYPE_CHECKING:
+    from setpoint.client import Client
+    from setpoint.client.access import Access
+    from setpoint.meta.clock import Clock
+
+
+class Surroundings:
+    """What a command line is run in. Tests make their own."""
+
+    def __init__(
+        self,
+        *,
+        stdin: BinaryIO | None = None,
+        stdout: BinaryIO | None = None,
+        stderr: BinaryIO | None = None,
+        environment: Mapping[str, str] = os.environ,
+        home: Path | None = None,
+        clock: Clock | None = None,
+        connect: Callable[[Access, float], Client] | None = None,
+    ) -> None:
+        self.stdin = stdin if stdin is not None else sys.stdin.buffer
+        self.stdout = stdout if stdout is not None else sys.stdout.buffer
+        self.stderr = stderr if stderr is not None else sys.stderr.buffer
+        self.environment = environment
+        self.home = home or Path(environment.get("HOME") or "/")
+        if clock is None:
+            from setpoint.cluster.system import SystemClock
+
+            clock = SystemClock()
+        self.clock = clock
+        self.connect = connect
+        """To the server that the flags name, with a limit of seconds for an answer; None: over the network."""
+
+    @property
+    def out_is_terminal(self) -> bool:
+        return self.stdout.isatty()
+
+    @property
+    def in_is_terminal(self) -> bool:
+        return self.stdin.isatty()
+
+    @property
+    def colour(self) -> bool:
+        """Whether people look on who did not ask for plain text."""
+        plain = self.environment.get("NO_COLOR") or self.environment.get("TERM") == "dumb"
+        return self.out_is_terminal and not plain
+
+
+class Call:
+    """One command line on its way."""
+
+    def __init__(self, around: Surroundings, line: Line, command: str) -> None:
+        self.around = around
+        self.flags = line.values
+        self.args = line.args
+        self.dash = line.dash
+        self.command = command
+        """As it was typed, without arguments: `setpoint create deployment`."""
+        self.warned = 0
+        """How many warnings the server gave."""
+        self._access: Access | None = None
+        self._client: Client | None = None
+        self._warnings: set[str] = set()
+
+    # -- speaking ---------------------------------------------------------------------------------------------------
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """To stdout, as one line unless `end` says otherwise. What is not Unicode stays as it came."""
+        self.write((text + end).encode("utf-8", "surrogateescape"))
+
+    def write(self, data: bytes) -> None:
+        self.around.stdout.write(data)
+
+    def flush(self) -> None:
+        """What was said so far is to be seen now: for those who go on to wait."""
+        self.around.stdout.flush()
+
+    def tell(self, text: str) -> None:
+        """A line on stderr: warnings, progress, questions."""
+        self.around.stdout.flush()
+        self.around.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))
+        self.around.stderr.flush()
+
+    def usage(self, message: str) -> NoReturn:
+        """As kubectl says it where a command's own rules, not the flags', are broken."""
+        raise Failed(f"{message}\nSee '{self.command} -h' for help and examples")
+
+    def no_arguments(self) -> None:
+        if self.args:
+            raise UsageProblem(f"unexpected arguments: {self.args}")
+
+    # -- the server -------------------------------------------------------------------------------------------------
+
+    @property
+    def access(self) -> Access:
+        if self._access is None:
+            self._access = connection.access(self.flags, self.around.environment, self.around.home)
+        return self._access
+
+    @property
+    def namespace(self) -> str:
+        """The one that is asked for, or the context's; `default` if nothing says which."""
+        return self.access.namespace
+
+    @property
+    def namespace_given(self) -> bool:
+        """On the command line: then objects may not say another one."""
+        return bool(self.flags.namespace)
+
+    @property
+    def client(self) -> Client:
+        """Closed when the command ends."""
+        if self._client is None:
+            connect = self.around.connect or self._connect
+            self._client = connect(self.access, self._timeout())
+            self._client.sender.on_warning = self._warning
+            self._client.default_namespace = self.namespace
+        return self._client
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def _connect(self, access: Access, timeout: float) -> Client:
+        from setpoint.cli.discovery_cache import kept_discovery
+        from setpoint.client.connect import connect
+
+        client = connect(access, self.around.clock, user_agent="setpoint", timeout=timeout)
+        folder = Path(self.flags.cache_dir) if self.flags.cache_dir else self.around.home / ".kube" / "cache"
+        client.discovery = kept_discovery(client, folder, access, self.around.clock)
+        return client
+
+    def _timeout(self) -> float:
+        from setpoint.meta.times import parse_duration
+
+        said = self.flags.request_timeout
+        try:
+            seconds = float(said) if said.isdigit() else parse_duration(said) / 1e9
+        except ValueError:
+            raise Failed(
+                "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a "
+                "corresponding time unit (e.g. 1s | 2m | 3h)"
+            ) from None
+        return seconds or 1e6
+
+    def _warning(self, text: str) -> None:
+        if text not in self._warnings:
+            self._warnings.add(text)
+            self.warned += 1
+            yellow = self.around.stderr.isatty() and self.around.colour
+            self.tell(f"\x1b[33;1mWarning:\x1b[0m {text}" if yellow else f"Warning: {text}")

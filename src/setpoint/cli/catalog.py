@@ -1,0 +1,36 @@
+"""Every command by name, with the line that the help shows; each is imported when it is called."""
+
+from __future__ import annotations
+
+from setpoint.cli.command import Command, Lazy
+
+
+def _of(module: str, summary: str, *aliases: str, hidden: bool = False) -> Lazy:
+    return Lazy(summary, f"setpoint.cli.{module}", aliases, hidden)
+
+
+GROUPS: dict[str, dict[str, Lazy]] = {
+    "A cluster": {
+        "up": _of("up", "Run a whole cluster: API server, controllers, scheduler and simulated nodes"),
+    },
+    "Its parts, each in a process of its own": {
+        "apiserver": _of("apiserver", "Run the API server alone"),
+        "controller-manager": _of("controller_manager", "Run the controllers alone, against any Kubernetes API server"),
+        "scheduler": _of("scheduler", "Run the scheduler alone, against any Kubernetes API server"),
+        "nodes": _of("nodes", "Run simulated nodes alone, for any Kubernetes API server"),
+    },
+    "Basic commands": {
+        "get": _of("verbs.get", "Display one or many resources"),
+    },
+    "Settings and other commands": {
+        "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),
+        "api-versions": _of("verbs.api_versions", "Print the supported API versions on the server"),
+        "version": _of("verbs.version", "Print the client and server version information"),
+    },
+}  # fmt: skip
+
+ROOT = Command(
+    "A complete Kubernetes-compatible control plane.",
+    children={name: command for group in GROUPS.values() for name, command in group.items()},
+    usage="[command] [flags]",
+)

@@ -1,0 +1,60 @@
+"""What a command is: a name, flags, and a function; or a name for several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from setpoint.cli.flags import Flag
+
+if TYPE_CHECKING:
+    from setpoint.cli.call import Call
+
+Run = Callable[["Call"], "int | Awaitable[int | None] | None"]
+"""Does it, and says the exit code; None is 0. What cannot be done is raised (`failures`)."""
+
+
+class Lazy(NamedTuple):
+    """A command that is known by name and imported when it is called: its module has it as COMMAND."""
+
+    summary: str
+    module: str
+    aliases: tuple[str, ...] = ()
+    hidden: bool = False
+
+    def load(self) -> Command:
+        found: Command = import_module(self.module).COMMAND
+        return found
+
+
+class Command(NamedTuple):
+    summary: str
+    """One line, as in the list of commands."""
+    run: Run | None = None
+    """None: only its children do something."""
+    flags: tuple[Flag, ...] = ()
+    usage: str = ""
+    """What follows the command's name: `(TYPE[.VERSION][.GROUP] [NAME | -l label]) [flags]`."""
+    about: str = ""
+    """More than a line, where there is more to say."""
+    examples: str = ""
+    children: Mapping[str, Command | Lazy] = {}
+    aliases: tuple[str, ...] = ()
+    connects: bool = True
+    """Talks to a server, so the flags that say to which and as whom are its flags too."""
+    interspersed: bool = True
+    """Flags may follow arguments."""
+    raw: bool = False
+    """Its words are not looked at: all of them are its arguments."""
+    hidden: bool = False
+
+    def child(self, name: str) -> Command | Lazy | None:
+        found = self.children.get(name)
+        if found is None:
+            found = next((one for one in self.children.values() if name in one.aliases), None)
+        return found
+
+
+def loaded(command: Command | Lazy) -> Command:
+    return command.load() if isinstance(command, Lazy) else command

@@ -1,0 +1,129 @@
+"""Which server, as whom and in which namespace: kubectl's flags and files, and the cluster of this directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from setpoint.cli.flags import Flag, Values, array, switch, text, texts
+from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
+
+LOCAL = Path(".setpoint") / "admin.kubeconfig"
+"""What `setpoint up` writes where it is called: known to every command that is called there."""
+
+FLAGS: tuple[Flag, ...] = (
+    text("kubeconfig", help="Path to the kubeconfig file to use for CLI requests."),
+    text("context", help="The name of the kubeconfig context to use"),
+    text("cluster", help="The name of the kubeconfig cluster to use"),
+    text("user", help="The name of the kubeconfig user to use"),
+    text("namespace", "n", help="If present, the namespace scope for this CLI request"),
+    text("server", "s", help="The address and port of the Kubernetes API server"),
+    text("tls-server-name", help="Server name to use for server certificate validation."),
+    switch("insecure-skip-tls-verify", help="If true, the server's certificate will not be checked for validity."),
+    text("certificate-authority", help="Path to a cert file for the certificate authority"),
+    text("client-certificate", help="Path to a client certificate file for TLS"),
+    text("client-key", help="Path to a client key file for TLS"),
+    text("token", help="Bearer token for authentication to the API server"),
+    text("username", help="Username for basic authentication to the API server", hidden=True),
+    text("password", help="Password for basic authentication to the API server", hidden=True),
+    text("as", help="Username to impersonate for the operation."),
+    array("as-group", help="Group to impersonate for the operation; repeat for several."),
+    text("as-uid", help="UID to impersonate for the operation."),
+    array("as-user-extra", help="Extra values of the impersonated user, key=value; repeat for several."),
+    text("request-timeout", default="0", help="How long to wait for one answer (1s, 2m, 3h); 0 means: do not give up."),
+    text("cache-dir", default="", help="Where what the server offers is remembered.  [default: ~/.kube/cache]"),
+    switch("warnings-as-errors", help="Treat warnings received from the server as errors: the exit code is not 0"),
+    switch("match-server-version", help="Require server version to match client version"),
+    switch("disable-compression", help="Do not ask the server for compressed answers"),
+    Flag("v", "v", 0, "Number for the log level verbosity", int, "Level", "0"),
+    text("vmodule", hidden=True),
+    text("log-flush-frequency", hidden=True, default="5s"),
+    text("profile", hidden=True, default="none"),
+    text("profile-output", hidden=True, default="profile.pprof"),
+    text("kuberc", hidden=True),
+    texts("feature-gates", hidden=True),
+)  # fmt: skip
+
+
+def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) -> list[Path]:
+    """The files in question, the first that decides first."""
+    if flags.kubeconfig:
+        return [Path(flags.kubeconfig)]
+    listed = [Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    return listed or [home / ".kube" / "config"]
+
+
+def access(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
+    """From the kubeconfig, else from the cluster of this directory, else from the Pod this runs in; flags go before
+    what these say. Raises KubeconfigError."""
+    found = _found(flags, environment, home)
+    for key in ("tls_server_name", "token", "username", "password"):
+        if value := getattr(flags, key):
+            setattr(found, key, value)
+    if flags.token:
+        found.token_file = found.exec = None
+    if flags.server:
+        found.server = flags.server if "://" in flags.server else f"http://{flags.server}"
+    if flags.given("insecure-skip-tls-verify"):
+        found.insecure = flags.insecure_skip_tls_verify
+        if found.insecure:
+            found.ca = None
+    if flags.certificate_authority:
+        found.ca = _content(flags.certificate_authority, "certificate-authority")
+    if flags.client_certificate:
+        found.certificate = _content(flags.client_certificate, "client-certificate")
+    if flags.client_key:
+        found.key = _content(flags.client_key, "client-key")
+    if flags.namespace:
+        found.namespace = flags.namespace
+    _impersonate(found, flags)
+    return found
+
+
+def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
+    paths = kubeconfig_paths(flags, environment, home)
+    config = Kubeconfig.load(paths, must_exist=bool(flags.kubeconfig))
+    named = flags.context or flags.cluster or flags.user
+    if not (config.contexts or config.clusters or named or flags.kubeconfig):
+        if LOCAL.exists():
+            config = Kubeconfig.load([LOCAL])
+        elif "KUBERNETES_SERVICE_HOST" in environment:
+            return in_cluster(environment)
+        elif not flags.server:
+            raise KubeconfigError(
+                "there is no cluster to talk to: no kubeconfig at "
+                + " or ".join(str(path) for path in paths)
+                + f", and none of `setpoint up` at {LOCAL}.\n"
+                + "Start a cluster with `setpoint up`, or say --kubeconfig, or set KUBECONFIG."
+            )
+    if flags.server and not (config.current_context or named):
+        return Access(flags.server)
+    return config.access(context=flags.context, cluster=flags.cluster, user=flags.user)
+
+
+def _content(path: str, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise KubeconfigError(f"unable to read {what} {path}: {error.strerror}") from None
+
+
+def _impersonate(found: Access, flags: Values) -> None:
+    user = getattr(flags, "as")
+    if not user:
+        if flags.as_group or flags.as_uid or flags.as_user_extra:
+            raise KubeconfigError("requesting uid, groups or user-extra without impersonating a user")
+        return
+    from setpoint.client.impersonation import Impersonation
+
+    extra: dict[str, list[str]] = {}
+    for entry in flags.as_user_extra:
+        key, equals, value = entry.partition("=")
+        if not equals:
+            raise KubeconfigError(f"--as-user-extra {entry!r} is not key=value")
+        extra.setdefault(key, []).append(value)
+    found.impersonate = Impersonation(
+        user, flags.as_uid, tuple(flags.as_group), {key: tuple(values) for key, values in extra.items()}
+    )

@@ -1,0 +1,69 @@
+"""What a server offers, remembered between commands: asking for it takes longer than most questions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
+
+from setpoint.client.discovery import Discovery, Fetch
+
+if TYPE_CHECKING:
+    from setpoint.client import Client
+    from setpoint.client.access import Access
+    from setpoint.meta.clock import Clock
+
+_KEPT_FOR = 600.0
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def kept_discovery(client: Client, folder: Path, access: Access, clock: Clock) -> Discovery:
+    """Reads what it finds in the folder if that is not old; what is asked for anew is written there. Whoever looks for
+    something that is not there asks the server again, so that a new kind is known at once."""
+    place = folder / "setpoint" / _UNSAFE.sub("_", access.server) / "discovery.json"
+
+    async def fetch(path: str, accept: str) -> dict[str, Any]:
+        return await client.sender.json("GET", path, accept=accept)
+
+    return _Kept(fetch, place, clock)
+
+
+class _Kept(Discovery):
+    def __init__(self, fetch: Fetch, place: Path, clock: Clock) -> None:
+        super().__init__(self._remembering)
+        self._ask, self._place, self._clock = fetch, place, clock
+        self._documents = self._recall()
+
+    async def resources(self, *, fresh: bool = False) -> Any:
+        if fresh:
+            self._documents = {}
+        return await super().resources(fresh=fresh)
+
+    async def _remembering(self, path: str, accept: str) -> dict[str, Any]:
+        known = self._documents.get(path)
+        if known is None:
+            known = self._documents[path] = await self._ask(path, accept)
+            self._store()
+        return known
+
+    def _recall(self) -> dict[str, dict[str, Any]]:
+        try:
+            age = self._clock.now().timestamp() - self._place.stat().st_mtime
+            if not 0 <= age < _KEPT_FOR:
+                return {}
+            found = json.loads(self._place.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _store(self) -> None:
+        # Nobody is to read a half: many commands may run at once. Where nothing can be written, nothing is kept.
+        with suppress(OSError):
+            self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            with NamedTemporaryFile(dir=self._place.parent, delete=False) as file:
+                file.write(json.dumps(self._documents).encode())
+            os.replace(file.name, self._place)

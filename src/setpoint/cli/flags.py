@@ -1,0 +1,275 @@
+"""Flags as kubectl's: `--name value`, `--name=value`, `-n value`, `-nvalue`, `-n=value`, `-it`, anywhere on the line,
+until `--`.
+
+Messages are those of the library that kubectl uses, so that what people know, search for and match on is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from setpoint.meta.goformat import quote
+from setpoint.meta.times import format_duration, parse_duration
+
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+
+
+class UsageProblem(Exception):
+    """The command line makes no sense. The message says why; a hint at `--help` is added when it is told."""
+
+
+class Flag(NamedTuple):
+    """Made by `text`, `switch`, `number` and so on below."""
+
+    name: str
+    short: str
+    default: Any
+    help: str
+    read: Callable[[str], Any]
+    """From text; raises ValueError with the reason."""
+    takes: str = "string"
+    """What its value is, in the help; empty: it is a switch."""
+    bare: str | None = None
+    """The value that the flag alone, without one, stands for; then a value needs the `=`."""
+    many: str = ""
+    """May be given several times: `list` (each with commas for more), `array` (each taken as it is)."""
+    hidden: bool = False
+    choices: tuple[str, ...] = ()
+    """For completion, and for people."""
+    required: bool = False
+    alias: tuple[str, ...] = ()
+    """Other names, which the help does not show."""
+
+    @property
+    def key(self) -> str:
+        return self.name.replace("-", "_")
+
+
+def text(name: str, short: str = "", default: str = "", help: str = "", **more: Any) -> Flag:
+    return Flag(name, short, default, help, str, **more)
+
+
+def switch(name: str, short: str = "", default: bool = False, help: str = "", **more: Any) -> Flag:
+    return Flag(name, short, default, help, _bool, "", "true", **more)
+
+
+def number(name: str, short: str = "", default: int = 0, help: str = "", least: int | None = None,
+           most: int | None = None, **more: Any) -> Flag:  # fmt: skip
+    def read(value: str) -> int:
+        found = _int(value)
+        if (least is not None and found < least) or (most is not None and found > most):
+            raise ValueError(f"must be between {least} and {most}" if most is not None else f"must be at least {least}")
+        return found
+
+    return Flag(name, short, default, help, read, "int", **more)
+
+
+def decimal(name: str, short: str = "", default: float = 0.0, help: str = "", **more: Any) -> Flag:
+    return Flag(name, short, default, help, _float, "float", **more)
+
+
+def duration(name: str, short: str = "", default: float = 0.0, help: str = "", **more: Any) -> Flag:
+    """In seconds, written as `1m30s`."""
+    return Flag(name, short, default, help, _seconds, "duration", **more)
+
+
+def texts(name: str, short: str = "", default: Sequence[str] = (), help: str = "", **more: Any) -> Flag:
+    """`--x a,b --x c`."""
+    return Flag(name, short, tuple(default), help, str, "strings", many="list", **more)
+
+
+def array(name: str, short: str = "", default: Sequence[str] = (), help: str = "", **more: Any) -> Flag:
+    """`--x a,b --x c`: commas are part of the values."""
+    return Flag(name, short, tuple(default), help, str, "stringArray", many="array", **more)
+
+
+class Values:
+    """What the flags say, as attributes: `--dry-run` is `values.dry_run`."""
+
+    def __init__(self, flags: Iterable[Flag]) -> None:
+        self._given: set[str] = set()
+        for flag in flags:
+            setattr(self, flag.key, list(flag.default) if flag.many else flag.default)
+
+    def __getattr__(self, key: str) -> Any:  # for the type checker: the attributes are the flags' names
+        raise AttributeError(key)
+
+    def given(self, name: str) -> bool:
+        """Whether it was on the command line, with whatever value."""
+        return name in self._given
+
+    def _set(self, flag: Flag, value: str, shown: str) -> None:
+        if flag.many:
+            found: list[str] = getattr(self, flag.key) if flag.name in self._given else []
+            found += _fields(value) if flag.many == "list" else [value]
+            setattr(self, flag.key, found)
+        else:
+            try:
+                setattr(self, flag.key, flag.read(value))
+            except ValueError as error:
+                raise UsageProblem(f"invalid argument {quote(value)} for {quote(shown)} flag: {error}") from None
+        self._given.add(flag.name)
+
+
+class Line(NamedTuple):
+    """A command line, taken apart."""
+
+    values: Values
+    args: list[str]
+    dash: int
+    """How many of `args` came before `--`; -1 if there was none."""
+
+
+class Flags:
+    """Those of one command, by name."""
+
+    def __init__(self, flags: Iterable[Flag]) -> None:
+        self.all = tuple(flags)
+        self._by_name = {name: flag for flag in self.all for name in (flag.name, *flag.alias)}
+        self._by_short = {flag.short: flag for flag in self.all if flag.short}
+
+    def parse(self, words: Sequence[str], *, interspersed: bool = True) -> Line:
+        """Raises UsageProblem. Not interspersed: the first argument ends the flags (`exec pod cmd -x`)."""
+        values, args, dash = Values(self.all), list[str](), -1
+        rest = list(reversed(words))
+        while rest:
+            word = rest.pop()
+            if word == "--":
+                dash = len(args)
+                args += reversed(rest)
+                break
+            if len(word) < 2 or word[0] != "-":
+                args.append(word)
+                if not interspersed:
+                    args += reversed(rest)
+                    break
+            elif word.startswith("--"):
+                self._long(word, rest, values)
+            else:
+                self._short(word, rest, values)
+        missing = [flag.name for flag in self.all if flag.required and not values.given(flag.name)]
+        if missing:
+            raise UsageProblem("required flag(s) " + ", ".join(f'"{name}"' for name in missing) + " not set")
+        return Line(values, args, dash)
+
+    def first_argument(self, words: Sequence[str]) -> int:
+        """Where the first word is that is neither a flag nor a flag's value; -1: nowhere. Knows no errors."""
+        skip = False
+        for index, word in enumerate(words):
+            if skip:
+                skip = False
+            elif word == "--":
+                return -1
+            elif len(word) < 2 or word[0] != "-":
+                return index
+            elif word.startswith("--"):
+                flag = self._by_name.get(word[2:])
+                skip = flag is not None and flag.bare is None
+            else:
+                skip = self._short_wants_more(word)
+        return -1
+
+    def _short_wants_more(self, word: str) -> bool:
+        for index, letter in enumerate(word[1:], 1):
+            flag = self._by_short.get(letter)
+            if flag is None:
+                return False
+            if flag.bare is None:
+                return index == len(word) - 1
+        return False
+
+    def _long(self, word: str, rest: list[str], values: Values) -> None:
+        name, equals, value = word[2:].partition("=")
+        if not name or name[0] == "-":
+            raise UsageProblem(f"bad flag syntax: {word}")
+        flag = self._by_name.get(name)
+        if flag is None:
+            raise UsageProblem(f"unknown flag: --{name}{self._meant(name)}")
+        if not equals:
+            if flag.bare is not None:
+                value = flag.bare
+            elif rest:
+                value = rest.pop()
+            else:
+                raise UsageProblem(f"flag needs an argument: --{name}")
+        values._set(flag, value, f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}")
+
+    def _short(self, word: str, rest: list[str], values: Values) -> None:
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            flag = self._by_short.get(letter)
+            if flag is None:
+                raise UsageProblem(f"unknown shorthand flag: {letter!r} in {word}")
+            if letters.startswith("="):
+                value, letters = letters[1:], ""
+            elif flag.bare is not None:
+                value = flag.bare
+            elif letters:
+                value, letters = letters, ""
+            elif rest:
+                value = rest.pop()
+            else:
+                raise UsageProblem(f"flag needs an argument: {letter!r} in {word}")
+            values._set(flag, value, f"-{flag.short}, --{flag.name}")
+
+    def _meant(self, name: str) -> str:
+        # Here, because it is needed by those alone who have erred.
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, [flag.name for flag in self.all if not flag.hidden], 1, 0.75)
+        return f" (did you mean --{near[0]}?)" if near else ""
+
+
+def shown_default(flag: Flag) -> str:
+    """As the help writes it; empty for what goes without saying."""
+    if flag.many:
+        return f"[{','.join(flag.default)}]" if flag.default else ""
+    if flag.takes == "duration":
+        return format_duration(round(flag.default * 1e9)) if flag.default else ""
+    if isinstance(flag.default, bool):
+        return "true" if flag.default else ""
+    if isinstance(flag.default, str):
+        return f"'{flag.default}'" if flag.default else ""
+    return str(flag.default) if flag.default else ""
+
+
+def _fields(value: str) -> list[str]:
+    """As one line of CSV, which is what kubectl makes of it."""
+    if '"' not in value:
+        return value.split(",") if value else []
+    import csv
+
+    return next(csv.reader([value]), [])
+
+
+def _bool(value: str) -> bool:
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise ValueError(f"strconv.ParseBool: parsing {quote(value)}: invalid syntax")
+
+
+def _int(value: str) -> int:
+    try:
+        found = int(value, 0) if value.strip() == value and "_" not in value else None
+    except ValueError:
+        found = int(value) if value.isascii() and value.isdigit() else None
+    if found is None:
+        raise ValueError(f"strconv.ParseInt: parsing {quote(value)}: invalid syntax")
+    if not -(2**63) <= found < 2**63:
+        raise ValueError(f"strconv.ParseInt: parsing {quote(value)}: value out of range")
+    return found
+
+
+def _float(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"strconv.ParseFloat: parsing {quote(value)}: invalid syntax") from None
+
+
+def _seconds(value: str) -> float:
+    return parse_duration(value) / 1e9

@@ -1,0 +1,59 @@
+"""`--help`, made from what commands say of themselves."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent, wrap
+
+from setpoint.cli import connection
+from setpoint.cli.catalog import GROUPS, ROOT
+from setpoint.cli.command import Command
+from setpoint.cli.flags import Flag, shown_default
+
+_WIDTH = 110
+
+
+def help_text(command: Command, name: str) -> str:
+    parts = [command.summary.rstrip(".") + "."]
+    if command.about:
+        parts.append(dedent(command.about).strip())
+    if command.aliases:
+        parts.append("Aliases:\n  " + ", ".join([name.rpartition(" ")[2], *command.aliases]))
+    if command.examples:
+        parts.append("Examples:\n" + indent(dedent(command.examples).strip("\n"), "  "))
+    if command is ROOT:
+        parts += [f"{title}:\n{_listed(commands)}" for title, commands in GROUPS.items()]
+    elif command.children:
+        parts.append("Commands:\n" + _listed(command.children))
+    shown = [flag for flag in command.flags if not flag.hidden]
+    if shown:
+        parts.append("Options:\n" + "\n".join(_flag(flag) for flag in sorted(shown)))
+    usage = f"  {name}" + (f" {command.usage}" if command.usage else "" if command is ROOT else " [flags]")
+    parts.append(f"Usage:\n{usage}")
+    if command is ROOT or command.children:
+        parts.append(f'Use "{name} <command> --help" for more information about a given command.')
+    if command.connects and command is not ROOT:
+        parts.append('Use "setpoint options" for a list of the flags that every command has.')
+    return "\n\n".join(parts) + "\n"
+
+
+def options_text() -> str:
+    shown = [flag for flag in connection.FLAGS if not flag.hidden]
+    return "The following options can be passed to any command that talks to a server:\n\n" + "\n".join(
+        _flag(flag) for flag in sorted(shown)
+    )
+
+
+def _listed(commands: object) -> str:
+    assert isinstance(commands, dict)
+    shown = {name: one.summary for name, one in commands.items() if not one.hidden}
+    width = max(map(len, shown), default=0)
+    return "\n".join(f"  {name:<{width}}   {summary}" for name, summary in shown.items())
+
+
+def _flag(flag: Flag) -> str:
+    names = f"  -{flag.short}, --{flag.name}" if flag.short else f"      --{flag.name}"
+    if flag.takes:
+        names += f" {flag.takes}" if flag.bare is None else f"[={flag.bare}]"
+    default = shown_default(flag)
+    said = flag.help + (f" (default {default})" if default else "")
+    return names + "\n" + "\n".join(wrap(said, _WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10))

@@ -1,0 +1,171 @@
+"""Objects in files: YAML and JSON, several to a file, files in directories, standard input, kustomizations."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch, text, texts
+from setpoint.meta.body import BodyError, parse_yaml
+from setpoint.meta.goformat import quote
+
+FILES = (
+    texts("filename", "f", help="Filename, directory, or URL to files identifying the resource"),
+    switch("recursive", "R", help="Process the directory used in -f, --filename recursively."),
+    text("kustomize", "k", help="Process a kustomization directory."),
+)
+_EXTENSIONS = (".json", ".yaml", ".yml")
+_SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
+_URL = re.compile(r"https?://")
+STDIN = "STDIN"
+
+
+class Document(NamedTuple):
+    obj: dict[str, Any]
+    source: str
+
+
+def files_given(call: Call) -> bool:
+    return bool(call.flags.filename or call.flags.kustomize)
+
+
+def read_files(call: Call, *, validate: bool = False) -> Iterator[Document]:
+    """What the flags FILES name, one object after another; lists are opened. `validate`: an object must say what it is
+    before anything else is looked at. Raises Failed."""
+    if call.flags.kustomize:
+        if call.flags.filename:
+            raise Failed("only one of -f or -k can be specified")
+        if call.flags.recursive:
+            raise Failed("the -k flag can't be used with -f or -R")
+        # Here, because few need it.
+        from setpoint.cli.kustomize import build
+
+        for obj in build(Path(call.flags.kustomize)):
+            yield Document(obj, call.flags.kustomize)
+        return
+    for source, data in _contents(call):
+        yield from documents(data, source, validate=validate)
+
+
+def documents(data: bytes, source: str, *, validate: bool = False) -> Iterator[Document]:
+    for found in values(data, source):
+        if not isinstance(found, dict):
+            raise Failed(f"error parsing {source}: an object is a mapping, not {type(found).__name__}")
+        if validate and (unsaid := [f"{key} not set" for key in ("apiVersion", "kind") if not found.get(key)]):
+            problem = unsaid[0] if len(unsaid) == 1 else f"[{', '.join(unsaid)}]"
+            raise Failed(
+                f"error validating {quote(source)}: error validating data: {problem}; if you choose to ignore these "
+                "errors, turn validation off with --validate=false"
+            )
+        yield from _opened(found, source)
+
+
+def values(data: bytes, source: str) -> Iterator[Any]:
+    """The documents of a text; empty ones are passed over."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        data = data.decode("utf-16", "replace").encode()
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data.lstrip()[:1] == b"{" and not _SEPARATOR.search(data):
+        yield from _json_values(data, source)
+        return
+    start = 0
+    for match in (*_SEPARATOR.finditer(data), None):
+        end = match.start() if match else len(data)
+        if data[start:end].strip():
+            # Empty lines before it, so that a complaint names the line of the file.
+            found = _yaml(b"\n" * data.count(b"\n", 0, start) + data[start:end], source)
+            if found is not None:
+                yield found
+        start = match.end() if match else end
+
+
+def _json_values(data: bytes, source: str) -> Iterator[Any]:
+    """One after another, with nothing or white space between them."""
+    import json
+
+    text = data.decode("utf-8", "replace")
+    decoder, at = json.JSONDecoder(), 0
+    while text[at:].strip():
+        at += len(text[at:]) - len(text[at:].lstrip())
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            try:  # flow mappings look like JSON and are YAML
+                yield _yaml(data, source)
+                return
+            except Failed:
+                raise Failed(f"error parsing {source}: {error}") from None
+        except RecursionError:
+            raise Failed(f"error parsing {source}: it is nested too deeply") from None
+        if found is not None:
+            yield found
+
+
+def _yaml(data: bytes, source: str) -> Any:
+    try:
+        found, _ = parse_yaml(data)
+    except BodyError as error:
+        raise Failed(f"error parsing {source}: {error}") from None
+    return found
+
+
+def _opened(obj: dict[str, Any], source: str) -> Iterator[Document]:
+    if not obj.get("kind"):
+        import json
+
+        raise Failed(
+            f"unable to decode {quote(source)}: Object 'Kind' is missing in '{json.dumps(obj, separators=(',', ':'))}'"
+        )
+    if not (str(obj["kind"]).endswith("List") and isinstance(obj.get("items"), list)):
+        yield Document(obj, source)
+        return
+    kind, version = str(obj["kind"]).removesuffix("List"), obj.get("apiVersion")
+    for item in obj["items"]:
+        if not isinstance(item, dict):
+            raise Failed(f"unable to decode {quote(source)}: an item of the list is not an object")
+        if kind and not item.get("kind"):
+            item = {"apiVersion": version, "kind": kind, **item}
+        yield from _opened(item, source)
+
+
+def _contents(call: Call) -> Iterator[tuple[str, bytes]]:
+    for name in call.flags.filename:
+        if name == "-":
+            yield STDIN, call.around.stdin.read()
+        elif _URL.match(name):
+            raise Failed(
+                f"{name}: files are not fetched from the network; fetch it yourself and say `-f -` or its path"
+            )
+        else:
+            for path in _paths(name, call.flags.recursive):
+                try:
+                    yield path, Path(path).read_bytes()
+                except OSError as error:
+                    raise Failed(f"open {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _paths(name: str, recursive: bool) -> list[str]:
+    found = [name] if os.path.lexists(name) else sorted(glob.glob(name))
+    if not found:
+        raise Failed(f"the path {quote(name)} does not exist")
+    paths: list[str] = []
+    for path in found:
+        paths += sorted(_inside(path, recursive)) if os.path.isdir(path) else [path]
+    if not paths:
+        raise Failed(f"error reading [{name}]: recognized file extensions are [{' '.join(_EXTENSIONS)}]")
+    return paths
+
+
+def _inside(directory: str, recursive: bool) -> Iterator[str]:
+    for entry in os.scandir(directory):
+        if entry.is_dir():
+            if recursive:
+                yield from _inside(entry.path, True)
+        elif entry.name.endswith(_EXTENSIONS):
+            yield entry.path

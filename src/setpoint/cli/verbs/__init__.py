@@ -1,0 +1,1 @@
+"""kubectl's verbs, one file each. They know the cluster through `client` alone."""

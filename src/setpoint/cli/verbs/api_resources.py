@@ -1,0 +1,95 @@
+"""`api-resources`: what the server offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch, text, texts
+from setpoint.cli.tabwriter import align
+from setpoint.client import Resource
+
+_SORTS = ("name", "kind")
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    if call.args:
+        call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
+    if flags.output not in ("", "wide", "name"):
+        raise Failed(f"--output {flags.output} is not available")
+    if flags.sort_by not in ("", *_SORTS):
+        raise Failed("--sort-by accepts only name or kind")
+    found = await call.client.discovery.resources(fresh=not flags.cached)
+    shown = _chosen(call, found)
+    if flags.sort_by:
+        shown.sort(key=lambda one: one.kind if flags.sort_by == "kind" else one.plural)
+    if flags.output == "name":
+        for one in shown:
+            call.say(str(one))
+    else:
+        _table(call, shown)
+    if call.client.discovery.missing:
+        missing = call.client.discovery.missing
+        raise Failed(
+            f"unable to retrieve the complete list of server APIs: {', '.join(map(': '.join, missing.items()))}"
+        )
+
+
+def _chosen(call: Call, found: Iterable[Resource]) -> list[Resource]:
+    """Each resource once, in the version that the server prefers, ordered as kubectl orders them."""
+    flags = call.flags
+    preferred: dict[tuple[str, str], Resource] = {}
+    versions: dict[str, str] = {}
+    for one in found:
+        if versions.setdefault(one.group, one.version) == one.version:
+            preferred.setdefault((one.group, one.plural), one)
+    shown = [
+        one
+        for one in preferred.values()
+        if one.verbs
+        and (not flags.given("api-group") or one.group == flags.api_group)
+        and (not flags.given("namespaced") or one.namespaced == flags.namespaced)
+        and set(flags.verbs) <= set(one.verbs)
+        and set(flags.categories) <= set(one.categories)
+    ]
+    return sorted(shown, key=lambda one: (one.group, one.plural))
+
+
+def _table(call: Call, shown: Iterable[Resource]) -> None:
+    wide = call.flags.output == "wide"
+    rows = [] if call.flags.no_headers else [["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]]
+    if rows and wide:
+        rows[0] += ["VERBS", "CATEGORIES"]
+    for one in shown:
+        row = [one.plural, ",".join(one.short), one.api_version, str(one.namespaced).lower(), one.kind]
+        if wide:
+            row += [",".join(sorted(one.verbs)), ",".join(one.categories)]
+        rows.append(row)
+    if rows:
+        call.say(align("\n".join(map("\t".join, rows)), least=6, padding=3))
+
+
+COMMAND = Command(
+    "Print the supported API resources on the server",
+    run,
+    (
+        text("output", "o", help="Output format. One of: (wide, name).", choices=("wide", "name")),
+        switch("no-headers", help="When using the default or custom-column output format, don't print headers."),
+        text("api-group", help="Limit to resources in the specified API group."),
+        switch("namespaced", default=True, help="If false, non-namespaced resources will be returned."),
+        texts("verbs", help="Limit to resources that support the specified verbs."),
+        texts("categories", help="Limit to resources that belong to the specified categories."),
+        switch("cached", help="Use the cached list of resources if available."),
+        text("sort-by", help=f"Sort by one of: {', '.join(_SORTS)}.", choices=_SORTS),
+    ),
+    examples="""
+    # Print the supported API resources
+    setpoint api-resources
+
+    # Print the supported namespaced resources that can be listed
+    setpoint api-resources --namespaced=true --verbs=list
+    """,
+)

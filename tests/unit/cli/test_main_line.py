@@ -1,0 +1,113 @@
+"""Finding commands, telling failures, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import Typed, typed_offline
+
+from setpoint.cli.failures import Failed, Several, told
+from setpoint.meta.errors import ApiError, NotFound, Unauthorized, from_status
+
+
+def test_help_lists_the_commands(tmp_path: Path) -> None:
+    done = typed_offline("--help", tmp_path)
+    assert done.code == 0
+    assert "  up " in done.out
+    assert typed_offline("", tmp_path).out == done.out
+
+
+def test_an_unknown_command_is_answered_with_a_suggestion(tmp_path: Path) -> None:
+    done = typed_offline("verson", tmp_path)
+    assert done.code == 1
+    assert done.err.startswith('error: unknown command "verson" for "setpoint"')
+    assert "\tversion\n" in done.err
+
+
+def test_no_cluster_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = typed_offline("api-versions", tmp_path)
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith("error: there is no cluster to talk to")
+    assert "setpoint up" in done.err
+
+
+def test_an_unreachable_server(tmp_path: Path) -> None:
+    done = typed_offline("api-versions --server http://127.0.0.1:1", tmp_path)
+    assert done.code == 1
+    assert done.err == "The connection to the server http://127.0.0.1:1 was refused: is it running?\n"
+
+
+def test_a_plugin_is_found_by_its_longest_name(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    for name, says in (("kubectl-greet", "short"), ("setpoint-greet-all_of", "long")):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {says} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
+
+    def type_it(*words: str) -> str:
+        command = [sys.executable, "-m", "setpoint.cli", *words]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
+
+    assert type_it("greet", "all-of", "--you", "x") == "long --you x\n"
+    assert type_it("greet", "me") == "short me\n"
+
+
+async def test_flags_may_come_before_the_command(typed: Typed) -> None:
+    assert "apps/v1\n" in await typed("-n default api-versions")
+
+
+async def test_warnings_as_errors(typed: Typed) -> None:
+    assert (await typed("version --warnings-as-errors")).startswith("Client Version")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Failed("no"), "error: no"),
+        (NotFound('pods "x" not found'), 'Error from server (NotFound): pods "x" not found'),
+        (Unauthorized("Unauthorized"), "error: You must be logged in to the server (Unauthorized)"),
+        (ApiError("odd"), "Error from server: odd"),
+        (Several([Failed("a"), NotFound("b")]), "error: a\nError from server (NotFound): b"),
+        (
+            from_status(
+                {
+                    "code": 422,
+                    "reason": "Invalid",
+                    "message": "whatever",
+                    "details": {"kind": "Pod", "name": "x", "causes": [{"field": "spec", "message": "Required value"}]},
+                }
+            ),
+            'The Pod "x" is invalid: spec: Required value',
+        ),
+        (
+            from_status(
+                {
+                    "code": 422,
+                    "reason": "Invalid",
+                    "message": "whatever",
+                    "details": {
+                        "kind": "Pod",
+                        "name": "x",
+                        "causes": [
+                            {"field": "a", "message": "1"},
+                            {"field": "b", "message": "2"},
+                            {"field": "a", "message": "1"},
+                        ],
+                    },
+                }
+            ),
+            'The Pod "x" is invalid: \n* a: 1\n* b: 2',
+        ),
+        (
+            from_status({"code": 422, "reason": "Invalid", "message": "so"}),
+            "The request is invalid: so",
+        ),
+    ],
+)
+def test_how_failures_are_told(error: Exception, text: str) -> None:
+    assert told(error) == text
