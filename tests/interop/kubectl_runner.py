@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,18 @@ class Kubectl:
         assert result.code != 0, f"{self.binary.name} {' '.join(args)} succeeded: {result.out}"
         return result.err
 
-    def get(self, *args: str) -> dict:
-        return yaml.safe_load(self("get", *args, "-o", "yaml"))
+    def get(self, *args: str) -> Any:
+        return json.loads(self("get", *args, "-o", "json"))
+
+
+def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found or time.monotonic() > deadline:
+            assert found, "it did not come to that"
+            return found
+        time.sleep(0.1)
 
 
 class Versions:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from up_process import up_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubectl_runner import Kubectl
+from kubectl_runner import Kubectl, until
 
 from conftest import kubectls
 
@@ -31,25 +33,17 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     directory = tmp_path_factory.mktemp("stories")
     with up_process(directory, "--nodes", "3") as kubeconfig:
-        yield Kubectl(BINARIES[-1], kubeconfig, directory, "default")
+        kubectl = Kubectl(BINARIES[-1], kubeconfig, directory, "default")
+        _begin_autoscaling(kubectl)
+        yield kubectl
 
 
 @pytest.fixture
 def kubectl(cluster: Kubectl, request: pytest.FixtureRequest) -> Kubectl:
     """In a namespace of its own."""
-    name = request.node.name.removeprefix("test_").split("_")[0]
+    name = request.node.name.removeprefix("test_").replace("_", "-")
     cluster("create", "namespace", name)
     return replace(cluster, namespace=name)
-
-
-def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found or time.monotonic() > deadline:
-            assert found, "it did not come to that"
-            return found
-        time.sleep(0.1)
 
 
 def pods(kubectl: Kubectl, *args: str) -> list[dict[str, Any]]:
@@ -73,6 +67,29 @@ def test_a1_a_pod_gets_defaults_and_a_status(kubectl: Kubectl) -> None:
     (status,) = pod["status"]["containerStatuses"]
     assert status["imageID"]
     assert "running" in status["state"]
+
+
+def test_a2_a_watch_shows_each_step(kubectl: Kubectl) -> None:
+    command = [str(kubectl.binary), "--kubeconfig", str(kubectl.kubeconfig), "-n", kubectl.namespace]
+    with subprocess.Popen([*command, "get", "pods", "--watch"], stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            manifest = POD.format(name="stepping", image="registry.example/not-yet-pulled:1").replace(
+                "{name: stepping}", '{name: stepping, annotations: {simulate.setpoint.dev/pull-seconds: "0.3"}}'
+            )
+            kubectl("apply", "-f", "-", stdin=manifest)
+            ready(kubectl, "pod/stepping")
+            kubectl("delete", "pod", "stepping", "--wait=false")
+            kubectl("wait", "pod/stepping", "--for=delete", "--timeout=30s")
+        finally:
+            time.sleep(0.2)  # the last line is on its way
+            watching.terminate()
+        assert watching.stdout is not None
+        lines = [line.split() for line in watching.stdout.read().splitlines()]
+    assert lines[0] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    steps = [step for step, _ in groupby((line[1], line[2]) for line in lines[1:])]
+    begin = [("0/1", "Pending"), ("0/1", "ContainerCreating"), ("1/1", "Running"), ("1/1", "Terminating")]
+    assert steps[:4] == begin
+    assert {status for _, status in steps[4:]} <= {"Terminating", "Completed"}
 
 
 def test_a3_a_missing_image(kubectl: Kubectl) -> None:
@@ -237,6 +254,29 @@ def test_c6_a_drain_keeps_to_the_budget(kubectl: Kubectl) -> None:
         kubectl("uncordon", node)
 
 
+def test_c6_the_important_takes_the_place_of_the_unimportant(kubectl: Kubectl) -> None:
+    kubectl("create", "priorityclass", "low", "--value=10")
+    kubectl("create", "priorityclass", "high", "--value=1000")
+    kubectl("label", "node", "node-3", "pool=scarce")
+    try:
+        for name, priority in (("cheap", "low"), ("dear", "high")):
+            manifest = POD.format(name=name, image="nginx").replace(
+                "spec: {",
+                f"spec: {{priorityClassName: {priority}, nodeSelector: {{pool: scarce}}, "
+                "terminationGracePeriodSeconds: 1, ",
+            )
+            manifest = manifest.replace("image: nginx", 'image: nginx, resources: {requests: {cpu: "5"}}')
+            kubectl("apply", "-f", "-", stdin=manifest)
+            if name == "cheap":
+                ready(kubectl, "pod/cheap")
+        ready(kubectl, "pod/dear")
+        assert [pod["metadata"]["name"] for pod in pods(kubectl)] == ["dear"]
+        told = until(lambda: "Preempted" in kubectl("get", "events") and kubectl("get", "events"))
+        assert "Preempted by pod" in told and "on node node-3" in told
+    finally:
+        kubectl("label", "node", "node-3", "pool-")
+
+
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
 def test_d1_cascades(cluster: Kubectl, cascade: str) -> None:
     cluster("create", "namespace", f"d1-{cascade}")
@@ -263,3 +303,27 @@ def test_e1_selectors_of_both_kinds(kubectl: Kubectl) -> None:
     assert selected("tier,app!=a") == {"two"}
     assert selected("!tier") == {"three"}
     assert selected("app notin (a,b)") == {"three"}
+
+
+# -- autoscaling ------------------------------------------------------------------------------------------------------
+
+
+def _begin_autoscaling(cluster: Kubectl) -> None:
+    """Usage is measured only after a while, and the autoscaler looks every 15 seconds: it begins before all other
+    stories, and is looked at when they are told."""
+    cluster("create", "namespace", "autoscaled")
+    kubectl = replace(cluster, namespace="autoscaled")
+    kubectl("create", "deployment", "web", "--image=nginx")
+    kubectl("set", "resources", "deployment/web", "--requests=cpu=100m")
+    busy = {"spec": {"template": {"metadata": {"annotations": {"simulate.setpoint.dev/cpu": "200m"}}}}}
+    kubectl("patch", "deployment", "web", "-p", json.dumps(busy))
+    kubectl("autoscale", "deployment", "web", "--min=1", "--max=4", "--cpu-percent=50")
+
+
+def test_c6_a_busy_deployment_is_scaled(cluster: Kubectl) -> None:
+    kubectl = replace(cluster, namespace="autoscaled")
+    until(lambda: kubectl.get("deployment", "web")["spec"]["replicas"] == 4, seconds=60)
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    told = kubectl("describe", "hpa", "web")
+    assert "New size: 4; reason: cpu resource utilization (percentage of request) above target" in told
+    assert "cpu: 200%/50%" in until(lambda: "cpu: " in kubectl("get", "hpa") and kubectl("get", "hpa"))

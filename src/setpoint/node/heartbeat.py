@@ -20,7 +20,6 @@ from setpoint.node.registration import (
     CHANGE_EVERY,
     EVENTS,
     LEASE_NAMESPACE,
-    RENEW_EVERY,
     STATUS_EVERY,
     lease_object,
     node_object,
@@ -34,6 +33,8 @@ Obj = dict[str, Any]
 
 NODES, LEASES = builtin("nodes"), builtin("leases", "coordination.k8s.io")
 _AT_ONCE = 32
+_RENEWALS = 4
+"""In the life of a Lease, as a kubelet's."""
 _MOST_TALKING = 100
 """A larger fleet does not tell of each node that it has started."""
 
@@ -66,7 +67,9 @@ class Heartbeat:
         await self._register_all(tuple(self._nodes.values()))
         self.registered.set()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._spread(RENEW_EVERY, self._renew, lambda: self._nodes.values()))
+            tasks.create_task(
+                self._spread(self._template.lease_seconds / _RENEWALS, self._renew, lambda: self._nodes.values())
+            )
             tasks.create_task(self._spread(STATUS_EVERY, self._refresh, lambda: self._nodes.values()))
             tasks.create_task(self._spread(CHANGE_EVERY, self._refresh, self._changed))
 
@@ -179,7 +182,7 @@ class Heartbeat:
                 return
             except (Conflict, NotFound):
                 del self._leases[name]
-        fresh = lease_object(node.object, now)
+        fresh = lease_object(node.object, self._template.lease_seconds, now)
         try:
             self._leases[name] = await client.create(fresh)
         except AlreadyExists:

@@ -5,6 +5,7 @@ nodes:
   capacity: {cpu: "16", memory: 64Gi}
   labels: {pool: batch}
   zones: [a, b, c]              # spread over the nodes as topology.kubernetes.io/zone
+  leaseDurationSeconds: 40      # of their Leases; they are renewed four times as often
 images:
 - {pattern: "^docker.io/library/nginx:", pullSeconds: 2.5, sizeBytes: 72000000}
 - {pattern: "registry.example/secret", error: "rpc error: code = Unknown desc = unauthorized"}
@@ -38,6 +39,8 @@ class NodeTemplate:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, str], ...] = ()
     zones: tuple[str, ...] = ()
+    lease_seconds: int = 40
+    """How long a node's Lease is good for. It is renewed after a quarter of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
     except BodyError as error:
         raise FleetProblem(f"not YAML: {error}") from None
     document = _table(found or {}, "", ("nodes", "images", "pullSeconds", "stages"))
-    known = ("count", "capacity", "labels", "annotations", "taints", "zones")
+    known = ("count", "capacity", "labels", "annotations", "taints", "zones", "leaseDurationSeconds")
     about = _table(document.get("nodes") or {}, "nodes", known)
     stages = []
     for number, each in enumerate(_list(document, "stages", "")):
@@ -70,11 +73,10 @@ def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
         _texts(about, "annotations"),
         tuple(_list(about, "taints", "nodes.")),
         tuple(str(each) for each in _list(about, "zones", "nodes.")),
+        _whole(about.get("leaseDurationSeconds", 40), "nodes.leaseDurationSeconds", least=1),
     )
     rules = tuple(_rule(each, f"images[{number}]") for number, each in enumerate(_list(document, "images", "")))
-    count = about.get("count", nodes)
-    if not isinstance(count, int) or count < 0:
-        raise FleetProblem(f"nodes.count: must be a whole number, not {count!r}")
+    count = _whole(about.get("count", nodes), "nodes.count")
     return FleetOptions(count, template, rules, _seconds(document.get("pullSeconds", 0), "pullSeconds"), tuple(stages))
 
 
@@ -106,6 +108,12 @@ def _amounts(found: Any) -> dict[str, str]:
         return {name: parse(str(amount)).text for name, amount in found.items()}
     except (AttributeError, QuantityError) as problem:
         raise FleetProblem(f"nodes.capacity: {problem}") from None
+
+
+def _whole(found: Any, where: str, least: int = 0) -> int:
+    if isinstance(found, bool) or not isinstance(found, int) or found < least:
+        raise FleetProblem(f"{where}: must be a whole number{f' from {least} on' if least else ''}, not {found!r}")
+    return found
 
 
 def _seconds(found: Any, where: str) -> float:

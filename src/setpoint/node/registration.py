@@ -13,7 +13,7 @@ from setpoint.node.options import NodeTemplate
 Obj = dict[str, Any]
 
 LEASE_NAMESPACE = "kube-node-lease"
-LEASE_SECONDS, RENEW_EVERY, STATUS_EVERY, CHANGE_EVERY = 40, 10.0, 300.0, 10.0
+STATUS_EVERY, CHANGE_EVERY = 300.0, 10.0
 """A status that says nothing new is written every five minutes, one that does within ten seconds."""
 ZONE = "topology.kubernetes.io/zone"
 
@@ -105,12 +105,12 @@ def node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
     return made
 
 
-def lease_object(node: Mapping[str, Any], now: datetime) -> Obj:
+def lease_object(node: Mapping[str, Any], seconds: int, now: datetime) -> Obj:
     name = node["metadata"]["name"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": format_micro(now)},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": format_micro(now)},
     }

@@ -65,6 +65,7 @@ def test_a_file_says_what_a_fleet_is() -> None:
     ("text", "problem"),
     [
         ("nodes: {count: many}", "nodes.count: must be a whole number, not 'many'"),
+        ("nodes: {leaseDurationSeconds: 0}", "nodes.leaseDurationSeconds: must be a whole number from 1 on, not 0"),
         ("node: {}", "node: unknown; there are nodes, images, pullSeconds, stages"),
         ("nodes: {capacity: {cpu: lots}}", "nodes.capacity: quantities must match"),
         ("images: [{pattern: '('}]", "images[0].pattern: "),
