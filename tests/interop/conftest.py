@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from comparing import Both
 from server_process import ServerProcess, server_process
 
 
@@ -24,3 +25,13 @@ def kubectls() -> list[Path]:
         real = Path(installed).resolve()
         found += sorted(real.parent.glob("kubectl.[0-9]*")) or [real]
     return found
+
+
+@pytest.fixture(scope="module")
+def both(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Both:
+    """The newest kubectl and our own command line, side by side: see `comparing`."""
+    found = kubectls()
+    if not found:
+        pytest.skip("no kubectl is installed")
+    name = request.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
+    return Both(found[-1], server.kubeconfig, tmp_path_factory.mktemp("home"), name)

@@ -20,9 +20,9 @@ _HELP = switch("help", "h", help="Show this help")
 _INTERRUPTED, _NOBODY_LISTENS = 130, 141
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:], Surroundings()))
+    sys.exit(run(sys.argv[1:] if words is None else words, Surroundings()))
 
 
 def run(words: Sequence[str], around: Surroundings) -> int:

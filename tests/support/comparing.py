@@ -1,0 +1,123 @@
+"""The same line typed to the real kubectl and to `setpoint`, on one server: output and exit code must be the same.
+
+    both.reads('''
+        get pods
+        get pods -o wide
+    ''')
+    both.writes('''
+        create deployment web --image=nginx
+        scale deployment web --replicas=3
+    ''')
+
+Each of the two has a namespace of its own, for what they write; `{ns}` in a line stands for it, and so can be part of
+the names of objects that are in no namespace. What differs by nature (uids, revisions, times, generated names, the
+namespace) is smoothed away. Lines that start with `#` are comments; a line may begin with `!`: it must fail.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from command_line import Result, typed_offline
+
+Smooth = tuple[str, str]
+_GENERATED = "[bcdfghjklmnpqrstvwxz2456789]"
+_SMOOTH: tuple[Smooth, ...] = (
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UID"),
+    (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b", "TIME"),
+    (r'(resourceVersion"?: ?)"\d+"', r"\1RV"),
+    (rf"-{_GENERATED}{{8,10}}-{_GENERATED}{{5}}\b", "-HASH-XXXXX"),
+    (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\b", "DATE"),
+)
+
+
+@dataclass
+class Both:
+    """One kubectl binary and our own command line."""
+
+    kubectl: Path
+    kubeconfig: Path
+    home: Path
+    namespace: str
+    smooth: list[Smooth] = field(default_factory=list)
+    """More that differs by nature: patterns and what they become."""
+
+    def __post_init__(self) -> None:
+        for name in (self.theirs, self.ours):
+            self._kubectl(["create", "namespace", name], "", {})
+
+    @property
+    def theirs(self) -> str:
+        return f"{self.namespace}-kubectl"
+
+    @property
+    def ours(self) -> str:
+        return f"{self.namespace}-setpoint"
+
+    def given(self, manifest: str) -> None:
+        """Objects that both find: made in both namespaces."""
+        for name in (self.theirs, self.ours):
+            done = self._kubectl(["-n", name, "apply", "-f", "-"], manifest.replace("{ns}", name), {})
+            assert done.code == 0, done.err
+
+    def reads(self, lines: str, *, stdin: str = "", **environment: str) -> None:
+        """Both in the same namespace. What does not come out the same is looked at again: time goes on between the
+        two."""
+        self._each(lines, lambda line: self._compare(line, self.ours, self.ours, stdin, environment, tries=3))
+
+    def writes(self, lines: str, *, stdin: str = "", **environment: str) -> None:
+        """One after the other, each of the two in its own namespace."""
+        self._each(lines, lambda line: self._compare(line, self.theirs, self.ours, stdin, environment, tries=1))
+
+    def _each(self, lines: str, compare: Callable[[str], str]) -> None:
+        typed = [line.strip() for line in lines.strip().splitlines()]
+        problems = [problem for line in typed if line and not line.startswith("#") if (problem := compare(line))]
+        assert not problems, f"{len(problems)} lines differ\n\n" + "\n\n".join(problems)
+
+    def _compare(self, line: str, theirs: str, ours: str, stdin: str, environment: dict[str, str], tries: int) -> str:
+        """What differs; empty: nothing."""
+        fails, line = line.startswith("!"), line.lstrip("! ")
+        for _ in range(tries):
+            real = self._kubectl(_words(line, theirs), stdin.replace("{ns}", theirs), environment)
+            own = self._setpoint(_words(line, ours), stdin.replace("{ns}", ours), environment)
+            wanted, got = self._smoothed(real.out, theirs), self._smoothed(own.out, ours)
+            if (real.code, wanted) == (own.code, got):
+                if fails != (real.code != 0):
+                    return f"$ {line}\nboth end with {real.code}: {real.err}"
+                return ""
+        diff = difflib.unified_diff(wanted.splitlines(True), got.splitlines(True), "kubectl", "setpoint", n=2)
+        said = f"exit codes {real.code} and {own.code}\nkubectl: {real.err}setpoint: {own.err}"
+        return f"$ {line}\n{said}{''.join(diff)}"
+
+    def _smoothed(self, text: str, namespace: str) -> str:
+        text = text.replace(namespace, "NAMESPACE")
+        for pattern, becomes in (*self.smooth, *_SMOOTH):
+            text = re.sub(pattern, becomes, text)
+        return text
+
+    def _kubectl(self, words: list[str], stdin: str, environment: dict[str, str]) -> Result:
+        command = [str(self.kubectl), "--kubeconfig", str(self.kubeconfig), *words]
+        env = {"HOME": str(self.home), "PATH": os.environ["PATH"], **environment}
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, env=env, cwd=self.home)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def _setpoint(self, words: list[str], stdin: str, environment: dict[str, str]) -> Result:
+        env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(self.kubeconfig), **environment}
+        before = Path.cwd()
+        os.chdir(self.home)
+        try:
+            return typed_offline(shlex.join(words), self.home, stdin, **env)
+        finally:
+            os.chdir(before)
+
+
+def _words(line: str, namespace: str) -> list[str]:
+    words = shlex.split(line.replace("{ns}", namespace))
+    return ["-n", namespace, *words]
