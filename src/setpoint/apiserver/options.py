@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,6 +18,9 @@ from setpoint.meta.goformat import kind_of, quote
 from setpoint.meta.objectmeta import validate_field_manager
 from setpoint.meta.remember import remembered
 from setpoint.meta.selectors import Selector, SelectorError, parse_fields, parse_labels
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.registry import Registry
 
 _INT64 = 2**63
 
@@ -158,14 +161,15 @@ class ListOptions:
     initial_events: bool | None = None
 
 
-def selectors(call: Call, supported: frozenset[str]) -> tuple[Selector, Selector]:
+def selectors(call: Call, registry: Registry) -> tuple[Selector, Selector]:
     try:
         labels = parse_labels(call.option("labelSelector"))
         fields = parse_fields(call.option("fieldSelector"))
     except SelectorError as error:
         raise BadRequest(str(error)) from None
+    # The kind's rules are asked only now: most lists need none of them, and so need not have them loaded.
     for requirement in fields.requirements:
-        if requirement.key not in supported:
+        if requirement.key != "metadata.name" and requirement.key not in registry.strategy.field_labels:
             raise BadRequest(_unsupported_field(call, requirement.key))
     return labels, fields
 
@@ -184,10 +188,10 @@ def _unsupported_field(call: Call, key: str) -> str:
     return f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def list_options(call: Call, watch: bool, supported: frozenset[str]) -> ListOptions:
+def list_options(call: Call, watch: bool, registry: Registry) -> ListOptions:
     limit = max(0, integer(call.option("limit"))) if "limit" in call.query else 0
     timeout = integer(call.option("timeoutSeconds")) if "timeoutSeconds" in call.query else None
-    labels, fields = selectors(call, supported)
+    labels, fields = selectors(call, registry)
     options = ListOptions(labels, fields, match=call.option("resourceVersionMatch"), limit=limit, timeout=timeout)
     options.continue_token = call.option("continue")
     options.bookmarks = "allowWatchBookmarks" in call.query and truthy(call.option("allowWatchBookmarks"))

@@ -212,8 +212,8 @@ async def apiserver(
 
 def tune_collector() -> None:
     """Objects are trees that nobody ties into cycles; the collector would walk all of them again and again for nothing.
-    What is loaded by now is left out for good, and the rest is looked at far less often."""
-    gc.collect()
+    What is loaded by now is left out for good, and the rest is looked at far less often. It is not searched for cycles
+    first: that takes longer than the few hundred objects are worth that would be found."""
     gc.freeze()
     gc.set_threshold(50_000, 50, 1_000)
     gc.enable()

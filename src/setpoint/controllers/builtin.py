@@ -1,99 +1,138 @@
-"""Every controller there is, under upstream's names."""
+"""Every controller there is, under upstream's names.
+
+A controller whose kinds have no objects has nothing to do. It is not even loaded until the first is there: most
+clusters use few kinds, and all of them start, and handle every change of a Pod, the sooner for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
+from importlib import import_module
+from typing import Any
 
-from setpoint.controllers.attach_detach.controller import attach_detach_controller
-from setpoint.controllers.certificates.approving import approving_controller
-from setpoint.controllers.certificates.cleaning import cleaning_controller
-from setpoint.controllers.certificates.signing import signing_controller
-from setpoint.controllers.certificates.trust_bundle import trust_bundle_publisher
-from setpoint.controllers.clusterrole_aggregation import clusterrole_aggregation_controller
-from setpoint.controllers.cronjob.controller import cronjob_controller
-from setpoint.controllers.daemonset.controller import daemonset_controller
-from setpoint.controllers.deployment.controller import deployment_controller
-from setpoint.controllers.disruption.controller import disruption_controller
-from setpoint.controllers.endpoints.controller import endpoints_controller
-from setpoint.controllers.endpointslice.controller import endpointslice_controller
-from setpoint.controllers.endpointslice_mirroring.controller import endpointslice_mirroring_controller
-from setpoint.controllers.ephemeral_volume import ephemeral_volume_controller
-from setpoint.controllers.job.controller import job_controller
-from setpoint.controllers.local_provisioner.controller import local_provisioner
-from setpoint.controllers.namespace.controller import namespace_controller
-from setpoint.controllers.node_ipam import node_ipam_controller
-from setpoint.controllers.node_lifecycle.controller import node_lifecycle_controller
-from setpoint.controllers.node_ttl import node_ttl_controller
+from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.persistentvolume.controller import persistentvolume_binder
-from setpoint.controllers.pod_gc import pod_gc_controller
-from setpoint.controllers.podautoscaler.controller import horizontal_pod_autoscaler_controller
-from setpoint.controllers.replicaset import replicaset_controller
-from setpoint.controllers.replicationcontroller import replicationcontroller_controller
-from setpoint.controllers.resourcequota.controller import resourcequota_controller
-from setpoint.controllers.root_ca import root_ca_controller
-from setpoint.controllers.service_cidr import service_cidr_controller
-from setpoint.controllers.serviceaccount.default_account import service_account_controller
-from setpoint.controllers.serviceaccount.tokens import service_account_token_controller
-from setpoint.controllers.statefulset.controller import statefulset_controller
-from setpoint.controllers.taint_eviction.controller import taint_eviction_controller
-from setpoint.controllers.ttl_after_finished import ttl_after_finished_controller
-from setpoint.controllers.volume_expand import volume_expand_controller
-from setpoint.controllers.volume_protection.attributes_classes import attributes_class_protection_controller
-from setpoint.controllers.volume_protection.claims import claim_protection_controller
-from setpoint.controllers.volume_protection.volumes import volume_protection_controller
 from setpoint.reconcile import Manager
-from setpoint.reconcile.manager import Runnable
+from setpoint.reconcile.manager import First, Runnable
 
 Build = Callable[[Manager, ControllerOptions], Runnable]
 """Asks the manager for the informers that it needs and returns what is to run."""
 
+
+def _of(module: str, name: str) -> Build:
+    """Loaded when it is called."""
+
+    def build(manager: Manager, options: ControllerOptions) -> Runnable:
+        runnable: Runnable = getattr(import_module(f"setpoint.controllers.{module}"), name)(manager, options)
+        return runnable
+
+    return build
+
+
 CONTROLLERS: dict[str, Build] = {
-    "certificatesigningrequest-approving-controller": approving_controller,
-    "certificatesigningrequest-cleaner-controller": cleaning_controller,
-    "certificatesigningrequest-signing-controller": signing_controller,
-    "clusterrole-aggregation-controller": clusterrole_aggregation_controller,
-    "cronjob-controller": cronjob_controller,
-    "daemonset-controller": daemonset_controller,
-    "deployment-controller": deployment_controller,
-    "disruption-controller": disruption_controller,
-    "endpoints-controller": endpoints_controller,
-    "endpointslice-controller": endpointslice_controller,
-    "endpointslice-mirroring-controller": endpointslice_mirroring_controller,
-    "ephemeral-volume-controller": ephemeral_volume_controller,
-    "horizontal-pod-autoscaler-controller": horizontal_pod_autoscaler_controller,
-    "job-controller": job_controller,
-    "kube-apiserver-serving-clustertrustbundle-publisher-controller": trust_bundle_publisher,
-    "namespace-controller": namespace_controller,
-    "node-ipam-controller": node_ipam_controller,
-    "node-lifecycle-controller": node_lifecycle_controller,
-    "persistentvolume-attach-detach-controller": attach_detach_controller,
-    "persistentvolume-binder-controller": persistentvolume_binder,
-    "persistentvolume-expander-controller": volume_expand_controller,
-    "persistentvolume-protection-controller": volume_protection_controller,
-    "persistentvolumeclaim-protection-controller": claim_protection_controller,
-    "pod-garbage-collector-controller": pod_gc_controller,
-    "replicaset-controller": replicaset_controller,
-    "replicationcontroller-controller": replicationcontroller_controller,
-    "resourcequota-controller": resourcequota_controller,
-    "root-ca-certificate-publisher-controller": root_ca_controller,
-    "service-cidr-controller": service_cidr_controller,
-    "serviceaccount-controller": service_account_controller,
-    "serviceaccount-token-controller": service_account_token_controller,
-    "setpoint-local-provisioner-controller": local_provisioner,
-    "statefulset-controller": statefulset_controller,
-    "taint-eviction-controller": taint_eviction_controller,
-    "ttl-after-finished-controller": ttl_after_finished_controller,
-    "ttl-controller": node_ttl_controller,
-    "volumeattributesclass-protection-controller": attributes_class_protection_controller,
+    "certificatesigningrequest-approving-controller": _of("certificates.approving", "approving_controller"),
+    "certificatesigningrequest-cleaner-controller": _of("certificates.cleaning", "cleaning_controller"),
+    "certificatesigningrequest-signing-controller": _of("certificates.signing", "signing_controller"),
+    "clusterrole-aggregation-controller": _of("clusterrole_aggregation", "clusterrole_aggregation_controller"),
+    "cronjob-controller": _of("cronjob.controller", "cronjob_controller"),
+    "daemonset-controller": _of("daemonset.controller", "daemonset_controller"),
+    "deployment-controller": _of("deployment.controller", "deployment_controller"),
+    "disruption-controller": _of("disruption.controller", "disruption_controller"),
+    "endpoints-controller": _of("endpoints.controller", "endpoints_controller"),
+    "endpointslice-controller": _of("endpointslice.controller", "endpointslice_controller"),
+    "endpointslice-mirroring-controller": _of(
+        "endpointslice_mirroring.controller", "endpointslice_mirroring_controller"
+    ),
+    "ephemeral-volume-controller": _of("ephemeral_volume", "ephemeral_volume_controller"),
+    "horizontal-pod-autoscaler-controller": _of("podautoscaler.controller", "horizontal_pod_autoscaler_controller"),
+    "job-controller": _of("job.controller", "job_controller"),
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller": _of(
+        "certificates.trust_bundle", "trust_bundle_publisher"
+    ),
+    "namespace-controller": _of("namespace.controller", "namespace_controller"),
+    "node-ipam-controller": _of("node_ipam", "node_ipam_controller"),
+    "node-lifecycle-controller": _of("node_lifecycle.controller", "node_lifecycle_controller"),
+    "persistentvolume-attach-detach-controller": _of("attach_detach.controller", "attach_detach_controller"),
+    "persistentvolume-binder-controller": _of("persistentvolume.controller", "persistentvolume_binder"),
+    "persistentvolume-expander-controller": _of("volume_expand", "volume_expand_controller"),
+    "persistentvolume-protection-controller": _of("volume_protection.volumes", "volume_protection_controller"),
+    "persistentvolumeclaim-protection-controller": _of("volume_protection.claims", "claim_protection_controller"),
+    "pod-garbage-collector-controller": _of("pod_gc", "pod_gc_controller"),
+    "replicaset-controller": _of("replicaset", "replicaset_controller"),
+    "replicationcontroller-controller": _of("replicationcontroller", "replicationcontroller_controller"),
+    "resourcequota-controller": _of("resourcequota.controller", "resourcequota_controller"),
+    "root-ca-certificate-publisher-controller": _of("root_ca", "root_ca_controller"),
+    "service-cidr-controller": _of("service_cidr", "service_cidr_controller"),
+    "serviceaccount-controller": _of("serviceaccount.default_account", "service_account_controller"),
+    "serviceaccount-token-controller": _of("serviceaccount.tokens", "service_account_token_controller"),
+    "setpoint-local-provisioner-controller": _of("local_provisioner.controller", "local_provisioner"),
+    "statefulset-controller": _of("statefulset.controller", "statefulset_controller"),
+    "taint-eviction-controller": _of("taint_eviction.controller", "taint_eviction_controller"),
+    "ttl-after-finished-controller": _of("ttl_after_finished", "ttl_after_finished_controller"),
+    "ttl-controller": _of("node_ttl", "node_ttl_controller"),
+    "volumeattributesclass-protection-controller": _of(
+        "volume_protection.attributes_classes", "attributes_class_protection_controller"
+    ),
 }
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"
 """Stands apart: it follows everything, and therefore begins when the others run."""
 
 
+def _any(plural: str, group: str = "", version: str = "v1") -> First:
+    return builtin(plural, group, version), None
+
+
+def _has_job_finalizer(pod: dict[str, Any]) -> bool:
+    return "batch.kubernetes.io/job-tracking" in (pod["metadata"].get("finalizers") or ())
+
+
+def _has_ephemeral_volume(pod: dict[str, Any]) -> bool:
+    return any("ephemeral" in volume for volume in pod["spec"].get("volumes") or ())
+
+
+def _was_to_be_disrupted(pod: dict[str, Any]) -> bool:
+    return any(each["type"] == "DisruptionTarget" for each in (pod.get("status") or {}).get("conditions") or ())
+
+
+_REQUESTS = (_any("certificatesigningrequests", "certificates.k8s.io"),)
+_CLAIMS, _VOLUMES = _any("persistentvolumeclaims"), _any("persistentvolumes")
+
+BEGIN_WITH: dict[str, tuple[First, ...]] = {
+    "certificatesigningrequest-approving-controller": _REQUESTS,
+    "certificatesigningrequest-cleaner-controller": _REQUESTS,
+    "certificatesigningrequest-signing-controller": _REQUESTS,
+    "cronjob-controller": (_any("cronjobs", "batch"),),
+    "daemonset-controller": (_any("daemonsets", "apps"),),
+    "deployment-controller": (_any("deployments", "apps"),),
+    "disruption-controller": (_any("poddisruptionbudgets", "policy"), (builtin("pods"), _was_to_be_disrupted)),
+    "ephemeral-volume-controller": ((builtin("pods"), _has_ephemeral_volume),),
+    "horizontal-pod-autoscaler-controller": (_any("horizontalpodautoscalers", "autoscaling", "v2"),),
+    "job-controller": (_any("jobs", "batch"), (builtin("pods"), _has_job_finalizer)),
+    "persistentvolume-attach-detach-controller": (_VOLUMES, _any("volumeattachments", "storage.k8s.io")),
+    "persistentvolume-binder-controller": (_CLAIMS, _VOLUMES),
+    "persistentvolume-expander-controller": (_CLAIMS,),
+    "persistentvolume-protection-controller": (_VOLUMES,),
+    "persistentvolumeclaim-protection-controller": (_CLAIMS,),
+    "replicaset-controller": (_any("replicasets", "apps"),),
+    "replicationcontroller-controller": (_any("replicationcontrollers"),),
+    "resourcequota-controller": (_any("resourcequotas"),),
+    "setpoint-local-provisioner-controller": (_CLAIMS, _VOLUMES),
+    "statefulset-controller": (_any("statefulsets", "apps"),),
+    "ttl-after-finished-controller": (_any("jobs", "batch"),),
+    "volumeattributesclass-protection-controller": (_any("volumeattributesclasses", "storage.k8s.io"),),
+}
+"""Those that wait for a first object, and for which. A controller that is not listed here begins at once."""
+
+
 def add_controllers(manager: Manager, options: ControllerOptions, names: Collection[str] | None = None) -> None:
     """Those with these names, or all of them."""
     for name, build in CONTROLLERS.items():
-        if names is None or name in names:
+        if names is not None and name not in names:
+            continue
+        first = BEGIN_WITH.get(name)
+        if first is None:
             manager.add(build(manager, options))
+        else:
+            manager.add_when(first, partial(build, manager, options))

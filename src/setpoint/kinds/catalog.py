@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
+from typing import NamedTuple
 
 from setpoint.kinds.strategy import Strategy
 from setpoint.kinds.tables import definition_for, type_of
@@ -18,8 +19,7 @@ from setpoint.meta.schema import Type
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
+class Subresource(NamedTuple):
     name: str
     kind: str
     """Empty: the kind of its parent."""

@@ -47,8 +47,7 @@ class Context(NamedTuple):
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A table column; `cell` gets the object and the current time. Without a name it is a cell that rows have and the
     table's list of columns does not tell of."""
 

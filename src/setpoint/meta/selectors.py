@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.meta.field import aggregate_message, invalid
 from setpoint.meta.names import _label_value, _qualified_name
@@ -23,16 +22,14 @@ class SelectorError(ValueError):
     """The text is no selector; the message is for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     key: str
     operator: str
     """=, !=, in, notin, exists, !, gt, lt"""
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(NamedTuple):
     requirements: tuple[Requirement, ...]
     matches: Callable[[_Labels], bool]
 

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Obj = Mapping[str, Any]
 
@@ -39,8 +38,7 @@ class StageProblem(ValueError):
     """The stage makes no sense; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTest:
+class FieldTest(NamedTuple):
     path: tuple[str | int, ...]
     operator: str
     values: tuple[str, ...]
@@ -55,8 +53,7 @@ class FieldTest:
         return (_text(found) in self.values) == (self.operator == "In")
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     name: str
     api_version: str
     kind: str

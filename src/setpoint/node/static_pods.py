@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
@@ -32,8 +31,7 @@ _HASH, _SEEN, _SOURCE = (f"kubernetes.io/config.{name}" for name in ("hash", "se
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
-@dataclass(frozen=True, slots=True)
-class StaticPod:
+class StaticPod(NamedTuple):
     """A component of the control plane."""
 
     component: str

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
@@ -17,8 +18,7 @@ from setpoint.reconcile.workqueue import ShutDown
 log = logging.getLogger("setpoint.reconcile")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """How a reconcile ended that did not fail."""
 
     requeue_after: float | None = None

@@ -97,6 +97,10 @@ class Informer:
         for obj in tuple(self.items.values()):
             self._call(handler, None, obj)
 
+    def remove_handler(self, handler: Handler) -> None:
+        # A new list: this may be a handler's own doing.
+        self._handlers = [each for each in self._handlers if each is not handler]
+
     # -- following ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

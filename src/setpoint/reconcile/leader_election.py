@@ -11,9 +11,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
@@ -35,8 +34,7 @@ class LeadershipLost(Exception):
     """The Lease could not be renewed in time; somebody else may lead by now."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionTimes:
+class ElectionTimes(NamedTuple):
     lease_duration: float = 15.0
     """How long the others wait after the last sign of life."""
     renew_deadline: float = 10.0

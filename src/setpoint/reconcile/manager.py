@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from setpoint.client import Client, Resource
 from setpoint.client.interface import ResourceRef
@@ -12,7 +12,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.reconcile.events import EventRecorder
-from setpoint.reconcile.informer import Informer
+from setpoint.reconcile.informer import Handler, Informer
 
 
 class Runnable(Protocol):
@@ -21,8 +21,12 @@ class Runnable(Protocol):
         ...
 
 
+First = tuple[ResourceRef, Callable[[dict[str, Any]], bool] | None]
+"""An object of this resource; or only one of which the function says so."""
+
+
 class Manager:
-    """Everything is added before `run`. Cancelling `run` ends all of it."""
+    """What is asked for while it runs begins at once. Cancelling `run` ends all of it."""
 
     def __init__(
         self,
@@ -42,8 +46,13 @@ class Manager:
         """The informers have synced and the controllers run."""
         self._host = host
         self._informers: dict[tuple[object, ...], Informer] = {}
-        self._recorders: list[Runnable] = []
+        self._not_begun: list[Runnable] = []
+        """Informers and recorders that were asked for and do not run yet."""
         self._runnables: list[Runnable] = []
+        self._woken: list[Callable[[], Runnable]] = []
+        """What was waiting for a first object that is there now."""
+        self._tasks: asyncio.TaskGroup | None = None
+        """While it runs."""
 
     def informer(
         self, resource: ResourceRef, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
@@ -60,6 +69,7 @@ class Manager:
                 label_selector=label_selector,
                 field_selector=field_selector,
             )
+            self._not_begun.append(found)
         return found
 
     def shared_informer(self, resource: Resource) -> Informer | None:
@@ -73,18 +83,39 @@ class Manager:
     def recorder(self, component: str, account: str = "") -> EventRecorder:
         """Events from `component`, written under the name of `account` where that is another one."""
         recorder = EventRecorder(self.client_for(account or component), self.clock, component, self._host)
-        self._recorders.append(recorder)
+        self._not_begun.append(recorder)
         return recorder
 
     def series_recorder(self, controller: str) -> SeriesRecorder:
         """For what is told as `events.k8s.io` events."""
         instance = f"{controller}-{self._host}" if self._host else controller
         recorder = SeriesRecorder(self.client_for(controller), self.clock, controller, instance)
-        self._recorders.append(recorder)
+        self._not_begun.append(recorder)
         return recorder
 
     def add(self, runnable: Runnable) -> None:
+        """Before `run`."""
         self._runnables.append(runnable)
+
+    def add_when(self, first: Iterable[First], build: Callable[[], Runnable]) -> None:
+        """What `build` returns is added as soon as one such object is there. Until then it costs neither memory nor
+        time; it starts as every controller does, on a world that is there already."""
+        waiting: list[tuple[Informer, Handler]] = []
+
+        def wake() -> None:
+            for informer, handler in waiting:
+                informer.remove_handler(handler)
+            if waiting:
+                waiting.clear()
+                self._woken.append(build)
+                if self._tasks is not None and self.ready.is_set():
+                    self._tasks.create_task(self._begin_woken())
+
+        for resource, is_one in first:
+            informer, handler = self.informer(resource), _on_first(is_one, wake)
+            waiting.append((informer, handler))
+        for informer, handler in tuple(waiting):
+            informer.add_handler(handler)
 
     @property
     def controllers(self) -> list[Controller]:
@@ -92,13 +123,36 @@ class Manager:
         return [each for each in self._runnables if isinstance(each, Controller)]
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for recorder in self._recorders:
-                tasks.create_task(recorder.run())
-            for informer in self._informers.values():
-                tasks.create_task(informer.run())
-            for informer in self._informers.values():
-                await informer.synced.wait()
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._sync()
             for runnable in self._runnables:
-                tasks.create_task(runnable.run())
+                self._tasks.create_task(runnable.run())
+            while self._woken:
+                await self._begin_woken()
             self.ready.set()
+
+    async def _begin_woken(self) -> None:
+        assert self._tasks is not None
+        woken = [build() for build in self._woken]
+        self._woken.clear()
+        await self._sync()
+        self._runnables += woken
+        for runnable in woken:
+            self._tasks.create_task(runnable.run())
+
+    async def _sync(self) -> None:
+        """Informers and recorders that have not begun do; returns when every cache is filled."""
+        assert self._tasks is not None
+        for each in self._not_begun:
+            self._tasks.create_task(each.run())
+        self._not_begun.clear()
+        for informer in tuple(self._informers.values()):
+            await informer.synced.wait()
+
+
+def _on_first(is_one: Callable[[dict[str, Any]], bool] | None, wake: Callable[[], None]) -> Handler:
+    def changed(_: object, new: dict[str, Any] | None) -> None:
+        if new is not None and (is_one is None or is_one(new)):
+            wake()
+
+    return changed

@@ -23,7 +23,6 @@ store inserts the decimal revision there, once, when it is known. What get, list
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
@@ -155,8 +154,7 @@ class Store(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """A transaction's recorded cause, as kept in history."""
 
     revision: int

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
@@ -13,8 +12,7 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import TooManyRequests
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     type: Literal["Server", "Namespace", "User", "SourceAndObject"]
     qps: float
     burst: int

@@ -93,7 +93,7 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
     """Each matching object as if deleted alone; the answer lists them as they were before."""
     options = read_options(call)
     _warn(call, registry, options)
-    wanted = list_options(call, False, registry.strategy.field_labels)
+    wanted = list_options(call, False, registry)
     revision = registry.cache.fresh
     entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))
     token, remaining = "", None

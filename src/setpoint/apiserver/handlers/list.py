@@ -18,7 +18,7 @@ from setpoint.store.interface import Compacted, FutureRevision, KeyValue
 
 
 async def list_(call: Call, registry: Registry, form: Form) -> Answer:
-    options = list_options(call, False, registry.strategy.field_labels)
+    options = list_options(call, False, registry)
     if options.continue_token:
         revision, start = decode_continue(options.continue_token)
         if revision < 0:

@@ -12,10 +12,9 @@ import json
 import os
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -39,8 +38,7 @@ SERVING_NAMES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateFiles:
+class CertificateFiles(NamedTuple):
     ca: Path
     ca_key: Path
     certificate: Path

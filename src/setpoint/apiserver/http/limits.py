@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     body: int = 3 * 1024 * 1024
     """Bytes of a request's body; more is 413."""
     head: int = 1024 * 1024

@@ -14,8 +14,7 @@ class Used(NamedTuple):
     memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PodSample:
+class PodSample(NamedTuple):
     window: float
     """Over how many seconds it was measured."""
     containers: Mapping[str, Used]

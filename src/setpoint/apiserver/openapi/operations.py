@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from setpoint.apiserver.openapi.parameters import (
     DELETE,
@@ -75,8 +76,7 @@ class Operation:
     kind: tuple[str, str, str] = ("", "", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """A resource with what a document must know of it beyond the catalog."""
 
     resource: Resource

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import format_datetime
 from hashlib import sha512
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -39,8 +39,7 @@ _NOT_FOUND = b"404 page not found\n"
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Custom:
+class _Custom(NamedTuple):
     resource: Resource
     schema: Schema | Type | None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
+from typing import NamedTuple
 
 from setpoint.apiserver.own_writes import apply_status, current, delete, ensure, update
 from setpoint.apiserver.server import ApiServer
@@ -18,8 +18,7 @@ _SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 _NETWORKING, _DISCOVERY = "networking.k8s.io", "discovery.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAddress:
+class OwnAddress(NamedTuple):
     """Where this server is reached, and the ranges that Services live in."""
 
     ip: str

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cryptography import x509
-
 from setpoint.kinds.certificates.pem import blocks
-from setpoint.kinds.certificates.requests import parse_certificate
 from setpoint.kinds.columns import NAME, NONE
 from setpoint.kinds.core.podspec.signers import trust_bundle_name_errors, validate_signer_name
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
@@ -22,30 +19,18 @@ def _signer(obj: Obj, now: datetime) -> str:
     return (obj.get("spec") or {}).get("signerName") or NONE
 
 
-def _anchor_error(type: str, headers: dict[str, str], data: bytes) -> str:
-    if type != "CERTIFICATE":
-        return f"has bad block type: {type}"
-    if headers:
-        return "has PEM block headers"
-    certificate = parse_certificate(data)
-    if certificate is None:
-        return "does not parse as X.509"
-    try:
-        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, ValueError):
-        return "does not have the CA bit set"
-    return "" if constraints.ca else "does not have the CA bit set"
-
-
 def _validate_bundle(text: str, path: str, errs: Errors) -> None:
     raw = text.encode()
     if len(raw) > _LARGEST:
         errs.append(too_long(path, _LARGEST))
         return
+    # Here, because every start looks for bundles, few write one, and what reads certificates is slow to load.
+    from setpoint.kinds.certificates.trust_anchor import anchor_error
+
     before = len(errs)
     places: dict[bytes, list[int]] = {}
     for i, block in enumerate(blocks(raw)):
-        if problem := _anchor_error(*block):
+        if problem := anchor_error(*block):
             errs.append(invalid(path, _OMITTED, f"entry {i} {problem}"))
         else:
             places.setdefault(block.data, []).append(i)

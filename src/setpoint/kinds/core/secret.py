@@ -9,7 +9,6 @@ from datetime import datetime
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.embedded_json import object_error
 from setpoint.kinds.core.keyed_data import MAX_SIZE, decoded_length, forbid_change, validate_keys
-from setpoint.kinds.core.tls_pair import pair_error
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, required, too_long
 from setpoint.meta.objectmeta import validate_immutable
@@ -60,6 +59,9 @@ class SecretStrategy(Strategy):
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         if obj.get("type") != "kubernetes.io/tls":
             return []
+        # Here, because few Secrets are of this type, and what reads certificates is slow to load.
+        from setpoint.kinds.core.tls_pair import pair_error
+
         data = obj.get("data") or {}
         error = pair_error(b64decode(data.get("tls.crt") or ""), b64decode(data.get("tls.key") or ""))
         return [error] if error else []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from setpoint.meta.times import parse_time
 from setpoint.node.kubelet_api.messages import NodeRequest, Refused
@@ -14,8 +14,7 @@ _ALL = "All"
 _STREAMS = {_ALL: (STDOUT, STDERR), "Stdout": (STDOUT,), "Stderr": (STDERR,)}
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
+class LogOptions(NamedTuple):
     follow: bool = False
     previous: bool = False
     timestamps: bool = False

@@ -42,8 +42,7 @@ def reference(image: str) -> Reference | None:
     return Reference(name, repository, digest)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRule:
+class ImageRule(NamedTuple):
     """What holds for the images whose full name contains a match of `pattern`."""
 
     pattern: str

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from setpoint.apiserver.admission.pod_security import baseline, restricted
 from setpoint.apiserver.admission.pod_security.baseline import Check
@@ -13,8 +13,7 @@ from setpoint.apiserver.admission.pod_security.policy import BASELINE, LATEST, P
 _NEWEST = 37
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(NamedTuple):
     level: str
     versions: tuple[tuple[int, Check], ...]
     """From which minor version on each form of the check holds."""

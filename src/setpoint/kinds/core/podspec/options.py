@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Item = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PodOptions:
+class PodOptions(NamedTuple):
     """All False: a new object, where every rule holds."""
 
     is_pod: bool = False

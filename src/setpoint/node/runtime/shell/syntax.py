@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from setpoint.meta.remember import remembered
 
@@ -18,8 +18,7 @@ class SyntaxProblem(ValueError):
     """The script cannot be understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A piece of a word. `kind`: text, variable, command or arithmetic."""
 
     kind: str
@@ -33,65 +32,56 @@ class Part:
 Word = tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Redirection:
+class Redirection(NamedTuple):
     descriptor: int
     operator: str
     """`>`, `>>`, `<`, `>&` or `<<` (the target is then the text itself)."""
     target: Word
 
 
-@dataclass(frozen=True, slots=True)
-class Simple:
+class Simple(NamedTuple):
     assignments: tuple[tuple[str, Word], ...]
     words: tuple[Word, ...]
     redirections: tuple[Redirection, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(NamedTuple):
     commands: tuple[Command, ...]
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(NamedTuple):
     condition: Script
     body: Script
     until: bool
     redirections: tuple[Redirection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class For:
+class For(NamedTuple):
     name: str
     words: tuple[Word, ...]
     body: Script
     redirections: tuple[Redirection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class If:
+class If(NamedTuple):
     branches: tuple[tuple[Script, Script], ...]
     otherwise: Script | None
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     subject: Word
     branches: tuple[tuple[tuple[Word, ...], Script], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     body: Script
     subshell: bool
     """In parentheses: what it changes and how it ends stays within."""
     redirections: tuple[Redirection, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     name: str
     body: Script
 
@@ -99,23 +89,20 @@ class Function:
 Command = Simple | Loop | For | If | Case | Group | Function
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One pipeline of a list: joined to the one before by `;`, `&&` or `||`."""
 
     joined: str
     pipeline: Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     steps: tuple[Step, ...]
     background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    items: tuple[Item, ...] = field(default=())
+class Script(NamedTuple):
+    items: tuple[Item, ...] = ()
 
 
 @remembered(maxsize=1024)
