@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import click
-
-from setpoint.cli.clicked import clicked
-from setpoint.cli.server_options import server_options
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.flags import text
+from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, say, serve
 
 
-@click.command(context_settings={"show_default": True})
-@click.option(
-    "--data-dir",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Where state, certificates and the kubeconfig live.",
-)
-@server_options
-def command(**flags: object) -> None:
-    """Run the API server alone, without controllers, scheduler and nodes."""
+def run(call: Call) -> None:
     from setpoint.cluster.apiserver import apiserver, catch_signals, until
-    from setpoint.cluster.config import ApiServerConfig
+
+    call.no_arguments()
+    config = server_config(call.flags)
 
     async def main() -> None:
         stop = catch_signals()
-        async with apiserver(ApiServerConfig(**flags), alone=True) as running:  # type: ignore[arg-type]
+        async with apiserver(config, alone=True) as running:
             took = time.monotonic() - STARTED
-            say(f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
+            say(call, f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
             await until(stop, running.api)
 
     serve(main)
 
 
-COMMAND = clicked(command)
+COMMAND = Command(
+    "Run the API server alone, without controllers, scheduler and nodes",
+    run,
+    (text("data-dir", required=True, help="Where state, certificates and the kubeconfig live."), *SERVER_FLAGS),
+    connects=False,
+)

@@ -32,6 +32,7 @@ class Surroundings:
         clock: Clock | None = None,
         connect: Callable[[Access, float], Client] | None = None,
     ) -> None:
+        sys.stdout.flush()  # what others may have printed comes before what is written past them
         self.stdin = stdin if stdin is not None else sys.stdin.buffer
         self.stdout = stdout if stdout is not None else sys.stdout.buffer
         self.stderr = stderr if stderr is not None else sys.stderr.buffer

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import click
-
-from setpoint.cli.clicked import clicked
-from setpoint.cli.component_options import remote_config, remote_options
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.component_options import REMOTE_FLAGS, remote_config
+from setpoint.cli.flags import text
 from setpoint.cli.serving import say, serve
 
 
-@click.command(context_settings={"show_default": True})
-@remote_options
-@click.option(
-    "--config", type=click.Path(path_type=Path), default=None, help="A KubeSchedulerConfiguration.", show_default=False
-)
-def command(config: Path | None, **flags: Any) -> None:
-    """Run the scheduler alone, against the server of a kubeconfig."""
+def run(call: Call) -> None:
     from setpoint.cluster.apiserver import catch_signals
     from setpoint.cluster.remote import remote_parts, scheduler_configuration
 
+    call.no_arguments()
+
     async def main() -> None:
         stop = catch_signals()
-        configuration = scheduler_configuration(config)
-        async with remote_parts(remote_config(flags)) as parts, parts.scheduler(configuration) as elected:
-            say(f"setpoint scheduler: {elected.state}")
+        configuration = scheduler_configuration(Path(call.flags.config) if call.flags.config else None)
+        async with remote_parts(remote_config(call.flags)) as parts, parts.scheduler(configuration) as elected:
+            say(call, f"setpoint scheduler: {elected.state}")
             await stop.wait()
 
     serve(main)
 
 
-COMMAND = clicked(command)
+COMMAND = Command(
+    "Run the scheduler alone, against the server of a kubeconfig",
+    run,
+    (*REMOTE_FLAGS, text("config", help="A KubeSchedulerConfiguration.")),
+    connects=False,
+)

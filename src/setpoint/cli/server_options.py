@@ -2,98 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import click
+from setpoint.cli.flags import Flag, Values, duration, number, switch, text, texts
 
+if TYPE_CHECKING:
+    from setpoint.cluster.config import ApiServerConfig
 
-def listed(_: click.Context, __: click.Parameter, value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-def seconds(_: click.Context, __: click.Parameter, value: str) -> float:
-    from setpoint.meta.times import parse_duration
-
-    try:
-        return parse_duration(value) / 1e9
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _option(*names: str, **how: Any) -> Callable[..., Any]:
-    """Defaults are shown where there is something to show."""
-    return click.option(*names, show_default=bool(how.get("default")), **how)
-
-
-_OPTIONS = (
-    _option(
-        "--port", "--secure-port", default=6443, type=click.IntRange(0, 65535), help="Port to listen on; 0 picks one."
-    ),
-    _option("--bind-address", default="127.0.0.1", help="Address to listen on."),
-    _option(
-        "--advertise-address", default="", help="Where others find this server.  [default: the machine's own address]"
-    ),
-    _option(
-        "--store", type=click.Choice(["sqlite", "memory"]), default="sqlite", help="memory forgets everything at exit."
-    ),
-    _option("--token-auth-file", default="", help="CSV of token, user, uid and groups."),
-    _option("--client-ca-file", default="", help="Certificates signed by this authority are users too."),
-    _option(
-        "--cert-dir",
-        type=click.Path(path_type=Path),
-        default=None,
-        help="Where certificates are kept.  [default: DATA_DIR/pki]",
-    ),
-    _option("--tls-cert-file", default="", help="Serve with this certificate instead of a made one."),
-    _option("--tls-private-key-file", default="", help="The key of --tls-cert-file."),
-    _option(
-        "--authorization-mode",
-        default="AlwaysAllow",
-        callback=listed,
-        help="Modes in order: AlwaysAllow, AlwaysDeny, RBAC.",
-    ),
-    _option(
-        "--anonymous-auth", type=bool, default=None, help="Let requests without credentials in as system:anonymous."
-    ),
-    _option("--service-cluster-ip-range", default="10.96.0.0/12", help="Addresses for Services."),
-    _option("--service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
-    _option("--enable-admission-plugins", default="", callback=listed, help="Plugins besides the default ones."),
-    _option("--disable-admission-plugins", default="", callback=listed, help="Default plugins to leave out."),
-    _option(
-        "--service-account-issuer",
+SERVER_FLAGS: tuple[Flag, ...] = (
+    number("port", default=6443, least=0, most=65535, alias=("secure-port",), help="Port to listen on; 0 picks one."),
+    text("bind-address", default="127.0.0.1", help="Address to listen on."),
+    text("advertise-address", help="Where others find this server; by default the machine's own address."),
+    text("store", default="sqlite", choices=("sqlite", "memory"), help="sqlite, or memory, which forgets all at exit."),
+    text("token-auth-file", help="CSV of token, user, uid and groups."),
+    text("client-ca-file", help="Certificates signed by this authority are users too."),
+    text("cert-dir", help="Where certificates are kept; by default DATA_DIR/pki."),
+    text("tls-cert-file", help="Serve with this certificate instead of a made one."),
+    text("tls-private-key-file", help="The key of --tls-cert-file."),
+    texts("authorization-mode", default=("AlwaysAllow",), help="Modes in order: AlwaysAllow, AlwaysDeny, RBAC."),
+    switch("anonymous-auth", help="Let requests without credentials in as system:anonymous."),
+    text("service-cluster-ip-range", default="10.96.0.0/12", help="Addresses for Services."),
+    text("service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
+    texts("enable-admission-plugins", help="Plugins besides the default ones."),
+    texts("disable-admission-plugins", help="Default plugins to leave out."),
+    text(
+        "service-account-issuer",
         default="https://kubernetes.default.svc.cluster.local",
         help="Issuer of service account tokens.",
     ),
-    _option(
-        "--api-audiences",
-        default="",
-        callback=listed,
-        help="Audiences of service account tokens.  [default: the issuer]",
-    ),
-    _option(
-        "--etcd-compaction-interval",
-        "compaction_interval",
-        default="5m0s",
-        callback=seconds,
-        help="How often old revisions are forgotten.",
-    ),
-    _option("--event-ttl", default="1h0m0s", callback=seconds, help="How long Events are kept."),
-    _option("--max-requests-inflight", default=400, help="Reads at once; 0 means any number."),
-    _option("--max-mutating-requests-inflight", default=200, help="Writes at once; 0 means any number."),
-    _option("--kubelet-certificate-authority", default="", help="Nodes must have certificates of this authority."),
-    _option(
-        "--kubelet-client-certificate", default="", help="What to show to nodes.  [default: one of the cluster's own]"
-    ),
-    _option("--kubelet-client-key", default="", help="The key of --kubelet-client-certificate."),
-    _option("--allow-privileged", type=bool, default=True, help="Let Pods be privileged."),
-    _option("--insecure-http", is_flag=True, help="Plain HTTP, for tests; loopback only."),
+    texts("api-audiences", help="Audiences of service account tokens; by default the issuer."),
+    duration("etcd-compaction-interval", default=300.0, help="How often old revisions are forgotten."),
+    duration("event-ttl", default=3600.0, help="How long Events are kept."),
+    number("max-requests-inflight", default=400, least=0, help="Reads at once; 0 means any number."),
+    number("max-mutating-requests-inflight", default=200, least=0, help="Writes at once; 0 means any number."),
+    text("kubelet-certificate-authority", help="Nodes must have certificates of this authority."),
+    text("kubelet-client-certificate", help="What to show to nodes; by default one of the cluster's own."),
+    text("kubelet-client-key", help="The key of --kubelet-client-certificate."),
+    switch("allow-privileged", default=True, help="Let Pods be privileged."),
+    switch("insecure-http", help="Plain HTTP, for tests; loopback only."),
 )
+"""All but --data-dir, whose default is each command's own."""
 
 
-def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All but --data-dir, whose default is each command's own. Their names are the fields of ApiServerConfig."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def server_config(flags: Values) -> ApiServerConfig:
+    from setpoint.cluster.config import ApiServerConfig
+
+    named = {flag.key: getattr(flags, flag.key) for flag in SERVER_FLAGS}
+    named["cert_dir"] = Path(flags.cert_dir) if flags.cert_dir else None
+    named["anonymous_auth"] = flags.anonymous_auth if flags.given("anonymous-auth") else None
+    named["compaction_interval"] = named.pop("etcd_compaction_interval")
+    return ApiServerConfig(Path(flags.data_dir), **named)

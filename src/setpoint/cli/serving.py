@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import click
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
 
 STARTED = time.monotonic()
 """When the command line began to load: what people wait for."""
@@ -17,10 +17,11 @@ STARTED = time.monotonic()
 gc.disable()
 
 
-def say(text: str) -> None:
+def say(call: Call, text: str) -> None:
     """A server goes on, and ends in order, when nobody listens any more."""
     with suppress(BrokenPipeError):
-        click.echo(text)
+        call.say(text)
+        call.flush()
 
 
 def serve(main: Callable[[], Awaitable[None]]) -> None:
@@ -42,8 +43,7 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
     except* ConfigError as found:
         refusals = _messages(found)
     if refusals:
-        click.echo(f"error: {refusals[0]}", err=True)
-        sys.exit(1)
+        raise Failed(refusals[0])
 
 
 def _messages(found: BaseExceptionGroup[BaseException]) -> list[str]:

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import click
-
-from setpoint.cli.clicked import clicked
-from setpoint.cli.fleet_file import fleet_of, fleet_option
-from setpoint.cli.server_options import server_options
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.flags import number, text
+from setpoint.cli.fleet_file import FLEET, fleet_of
+from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, say, serve
 
 
-@click.command(context_settings={"show_default": True})
-@click.option("--nodes", default=3, type=click.IntRange(0, 50_000), help="Simulated nodes.")
-@click.option(
-    "--data-dir",
-    default=".setpoint",
-    type=click.Path(path_type=Path),
-    help="Where the cluster lives; a later `setpoint up` goes on from there.",
-)
-@fleet_option
-@server_options
-def command(nodes: int, fleet: Path | None, **flags: object) -> None:
-    """Run a cluster: API server, controllers, scheduler and simulated nodes."""
+def run(call: Call) -> None:
     from setpoint.cluster.allinone import cluster
     from setpoint.cluster.apiserver import catch_signals, until
-    from setpoint.cluster.config import ApiServerConfig
 
-    wanted = fleet_of(fleet, nodes)
+    call.no_arguments()
+    wanted = fleet_of(call.flags)
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
+    config = server_config(call.flags)
 
     async def main() -> None:
-        config = ApiServerConfig(**flags)  # type: ignore[arg-type]
         stop = catch_signals()
         async with cluster(config, nodes=wanted) as running:
             server = running.apiserver
             say(
+                call,
                 f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {server.url} "
                 f"after {time.monotonic() - STARTED:.2f} s.\n"
                 f"The kubeconfig is {server.kubeconfig}. Try:\n\n"
@@ -45,12 +34,31 @@ def command(nodes: int, fleet: Path | None, **flags: object) -> None:
                 f"  kubectl get nodes\n"
                 f"  kubectl run hello --image=nginx\n"
                 f"  kubectl get pods --watch\n\n"
-                f"Ctrl-C stops it; the same command goes on where it left off."
+                f"Ctrl-C stops it; the same command goes on where it left off.",
             )
             await until(stop, server.api)
-            say("Stopping.")
+            say(call, "Stopping.")
 
     serve(main)
 
 
-COMMAND = clicked(command)
+COMMAND = Command(
+    "Run a whole cluster: API server, controllers, scheduler and simulated nodes",
+    run,
+    (
+        number("nodes", default=3, least=0, most=50_000, help="Simulated nodes."),
+        text(
+            "data-dir", default=".setpoint", help="Where the cluster lives; a later `setpoint up` goes on there."
+        ),
+        FLEET,
+        *SERVER_FLAGS,
+    ),
+    connects=False,
+    examples="""
+    # A cluster with three nodes, which lives in .setpoint
+    setpoint up
+
+    # Another one beside it, with a thousand nodes
+    setpoint up --nodes 1000 --data-dir /tmp/big --port 7443
+    """,
+)
