@@ -20,6 +20,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "nodes": _of("nodes", "Run simulated nodes alone, for any Kubernetes API server"),
     },
     "Basic commands": {
+        "create": _of("verbs.create", "Create a resource from a file or from stdin"),
         "get": _of("verbs.get", "Display one or many resources"),
     },
     "Settings and other commands": {

@@ -40,6 +40,8 @@ class Flag(NamedTuple):
     required: bool = False
     alias: tuple[str, ...] = ()
     """Other names, which the help does not show."""
+    deprecated: str = ""
+    """Why it should no longer be used: told to those who do. The help does not show it."""
 
     @property
     def key(self) -> str:
@@ -89,6 +91,8 @@ class Values:
 
     def __init__(self, flags: Iterable[Flag]) -> None:
         self._given: set[str] = set()
+        self.said: list[tuple[Flag, str]] = []
+        """In the order of the command line."""
         for flag in flags:
             setattr(self, flag.key, list(flag.default) if flag.many else flag.default)
 
@@ -110,6 +114,7 @@ class Values:
             except ValueError as error:
                 raise UsageProblem(f"invalid argument {quote(value)} for {quote(shown)} flag: {error}") from None
         self._given.add(flag.name)
+        self.said.append((flag, value))
 
 
 class Line(NamedTuple):

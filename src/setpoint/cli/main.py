@@ -119,6 +119,8 @@ def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | A
         return 0
     if command.run is None:
         raise UsageProblem(_unknown(command, line.args[0], name))
+    for flag in dict.fromkeys(flag for flag, _ in line.values.said if flag.deprecated):
+        around.stderr.write(f"Flag --{flag.name} has been deprecated, {flag.deprecated}\n".encode())
     return _begun(command, Call(around, line, name))
 
 

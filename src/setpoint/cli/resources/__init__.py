@@ -7,11 +7,11 @@ What callers may rely on:
 - what the words mean is checked before anything is read from the server or written to it.
 """
 
-from setpoint.cli.resources.choosing import ALL_NAMESPACES, SELECTORS, Chosen, choose, fetch
+from setpoint.cli.resources.choosing import ALL_NAMESPACES, SELECTORS, Chosen, choose, fetch, from_files
 from setpoint.cli.resources.manifests import FILES, Document, read_files
 from setpoint.cli.resources.target import Selection, Target
 
 __all__ = [
     "ALL_NAMESPACES", "FILES", "SELECTORS", "Chosen", "Document", "Selection", "Target", "choose", "fetch",
-    "read_files",
+    "from_files", "read_files",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
 from setpoint.cli.call import Call
@@ -163,23 +163,36 @@ async def _by_files(call: Call, args: Sequence[str], labels: str, validate: bool
             if slashes
             else "when paths, URLs, or stdin is provided as input, you may not specify resource arguments as well"
         )
-    try:
-        matches = parse_labels(labels).matches if labels else None
-    except SelectorError as error:
-        raise Failed(f"the provided selector {quote(labels)} is not valid: {error}") from None
-    targets: list[Target] = []
     errors: list[Exception] = []
-    for document in read_files(call, validate=validate):
-        if matches is not None and not matches((document.obj.get("metadata") or {}).get("labels") or {}):
-            continue
-        try:
-            targets.append(await placed(call, document))
-        except Failed as error:
-            errors.append(error)
+    targets = [one async for one in from_files(call, errors, labels=labels, validate=validate)]
     raise_all(errors)
     files = call.flags.filename
     single = len(files) == 1 and files[0] != "-" and len(targets) == 1
     return Chosen(targets, [], single)
+
+
+async def from_files(
+    call: Call, errors: list[Exception], *, labels: str = "", validate: bool = False
+) -> AsyncIterator[Target]:
+    """The objects of the files as they are read: those after a broken one are missing, those before it are given.
+    What goes wrong is put among `errors`."""
+    try:
+        matches = parse_labels(labels).matches if labels else None
+    except SelectorError as error:
+        raise Failed(f"the provided selector {quote(labels)} is not valid: {error}") from None
+    documents = read_files(call, validate=validate)
+    while True:
+        try:
+            document = next(documents, None)
+            if document is None:
+                return
+            if matches is not None and not matches((document.obj.get("metadata") or {}).get("labels") or {}):
+                continue
+            target = await placed(call, document)
+        except Failed as error:
+            errors.append(error)
+        else:
+            yield target
 
 
 async def placed(call: Call, document: Document) -> Target:

@@ -1,0 +1,103 @@
+"""`create`: objects from files; and, as its children, from words (`create deployment web --image=nginx`)."""
+
+from __future__ import annotations
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command, Lazy
+from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
+from setpoint.cli.flags import switch, text
+from setpoint.cli.resources import FILES, Target, from_files
+from setpoint.cli.writing import (
+    DRY_RUN,
+    OUTPUT,
+    RECORD,
+    SAVE_CONFIG,
+    VALIDATE,
+    DryRun,
+    Results,
+    dry_run,
+    field_manager,
+    recorded,
+    validation,
+)
+from setpoint.cli.writing.annotation import Obj, saved
+from setpoint.cli.writing.raw import send_raw
+
+CHILDREN: dict[str, Command | Lazy] = {}
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    if call.args:
+        call.usage(f"Unexpected args: [{' '.join(call.args)}]")
+    dry, directive = dry_run(call), validation(call)
+    results = Results(call, dry)
+    if not flags.filename and not flags.kustomize:
+        raise Failed("must specify one of -f and -k")
+    if flags.raw:
+        if flags.edit:
+            raise Failed("--raw and --edit are mutually exclusive")
+        await send_raw(call, "POST", flags.raw)
+        return
+    if flags.edit:
+        raise Failed("objects cannot be edited before they are created yet")
+    errors: list[Exception] = []
+    count = 0
+    async for target in from_files(call, errors, labels=flags.selector, validate=directive != "Ignore"):
+        count += 1
+        try:
+            results.add(await _create(call, target, dry, directive), "created")
+        except EXPECTED as error:
+            errors.append(with_source(error, "creating", target.source))
+    raise_all(errors)
+    if not count:
+        raise Failed("no objects passed to create")
+
+
+async def _create(call: Call, target: Target, dry: DryRun, directive: str) -> Obj:
+    assert target.obj is not None
+    obj = recorded(call, saved(target.obj, call.flags.save_config))
+    if dry is DryRun.CLIENT:
+        return obj
+    if (obj.get("metadata") or {}).get("resourceVersion"):
+        obj = {**obj, "metadata": {key: one for key, one in obj["metadata"].items() if key != "resourceVersion"}}
+    return await call.client.create(
+        obj,
+        resource=target.resource,
+        namespace=target.namespace,
+        dry_run=dry is DryRun.SERVER,
+        field_manager=call.flags.field_manager,
+        field_validation=directive,
+    )
+
+
+COMMAND = Command(
+    "Create a resource from a file or from stdin",
+    run,
+    (
+        *FILES,
+        *OUTPUT,
+        *DRY_RUN,
+        *VALIDATE,
+        *SAVE_CONFIG,
+        *RECORD,
+        *field_manager("kubectl-create"),
+        text("selector", "l", help="Selector (label query): of the objects in the files, only those that match."),
+        switch("edit", help="Edit the API resource before creating"),
+        switch("windows-line-endings", help="Only relevant if --edit=true: lines end as on Windows."),
+        text("raw", help="Raw URI to POST to the server. Uses the transport specified by the kubeconfig file."),
+    ),
+    usage="-f FILENAME [flags]",
+    about="Create a resource from a file or from stdin. JSON and YAML are accepted.",
+    examples="""
+    # What a file describes
+    setpoint create -f ./pod.yaml
+
+    # What another command prints
+    cat pod.json | setpoint create -f -
+
+    # The same, changed in an editor before it is created
+    setpoint create -f registry.yaml --edit
+    """,
+    children=CHILDREN,
+)

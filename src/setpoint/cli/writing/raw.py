@@ -1,0 +1,42 @@
+"""`--raw`: a file sent to a path of the server as it is, and what the server answers, as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+
+
+async def send_raw(call: Call, method: str, uri: str) -> None:
+    """Raises Failed for flags that make no sense beside it."""
+    flags = call.flags
+    if method != "DELETE" and len(flags.filename) != 1:
+        raise Failed("--raw can only use a single local file or stdin")
+    if len(flags.filename) > 1:
+        raise Failed("--raw can only use a single local file or stdin")
+    name = flags.filename[0] if flags.filename else ""
+    if name.startswith(("http://", "https://")):
+        raise Failed("--raw cannot read from a url")
+    if flags.recursive:
+        raise Failed("--raw and --recursive are mutually exclusive")
+    if getattr(flags, "selector", ""):
+        raise Failed("--raw and --selector (-l) are mutually exclusive")
+    if getattr(flags, "output", ""):
+        raise Failed("--raw and --output are mutually exclusive")
+    if not uri.startswith("/"):
+        raise Failed(f'--raw must be a valid URL path: parse "{uri}": invalid URI for request')
+    path, _, query = uri.partition("?")
+    reply = await call.client.sender.request(method, path, query, _body(call, name))
+    call.write(reply.body)
+
+
+def _body(call: Call, name: str) -> bytes:
+    if name == "-":
+        return call.around.stdin.read()
+    if not name:
+        return b""
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise Failed(f"open {name}: {(error.strerror or str(error)).lower()}") from None
