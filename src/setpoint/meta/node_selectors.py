@@ -9,6 +9,7 @@ from typing import Any
 _Node = Mapping[str, Any]
 _Labels = Mapping[str, str]
 NAME_FIELD = "metadata.name"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def required_nodes(spec: Mapping[str, Any]) -> Callable[[_Node], bool]:
@@ -66,18 +67,19 @@ def _on_labels(expression: Mapping[str, Any]) -> Callable[[_Labels], bool]:
 
 
 def _compared(key: str, values: Iterable[str], holds: Callable[[int, int], bool]) -> Callable[[_Labels], bool]:
-    bounds = [_integer(value) for value in values]
+    bounds = [integer(value) for value in values]
     bound = bounds[0] if len(bounds) == 1 else None
 
     def compare(labels: _Labels) -> bool:
-        value = _integer(labels.get(key, ""))
+        value = integer(labels.get(key, ""))
         return value is not None and bound is not None and holds(value, bound)
 
     return compare
 
 
-def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
+def integer(text: str) -> int | None:
+    """As Gt and Lt read it: 64 bits, and nothing else."""
+    return int(text) if _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63 else None
 
 
 def _on_name(expression: Mapping[str, Any]) -> Callable[[str], bool]:

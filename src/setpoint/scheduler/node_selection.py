@@ -1,31 +1,24 @@
-"""Node selectors and node affinity, for one node or for all at once."""
+"""Node selectors and node affinity for all nodes at once; for one at a time there is `meta.node_selectors`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from setpoint.meta.node_selectors import NAME_FIELD, integer
 from setpoint.scheduler.arrays import Mask
 from setpoint.scheduler.node_table import NodeTable
 
 Obj = dict[str, Any]
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-NAME_FIELD = "metadata.name"
 
-
-def _integer(text: str) -> int | None:
-    return int(text) if _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63 else None
-
-
-def _bounded(values: list[str], above: bool) -> Callable[[str], bool]:
-    bound = _integer(values[0]) if len(values) == 1 else None
+def _bounded(values: frozenset[str], above: bool) -> Callable[[str], bool]:
+    bound = integer(next(iter(values))) if len(values) == 1 else None
 
     def compare(text: str) -> bool:
-        value = _integer(text)
+        value = integer(text)
         if value is None or bound is None:
             return False
         return value > bound if above else value < bound
@@ -40,20 +33,7 @@ class LabelRequirement:
         self.key = key
         self._operator = operator
         self._values = frozenset(values)
-        self._bound = _bounded(list(self._values), operator == "Gt") if operator in ("Gt", "Lt") else None
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        value = labels.get(self.key)
-        match self._operator:
-            case "In":
-                return value is not None and value in self._values
-            case "NotIn":
-                return value is None or value not in self._values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-        return self._bound is not None and value is not None and self._bound(value)
+        self._bound = _bounded(self._values, operator == "Gt") if operator in ("Gt", "Lt") else None
 
     def mask(self, table: NodeTable) -> Mask:
         column = table.labels.column(self.key)
@@ -98,14 +78,6 @@ class NodeTerm:
                 found = frozenset(values) if found is None else found & frozenset(values)
         return found
 
-    def matches(self, node: Mapping[str, Any]) -> bool:
-        if self.empty or self._broken:
-            return False
-        labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
-        return all(requirement.matches(labels) for requirement in self._labels) and all(
-            (values[0] == name) == (operator == "In") for operator, values in self._fields
-        )
-
     def mask(self, table: NodeTable) -> Mask:
         if self.empty or self._broken:
             return np.zeros(table.capacity, dtype=np.bool_)
@@ -130,9 +102,6 @@ class NodeSelector:
     def __init__(self, selector: Mapping[str, Any]) -> None:
         self.terms = [NodeTerm(term) for term in selector.get("nodeSelectorTerms") or ()]
 
-    def matches(self, node: Mapping[str, Any]) -> bool:
-        return any(term.matches(node) for term in self.terms)
-
     def mask(self, table: NodeTable) -> Mask:
         found = np.zeros(table.capacity, dtype=np.bool_)
         for term in self.terms:
@@ -154,12 +123,6 @@ class RequiredNodes:
     @property
     def anything(self) -> bool:
         return not self._labels and self.selector is None
-
-    def matches(self, node: Mapping[str, Any]) -> bool:
-        labels = node["metadata"].get("labels") or {}
-        return all(requirement.matches(labels) for requirement in self._labels) and (
-            self.selector is None or self.selector.matches(node)
-        )
 
     def mask(self, table: NodeTable) -> Mask | None:
         """None: every node will do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,6 @@ from setpoint.scheduler.arrays import ChangeLog, Ints, Mask, grown
 from setpoint.scheduler.label_columns import LabelColumns
 
 Obj = dict[str, Any]
-Taints = tuple[tuple[str, str, str], ...]
-"""Key, value, effect."""
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS = range(4)
 _FIRST_ROWS = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE, "pods": PODS}
@@ -57,9 +55,9 @@ class NodeTable:
         self.labels = LabelColumns(self.capacity)
         self.cordoned: Mask = np.zeros(self.capacity, dtype=np.bool_)
         self.taints: npt.NDArray[np.intp] = np.zeros(self.capacity, dtype=np.intp)
-        """The number of each slot's set of taints."""
-        self.taint_sets: list[Taints] = [()]
-        self._taint_numbers: dict[Taints, int] = {(): 0}
+        """The number of each slot's set of taints: few sets are looked at for many nodes."""
+        self.taint_sets: list[Sequence[Mapping[str, Any]]] = [()]
+        self._taint_numbers: dict[tuple[tuple[str, str, str], ...], int] = {(): 0}
         self.images: dict[str, dict[int, int]] = {}
         """By name, its size on each slot that has it."""
         self.node_log = ChangeLog()
@@ -140,12 +138,12 @@ class NodeTable:
             self.allocatable[self.rows[resource], slot] = amount(resource, quantity)
         self.free[:, slot] = self.allocatable[:, slot] - self.requested[:, slot]
 
-    def _taint_number(self, taints: Any) -> int:
+    def _taint_number(self, taints: Sequence[Mapping[str, Any]]) -> int:
         found = tuple((taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints)
         number = self._taint_numbers.get(found)
         if number is None:
             number = self._taint_numbers[found] = len(self.taint_sets)
-            self.taint_sets.append(found)
+            self.taint_sets.append(taints)
         return number
 
     def _set_images(self, slot: int, before: Obj | None, after: Obj | None) -> None:

@@ -33,8 +33,7 @@ def served(
 def test_requests_made_from_the_schema(served: tuple[asyncio.Runner, FrontDoor], document: str) -> None:
     runner, door = served
     described = runner.run(door.get(f"/openapi/v3/{document}"))
-    if described.status != 200:
-        pytest.skip("the server does not describe itself")
+    assert described.status == 200
     loaded = schemathesis.openapi.from_dict(orjson.loads(described.body))
     operations = [found.ok() for found in loaded.get_all_operations()]
     written = [each for each in operations if each.method in ("post", "put") and "/proxy" not in each.path]

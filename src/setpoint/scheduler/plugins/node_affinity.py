@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from setpoint.meta.node_selectors import node_selector, required_nodes
 from setpoint.scheduler.arrays import Ints, Mask
 from setpoint.scheduler.cluster_events import NODE, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal, Rejected, normalized
-from setpoint.scheduler.node_selection import NodeSelector, PreferredNodes, RequiredNodes
+from setpoint.scheduler.node_selection import NodeSelector, PreferredNodes
 from setpoint.scheduler.node_table import NodeTable
 
 Obj = dict[str, Any]
@@ -28,6 +29,7 @@ class NodeAffinity(FilterBase):
         added = added_affinity or {}
         required = added.get("requiredDuringSchedulingIgnoredDuringExecution")
         self._added = NodeSelector(required) if required is not None else None
+        self._admits = node_selector(required) if required is not None else None
         self._added_preferred = PreferredNodes(added.get("preferredDuringSchedulingIgnoredDuringExecution") or ())
 
     def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
@@ -61,10 +63,10 @@ class NodeAffinity(FilterBase):
         return (Interest(ClusterEvent(NODE, Action.ADD | Action.NODE_LABEL), self._came_to_match),)
 
     def _came_to_match(self, pod: Obj, old: Obj | None, new: Obj | None) -> bool:
-        if new is None or (self._added is not None and not self._added.matches(new)):
+        if new is None or (self._admits is not None and not self._admits(new)):
             return False
-        required = RequiredNodes(pod["spec"])
-        return required.matches(new) and (old is None or not required.matches(old))
+        wanted = required_nodes(pod["spec"])
+        return wanted(new) and (old is None or not wanted(old))
 
 
 def unwanted_nodes(demand: Demand, table: NodeTable) -> Mask | None:

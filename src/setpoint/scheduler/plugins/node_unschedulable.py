@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from setpoint.meta.tolerations import NO_SCHEDULE, untolerated
 from setpoint.scheduler.cluster_events import NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal
-from setpoint.scheduler.tolerations import CORDON, tolerates
 
 Obj = dict[str, Any]
 REASON = "node(s) were unschedulable"
+_CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": NO_SCHEDULE}
 
 
 class NodeUnschedulable(FilterBase):
     name = "NodeUnschedulable"
 
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
-        if tolerates(cycle.demand.tolerations, *CORDON):
+        if untolerated((_CORDON,), cycle.demand.tolerations) is None:
             return ()
         return (Refusal(REASON, cycle.table.cordoned, unresolvable=True),)
 
@@ -34,4 +35,4 @@ def _opened(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
 
 
 def _tolerates_cordon(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
-    return new is not None and tolerates(new["spec"].get("tolerations") or (), *CORDON)
+    return new is not None and untolerated((_CORDON,), new["spec"].get("tolerations") or ()) is None

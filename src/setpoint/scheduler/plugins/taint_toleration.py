@@ -3,17 +3,17 @@ avoid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from setpoint.meta.tolerations import tolerates, untolerated
 from setpoint.scheduler.arrays import Ints, Mask
 from setpoint.scheduler.cluster_events import NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import Cycle, FilterBase, Interest, Refusal, normalized
 from setpoint.scheduler.node_table import NodeTable
-from setpoint.scheduler.tolerations import node_taints, repels, tolerates
 
 Obj = dict[str, Any]
 REASON = "node(s) had untolerated taint(s)"
@@ -44,7 +44,7 @@ def repelled(demand: Demand, table: NodeTable) -> Mask | None:
     if known is not None and known[0] == table.version:
         where: Mask | None = known[1]
         return where
-    verdicts = [repels(taints, demand.tolerations) for taints in table.taint_sets]
+    verdicts = [untolerated(taints, demand.tolerations) is not None for taints in table.taint_sets]
     where = np.array(verdicts)[table.taints] if any(verdicts) else None
     demand.cache[_REPELLED] = (table.version, where)
     return where
@@ -61,13 +61,18 @@ def _avoided(demand: Demand, table: NodeTable) -> Ints | None:
     return counts
 
 
-def _untolerated_preferences(taints: Iterable[tuple[str, str, str]], tolerations: Iterable[Obj]) -> int:
+def _untolerated_preferences(taints: Iterable[Mapping[str, Any]], tolerations: Iterable[Obj]) -> int:
     return sum(
-        effect == "PreferNoSchedule" and not tolerates(tolerations, key, value, effect) for key, value, effect in taints
+        taint["effect"] == "PreferNoSchedule" and not any(tolerates(each, taint) for each in tolerations)
+        for taint in taints
     )
 
 
 def _became_tolerable(pod: Obj, old: Obj | None, new: Obj | None) -> bool:
     tolerations = pod["spec"].get("tolerations") or ()
-    repelled_before = old is None or repels(node_taints(old), tolerations)
-    return repelled_before and new is not None and not repels(node_taints(new), tolerations)
+    repelled_before = old is None or _repels(old, tolerations)
+    return repelled_before and new is not None and not _repels(new, tolerations)
+
+
+def _repels(node: Obj, tolerations: Sequence[Obj]) -> bool:
+    return untolerated((node.get("spec") or {}).get("taints") or (), tolerations) is not None
