@@ -104,6 +104,7 @@ def test_exec(kubectl: Kubectl, binary: Path) -> None:
     kubectl("run", box, "--image=busybox", "--", "sleep", "1000")
     kubectl("wait", f"pod/{box}", "--for=condition=Ready", "--timeout=30s")
     assert kubectl("exec", box, "--", "echo", "hi") == "hi\n"
+    assert "    1 root      0:00 sleep 1000\n" in kubectl("exec", box, "--", "ps")
     ended = kubectl.run("exec", box, "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert (ended.code, ended.out) == (3, "out\n")
     assert "err\n" in ended.err and "command terminated with exit code 3" in ended.err

@@ -127,6 +127,33 @@ def test_programs_for_text(script: str, expected: str) -> None:
     assert run(script) == (0, expected)
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("find /a", "/a\n/a/b\n/a/b/two.txt\n/a/one.txt\n"),
+        ("cd /a; find . -name '*.txt' -type f", "./b/two.txt\n./one.txt\n"),
+        ("find /a -maxdepth 1 -type d; find /a -mindepth 2; find /a/b -iname TWO*",
+         "/a\n/a/b\n/a/b/two.txt\n/a/b/two.txt\n"),
+        ("find /a -name one.txt -delete; ls /a; find /a -empty", "b\n"),
+        ("find /none || echo $?", "find: /none: No such file or directory\n1\n"),
+        ("find /a -exec rm {} + || echo $?", "find: unrecognized: -exec\n1\n"),
+        ("chmod 600 /a/one.txt; stat -c '%a %A %s %U %n %F' /a/one.txt /a",
+         "600 -rw------- 4 root /a/one.txt regular file\n755 drwxr-xr-x 0 root /a directory\n"),
+        ("stat /a/one.txt",
+         "  File: /a/one.txt\n  Size: 4               Blocks: 1          IO Block: 4096   regular file\n"
+         "Access: (0644/-rw-r--r--)  Uid: (    0/    root)   Gid: (    0/    root)\n"),
+        ("stat /none || echo $?", "stat: can't stat '/none': No such file or directory\n1\n"),
+        ("cd /a; realpath b/../one.txt; readlink -f b; readlink b || echo none", "/a/one.txt\n/a/b\nnone\n"),
+        ("du -s /a; du /a", "16\t/a\n8\t/a/b\n16\t/a\n"),
+        ("df | wc -l; df -h / | tail -n 1 | awk '{print $1, $2, $6}'", "2\noverlay 100.0G /\n"),
+        ("ps", "PID   USER     TIME  COMMAND\n    1 root      0:00 ps\n"),
+    ],
+)  # fmt: skip
+def test_programs_that_look_around(script: str, expected: str) -> None:
+    files = Files(given={"/a/one.txt": "one\n", "/a/b/two.txt": "two\n"})
+    assert run(script, files=files) == (0, expected)
+
+
 def test_files_of_volumes() -> None:
     shared: dict[str, str] = {}
     config = Volume({"a.txt": "A", "sub/b": "B"})

@@ -8,6 +8,7 @@ from posixpath import dirname, normpath
 from typing import NamedTuple
 
 _MOST_BYTES = 1 << 20
+_MOST_NAMES = 1000
 _ALWAYS = ("/", "/tmp", "/etc", "/var", "/bin", "/dev", "/home", "/root", "/usr", "/opt", "/proc", "/sys", "/run")
 _ALWAYS_WRITABLE = ("/dev/", "/etc/hosts")
 """Even where the root file system is read-only."""
@@ -108,7 +109,7 @@ class Files:
         volume, name, _ = self._place(path)
         if append:
             text = volume.files.get(name, "") + text
-        if len(text) > _MOST_BYTES or len(volume.files) > 1000:
+        if len(text) > _MOST_BYTES or len(volume.files) > _MOST_NAMES:
             return False
         if name not in volume.files:
             if mode != 0o644:
@@ -136,7 +137,8 @@ class Files:
     def make_directory(self, path: str) -> None:
         if not self.refusal(path):
             volume, name, _ = self._place(path)
-            volume.directories.add(name)
+            if len(volume.directories) <= _MOST_NAMES:
+                volume.directories.add(name)
 
     def change_mode(self, path: str, mode: int) -> None:
         volume, name, _ = self._place(path)
@@ -165,6 +167,11 @@ class Files:
             return None
         mode = 0o777 | STICKY if _clean(path) == "/tmp" else volume.mode
         return Status(mode, 0, volume.group, True, volume.file_system)
+
+    def mount_points(self) -> list[tuple[str, str]]:
+        """The kind of each file system, and where it is."""
+        mounted = sorted((mount.volume().file_system, mount.path) for mount in self._mounted())
+        return [(self._own.file_system, "/"), *mounted]
 
     def _everything(self) -> list[str]:
         found = [*self._own.files, *(f"{each}/" for each in sorted(self._own.directories))]

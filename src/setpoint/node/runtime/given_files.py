@@ -7,6 +7,7 @@ from math import ceil, log2
 from typing import Any
 
 from setpoint.meta.quantity import parse
+from setpoint.node.runtime.files import User
 
 Obj = Mapping[str, Any]
 
@@ -97,3 +98,11 @@ def control_group(resources: Obj) -> dict[str, str]:
         "cpu.weight": f"{weight}\n",
         "memory.max": f"{parse(memory).value() if memory and parse(memory).nano else 'max'}\n",
     }
+
+
+def user_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> User:
+    of_pod, own = pod["spec"].get("securityContext") or {}, container.get("securityContext") or {}
+    said = {**of_pod, **own}
+    extra = [*([of_pod["fsGroup"]] if "fsGroup" in of_pod else []), *(of_pod.get("supplementalGroups") or ())]
+    uid, gid = said.get("runAsUser") or 0, said.get("runAsGroup") or 0
+    return User(uid, gid, tuple(sorted(extra)), bool(own.get("privileged")), own.get("allowPrivilegeEscalation", True))

@@ -9,9 +9,10 @@ from typing import Any
 from setpoint.meta.clock import Clock, Ids
 from setpoint.node.annotations import said
 from setpoint.node.runtime.commands import HELLO, greeting, outlives_a_signal, runs_for_ever
+from setpoint.node.runtime.containers import Command, Container, PodContainers
 from setpoint.node.runtime.expansion import expand
-from setpoint.node.runtime.files import Files, User, Volume
-from setpoint.node.runtime.given_files import given_files, hostname_of
+from setpoint.node.runtime.files import Files, Volume
+from setpoint.node.runtime.given_files import given_files, hostname_of, user_of
 from setpoint.node.runtime.images import Images, argv_of
 from setpoint.node.runtime.interface import (
     STDERR,
@@ -37,32 +38,6 @@ _LOST = 255
 """What is said of a container of which nobody saw how it ended."""
 
 
-class _Run:
-    """A container while the runtime has it."""
-
-    __slots__ = ("files", "kill_at", "launch", "log", "process", "record")
-
-    def __init__(self, launch: Launch, record: ContainerRecord) -> None:
-        self.launch = launch
-        self.record = record
-        self.process: Process | None = None
-        """None: a server, which does nothing by itself."""
-        self.log: BoundedLog | None = None
-        self.files: Files | None = None
-        self.kill_at: float | None = None
-
-
-class _Pod:
-    __slots__ = ("address", "commands", "current", "previous")
-
-    def __init__(self) -> None:
-        self.address = ""
-        self.current: dict[str, _Run] = {}
-        self.previous: dict[str, _Run] = {}
-        self.commands: list[tuple[str, Process]] = []
-        """Started in a running container from outside, by its name."""
-
-
 class SimulatedRuntime:
     version = "1.0.0"
 
@@ -70,7 +45,7 @@ class SimulatedRuntime:
         self._clock = clock
         self._ids = ids
         self.images = images or Images()
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, PodContainers] = {}
         self._addresses: dict[str, str] = {}
         """Of Pods: their uids."""
         self._shared: dict[str, dict[str, Volume]] = {}
@@ -82,12 +57,12 @@ class SimulatedRuntime:
     def start(self, uid: str, launch: Launch, at: float) -> ContainerRecord:
         pod = self._pods.get(uid)
         if pod is None:
-            pod = self._pods[uid] = _Pod()
+            pod = self._pods[uid] = PodContainers()
         name = launch.name
         record = ContainerRecord(
             name, launch.container_id or SCHEME + self._fresh_id(), launch.image, launch.image_id, launch.attempt, at
         )
-        run = _Run(launch, record)
+        run = Container(launch, record)
         before = pod.current.pop(name, None)
         if before is not None:
             pod.previous[name] = before
@@ -98,7 +73,7 @@ class SimulatedRuntime:
             typed = Input(closed=not launch.spec.get("stdin"))
             run.process = self._process(run, _expanded(argv, launch), at, run.log, typed=typed)
             run.process.advance(at)
-            _settle(run)
+            run.settle()
         return record
 
     def stop(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
@@ -110,7 +85,7 @@ class SimulatedRuntime:
             return
         if run.process is not None and run.process.signal("TERM", at):
             run.kill_at = at + grace_seconds
-            _settle(run)
+            run.settle()
             return
         pod = run.launch.pod
         wish = said(pod, "sigterm")
@@ -118,12 +93,12 @@ class SimulatedRuntime:
         if delay is None or delay >= grace_seconds:
             run.kill_at = at + grace_seconds
             if grace_seconds <= 0:
-                _end(run, KILLED, at)
+                run.end(KILLED, at)
         elif delay > 0:
             run.kill_at = at + delay
             run.record.exit_code = code
         else:
-            _end(run, code, at)
+            run.end(code, at)
 
     def advance(self, uid: str, now: float) -> float | None:
         pod = self._pods.get(uid)
@@ -136,9 +111,9 @@ class SimulatedRuntime:
             process = run.process
             if process is not None:
                 process.advance(now)
-                _settle(run)
+                run.settle()
             if run.record.running and run.kill_at is not None and run.kill_at <= now:
-                _end(run, run.record.exit_code or KILLED, run.kill_at)
+                run.end(run.record.exit_code or KILLED, run.kill_at)
             if run.record.running:
                 for at in (run.kill_at, process.wake if process is not None else None):
                     if at is not None and (earliest is None or at < earliest):
@@ -167,20 +142,20 @@ class SimulatedRuntime:
         pod = self._pods.get(uid)
         for run in pod.current.values() if pod is not None else ():
             if run.record.running:
-                _end(run, _LOST, at)
+                run.end(_LOST, at)
                 run.record.reason = "Unknown"
 
     def kill(self, uid: str, name: str, at: float, reason: str) -> None:
         """From outside the container, as the kernel does when memory runs out."""
         run = self._run(uid, name)
         if run is not None and run.record.running:
-            _end(run, KILLED, at)
+            run.end(KILLED, at)
             run.record.reason = reason
 
     def exit(self, uid: str, name: str, at: float, code: int) -> None:
         run = self._run(uid, name)
         if run is not None and run.record.running:
-            _end(run, code, at)
+            run.end(code, at)
 
     def forget(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
@@ -224,7 +199,7 @@ class SimulatedRuntime:
         if process.exit_code is None:
             self._pods[uid].commands.append((container, process))
             self.changed(uid)
-        return _Command(process, self._clock, lambda: self.changed(uid))
+        return Command(process, self._clock, lambda: self.changed(uid))
 
     def attach(self, uid: str, container: str) -> tuple[list[str], Execution] | None:
         """The main program of a container, and what it was started as, where it reads what somebody types."""
@@ -233,7 +208,7 @@ class SimulatedRuntime:
         if run is None or process is None or process.session.typed.closed:
             return None
         argv = argv_of(run.launch.spec, self.images.facts(run.launch.spec.get("image", "")))
-        return argv or [], _Command(process, self._clock, lambda: self.changed(uid))
+        return argv or [], Command(process, self._clock, lambda: self.changed(uid))
 
     def run_to_its_end(self, uid: str, container: str, argv: Sequence[str], limit: float) -> tuple[int | None, str]:
         """Now, although it may take a while: its exit code (None: it would take longer than the limit) and what it
@@ -251,7 +226,7 @@ class SimulatedRuntime:
 
     def place(self, uid: str, address: str) -> None:
         """Where the Pod can be reached."""
-        self._pods.setdefault(uid, _Pod()).address = address
+        self._pods.setdefault(uid, PodContainers()).address = address
         self._addresses[address] = uid
 
     def reach(self, address: str, request: WebRequest) -> WebAnswer | None:
@@ -326,11 +301,11 @@ class SimulatedRuntime:
 
     # -- within -------------------------------------------------------------------------------------------------------
 
-    def _run(self, uid: str, name: str) -> _Run | None:
+    def _run(self, uid: str, name: str) -> Container | None:
         pod = self._pods.get(uid)
         return pod.current.get(name) if pod is not None else None
 
-    def _server(self, run: _Run) -> Server:
+    def _server(self, run: Container) -> Server:
         launch, now = run.launch, self._clock.now().timestamp()
         facts = self.images.facts(launch.spec.get("image", ""))
         ports = [each["containerPort"] for each in launch.spec.get("ports") or ()]
@@ -340,7 +315,7 @@ class SimulatedRuntime:
             self.reach,
         )  # fmt: skip
 
-    def _files(self, run: _Run) -> Files:
+    def _files(self, run: Container) -> Files:
         if run.files is None:
             launch = run.launch
             locked = bool((launch.spec.get("securityContext") or {}).get("readOnlyRootFilesystem"))
@@ -352,12 +327,18 @@ class SimulatedRuntime:
             run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
         return run.files
 
+    def _commands(self, run: Container) -> list[str]:
+        """What the container was started with, as its first process is shown."""
+        spec = run.launch.spec
+        argv = argv_of(spec, self.images.facts(spec.get("image", "")))
+        return [" ".join(_expanded(argv, run.launch)) if argv else run.launch.name]
+
     def _fresh_id(self) -> str:
         return sha256(self._ids.uid().encode()).hexdigest()
 
     def _process(
         self,
-        run: _Run,
+        run: Container,
         argv: list[str],
         at: float,
         log: BoundedLog,
@@ -372,7 +353,7 @@ class SimulatedRuntime:
                 lambda: launch.home.environment(launch.spec), files, hostname_of(launch.pod),
                 lambda: process.time, process.spawn,
                 unknown_runs=unknown_runs, typed=typed or Input(), directory=launch.spec.get("workingDir") or "/",
-                reach=self.reach,
+                reach=self.reach, processes=lambda: self._commands(run),
             )  # fmt: skip
             streams = Streams(
                 lambda text: log.write(process.time, STDOUT, text), lambda text: log.write(process.time, STDERR, text)
@@ -382,81 +363,6 @@ class SimulatedRuntime:
         if argv == ["hello-world"]:
             argv = ["echo", HELLO]
         return Process(begin, at, log)
-
-
-class _Command:
-    def __init__(self, process: Process, clock: Clock, changed: Callable[[], None]) -> None:
-        self._process = process
-        self._clock = clock
-        self._changed = changed
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._process.exit_code
-
-    @property
-    def waits_for_input(self) -> bool:
-        return self._process.waits_for_input
-
-    @property
-    def output(self) -> BoundedLog:
-        return self._process.output
-
-    def write(self, text: str) -> None:
-        self._process.session.typed.text += text
-        self._fed()
-
-    def close_input(self) -> None:
-        self._process.session.typed.closed = True
-        self._fed()
-
-    def _fed(self) -> None:
-        now = self._clock.now().timestamp()
-        self._process.advance(now)
-        self._process.time = now
-        self._process.fed()
-        self._process.advance(now)
-        self._changed()
-
-    def kill(self) -> None:
-        self._process.end(KILLED, self._clock.now().timestamp())
-
-    async def wait(self) -> int:
-        await self._process.ended()
-        return self._process.exit_code or 0
-
-
-def _settle(run: _Run) -> None:
-    """What the process did is what the container did."""
-    process, record = run.process, run.record
-    if process is not None and process.exit_code is not None and record.running:
-        _record_end(run, process.exit_code, process.ended_at)
-
-
-def _end(run: _Run, code: int, at: float) -> None:
-    if run.process is not None:
-        run.process.end(code, at)
-    elif run.log is not None:
-        run.log.close()
-    _record_end(run, code, at)
-
-
-def _record_end(run: _Run, code: int, at: float) -> None:
-    record, spec = run.record, run.launch.spec
-    record.finished_at, record.exit_code = at, code
-    record.reason = "Error" if code else "Completed"
-    message = run.files.read(spec.get("terminationMessagePath") or "/dev/termination-log") if run.files else ""
-    if not message and code and spec.get("terminationMessagePolicy") == "FallbackToLogsOnError" and run.log is not None:
-        message = "".join(line.text for line in tuple(run.log.lines())[-80:])[-2048:]
-    record.message = (message or "")[:4096]
-
-
-def user_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> User:
-    of_pod, own = pod["spec"].get("securityContext") or {}, container.get("securityContext") or {}
-    said = {**of_pod, **own}
-    extra = [*([of_pod["fsGroup"]] if "fsGroup" in of_pod else []), *(of_pod.get("supplementalGroups") or ())]
-    uid, gid = said.get("runAsUser") or 0, said.get("runAsGroup") or 0
-    return User(uid, gid, tuple(sorted(extra)), bool(own.get("privileged")), own.get("allowPrivilegeEscalation", True))
 
 
 def _expanded(argv: list[str], launch: Launch) -> list[str]:

@@ -159,3 +159,10 @@ def _mode(status: Status) -> str:
     """As Go shows it."""
     kinds = (("d", status.directory), ("g", status.mode & SET_GROUP), ("t", status.mode & STICKY))
     return ("".join(letter for letter, has in kinds if has) or "-") + filemode(S_IFREG | status.mode & 0o777)[1:]
+
+
+AGNHOST_PROGRAMS: dict[str, Program] = {
+    "agnhost": agnhost("/agnhost"),
+    "agnhost-2": agnhost("/agnhost-2"),
+    "nnp": lambda session, arguments, streams: agnhost("nnp", rises=True)(session, ["nonewprivs"], streams),
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from setpoint.node.runtime.shell.arithmetic import ArithmeticProblem, evaluate
 from setpoint.node.runtime.shell.programs import INSTANT, PROGRAMS
+from setpoint.node.runtime.shell.redirections import redirected
 from setpoint.node.runtime.shell.session import (
     FOREVER,
+    WAIT_FOR_INPUT,
     WAIT_FOR_JOBS,
     Break,
     Continue,
@@ -20,7 +21,8 @@ from setpoint.node.runtime.shell.session import (
     Session,
     Streams,
 )
-from setpoint.node.runtime.shell.syntax import (
+from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
+from setpoint.node.runtime.shell.tree import (
     Case,
     Command,
     For,
@@ -29,18 +31,27 @@ from setpoint.node.runtime.shell.syntax import (
     If,
     Item,
     Loop,
-    Part,
     Pipeline,
     Redirection,
     Script,
     Simple,
-    SyntaxProblem,
     Word,
-    parse,
 )
+from setpoint.node.runtime.shell.words import expand
 
 _SHELLS = ("sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash", "/bin/ash", "/bin/dash", "/usr/bin/bash", "/usr/bin/sh")
-_LEAST_PAUSE = 0.0
+_NO_TIME = 0.0
+"""A pause after each round of a loop in which nothing passes: rounds can be counted, and one that spins be slowed."""
+
+
+def _expand(session: Session, word: Word, streams: Streams) -> Generator[float, None, list[str]]:
+    return expand(run_script, session, word, streams)
+
+
+def _redirected(
+    session: Session, redirections: tuple[Redirection, ...], streams: Streams
+) -> Generator[float, None, Streams | None]:
+    return redirected(run_script, session, redirections, streams)
 
 
 def is_shell(program: str) -> bool:
@@ -199,7 +210,7 @@ def _loop(session: Session, loop: Loop, streams: Streams) -> Running:
             return 0
         except Continue:
             pass
-        yield _LEAST_PAUSE  # so that a loop that never sleeps can be told from one that does
+        yield _NO_TIME
 
 
 def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, streams: Streams) -> Running:
@@ -215,7 +226,7 @@ def _for(session: Session, name: str, words: tuple[Word, ...], body: Script, str
             return 0
         except Continue:
             continue
-        yield _LEAST_PAUSE
+        yield _NO_TIME
     return status
 
 
@@ -355,8 +366,6 @@ def _joined(session: Session, inner: Session, text: str, streams: Streams) -> Ru
 
 def _interactive(session: Session, streams: Streams) -> Running:
     """Reads commands until there is nothing more to read."""
-    from setpoint.node.runtime.shell.session import WAIT_FOR_INPUT
-
     status = yield from run_text(session, streams.stdin, streams)
     while True:
         line, newline, rest = session.typed.text.partition("\n")
@@ -420,177 +429,3 @@ def _trap(session: Session, arguments: list[str]) -> int:
         else:
             session.traps[name] = arguments[0]
     return 0
-
-
-def _redirected(
-    session: Session, redirections: tuple[Redirection, ...], streams: Streams
-) -> Generator[float, None, Streams | None]:
-    """The streams with the redirections in place; None, after a complaint, if one cannot be."""
-    if not redirections:
-        return streams
-    found = Streams(streams.out, streams.err, streams.stdin)
-    for redirection in redirections:
-        texts = yield from _expand(session, redirection.target, streams, split=False)
-        target = texts[0] if texts else ""
-        if redirection.operator == "<<":
-            found.stdin = target
-        elif redirection.operator == "<":
-            content = "" if target == "/dev/null" else session.files.read(session.path(target))
-            if content is None:
-                streams.err(f"sh: can't open {target}: no such file\n")
-                return None
-            found.stdin = content
-        elif redirection.operator == ">&":
-            sink = found.out if target == "1" else found.err
-            found = _with_sink(found, redirection.descriptor, sink)
-        else:
-            if target in ("/dev/stdout", "/proc/1/fd/1"):
-                sink = streams.out
-            elif target in ("/dev/stderr", "/proc/1/fd/2"):
-                sink = streams.err
-            else:
-                path = session.path(target)
-                refusal = session.files.refusal(path)
-                if refusal:
-                    streams.err(f"{session.name}: can't create {target}: {refusal}\n")
-                    return None
-                if redirection.operator == ">" or not session.files.is_file(path):
-                    session.files.write(path, "")
-                sink = _file_sink(session, path)
-            found = _with_sink(found, redirection.descriptor, sink)
-    return found
-
-
-def _with_sink(streams: Streams, descriptor: int, sink: Callable[[str], None]) -> Streams:
-    if descriptor == 2:
-        return Streams(streams.out, sink, streams.stdin)
-    return Streams(sink, streams.err, streams.stdin)
-
-
-def _file_sink(session: Session, path: str) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        session.files.write(path, text, append=True)
-
-    return write
-
-
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-def _expand(session: Session, word: Word, streams: Streams, split: bool = True) -> Generator[float, None, list[str]]:
-    """The fields that a word stands for."""
-    fields: list[str] = []
-    current: str | None = None
-    for part in word:
-        if part.kind == "text":
-            current = (current or "") + part.value
-            continue
-        if part.kind == "variable" and part.value == "@" and part.quoted:
-            for number, argument in enumerate(session.arguments):
-                if number:
-                    fields.append(current or "")
-                    current = argument
-                else:
-                    current = (current or "") + argument
-            continue
-        value = yield from _value(session, part, streams)
-        if part.quoted or not split:
-            current = (current or "") + value
-            continue
-        pieces = value.split()
-        if not pieces:
-            continue
-        if value[0].isspace() and current is not None:
-            fields.append(current)
-            current = None
-        for number, piece in enumerate(pieces):
-            if number:
-                fields.append(current or "")
-                current = piece
-            else:
-                current = (current or "") + piece
-        if value[-1].isspace() and current is not None:
-            fields.append(current)
-            current = None
-    if current is not None:
-        fields.append(current)
-    return fields
-
-
-def _value(session: Session, part: Part, streams: Streams) -> Generator[float, None, str]:
-    if part.kind == "command":
-        assert part.script is not None
-        caught: list[str] = []
-        inner = replace(session, traps={}, _variables=dict(session.variables))
-        try:
-            session.status = yield from run_script(inner, part.script, Streams(caught.append, streams.err))
-        except (Exit, Return) as ended:
-            session.status = ended.code
-        return "".join(caught).rstrip("\n")
-    if part.kind == "arithmetic":
-        try:
-            return str(evaluate(part.value, session.variables))
-        except ArithmeticProblem as problem:
-            streams.err(f"sh: {problem}\n")
-            raise Exit(2) from None
-    return (yield from _variable(session, part, streams))
-
-
-def _variable(session: Session, part: Part, streams: Streams) -> Generator[float, None, str]:
-    name = part.value
-    if name.startswith("#") and len(name) > 1:
-        return str(len(_plain(session, name[1:]) or ""))
-    value = _plain(session, name)
-    if not part.operator:
-        return value or ""
-    argument = ""
-    if part.argument:
-        texts = yield from _expand(session, part.argument, streams, split=False)
-        argument = texts[0] if texts else ""
-    missing = value is None or (part.operator.startswith(":") and not value)
-    match part.operator[-1]:
-        case "-":
-            return argument if missing else value or ""
-        case "+":
-            return "" if missing else argument
-        case "=":
-            if missing:
-                session.variables[name] = value = argument
-            return value or ""
-        case "?":
-            if missing:
-                streams.err(f"sh: {name}: {argument or 'parameter not set'}\n")
-                raise Exit(2)
-            return value or ""
-        case _:
-            return _trimmed(value or "", part.operator, argument)
-
-
-def _trimmed(value: str, operator: str, pattern: str) -> str:
-    lengths = range(len(value) + 1)
-    if operator.startswith("#"):
-        for size in lengths if operator == "#" else reversed(lengths):
-            if fnmatchcase(value[:size], pattern):
-                return value[size:]
-    else:
-        for size in reversed(lengths) if operator == "%" else lengths:
-            if fnmatchcase(value[size:], pattern):
-                return value[:size]
-    return value
-
-
-def _plain(session: Session, name: str) -> str | None:
-    if name == "?":
-        return str(session.status)
-    if name == "#":
-        return str(len(session.arguments))
-    if name in "@*":
-        return " ".join(session.arguments)
-    if name in "$!":
-        return "1"
-    if name.isdigit():
-        number = int(name)
-        if number == 0:
-            return "sh"
-        return session.arguments[number - 1] if number <= len(session.arguments) else None
-    return session.variables.get(name)

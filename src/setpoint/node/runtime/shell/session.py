@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from setpoint.node.runtime.files import Files
 
 if TYPE_CHECKING:
-    from setpoint.node.runtime.shell.syntax import Script
+    from setpoint.node.runtime.shell.tree import Script
     from setpoint.node.runtime.web import WebAnswer, WebRequest
 
 FOREVER = float("inf")
@@ -69,6 +70,8 @@ class Session:
     directory: str = "/"
     reach: Callable[[str, WebRequest], WebAnswer | None] | None = None
     """Asks a Pod at an address; raises LookupError when there is none of which the answer is known."""
+    processes: Callable[[], Sequence[str]] = tuple
+    """What runs in the container already, the first process first."""
     name: str = "sh"
     """By which the shell was called."""
     status: int = 0
@@ -111,3 +114,8 @@ def texts(session: Session, names: list[str], streams: Streams, who: str) -> Ite
             what = "Is a directory" if session.files.is_directory(session.path(name)) else "No such file or directory"
             streams.err(f"{who}: can't open '{name}': {what}\n")
         yield text
+
+
+def number(text: str) -> int:
+    """As programs read it; what is none is 2, the code of bad usage."""
+    return int(text) if re.fullmatch(r"-?\d{1,9}", text) else 2

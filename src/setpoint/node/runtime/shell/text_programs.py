@@ -9,7 +9,8 @@ from posixpath import dirname as without_last_part
 
 import re2
 
-from setpoint.node.runtime.shell.session import Session, Streams, texts
+from setpoint.node.runtime.shell.session import Program, Session, Streams, texts
+from setpoint.node.runtime.shell.typed_input import reading
 
 _RANGES = re.compile(r"(.)-(.)", re.DOTALL)
 _CLASSES = {
@@ -247,37 +248,7 @@ def dirname(session: Session, arguments: list[str], streams: Streams) -> int:
     return 0
 
 
-def cp(session: Session, arguments: list[str], streams: Streams) -> int:
-    return _copy(session, arguments, streams, "cp")
-
-
-def mv(session: Session, arguments: list[str], streams: Streams) -> int:
-    return _copy(session, arguments, streams, "mv")
-
-
-def _copy(session: Session, arguments: list[str], streams: Streams, who: str) -> int:
-    words = [each for each in arguments if not each.startswith("-")]
-    if len(words) < 2:
-        return 1
-    target, files, status = session.path(words[-1]), session.files, 0
-    for name in words[:-1]:
-        source = session.path(name)
-        text = files.read(source)
-        place = (
-            f"{target.rstrip('/')}/{last_part(source)}"
-            if files.is_directory(target) or target.endswith("/")
-            else target
-        )
-        if text is None:
-            streams.err(f"{who}: can't {'stat' if who == 'cp' else 'rename'} '{name}': No such file or directory\n")
-            status = 1
-        elif refusal := files.refusal(place) or (files.refusal(source) if who == "mv" else ""):
-            streams.err(f"{who}: can't create '{place}': {refusal}\n")
-            status = 1
-        else:
-            files.write(place, text)
-            if who == "mv":
-                files.remove(source)
-            if any(re.fullmatch("-[a-z]*v[a-z]*", each) for each in arguments):
-                streams.out(f"'{name}' -> '{place}'\n" if who == "cp" else f"renamed '{name}' -> '{place}'\n")
-    return status
+TEXT_PROGRAMS: dict[str, Program] = {
+    "awk": reading(awk, 1), "cut": reading(cut), "sed": reading(sed, 1), "tr": reading(tr, 9), "sort": reading(sort),
+    "uniq": reading(uniq), "expr": expr, "basename": basename, "dirname": dirname,
+}  # fmt: skip

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 
-from setpoint.node.runtime.shell.session import Session, Streams
+from setpoint.node.runtime.shell.session import Program, Session, Streams
+from setpoint.node.runtime.shell.typed_input import reading
 
 _URL = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:]+\]|[^/:?#]+)(?::(\d{1,5}))?([^?#]*)(?:\?([^#]*))?.*")
 _WITH_VALUE = frozenset((
@@ -115,3 +116,6 @@ def _put(session: Session, streams: Streams, target: str, text: str) -> None:
         session.files.write(session.path(target), text)
     else:
         streams.out(text)
+
+
+WEB_PROGRAMS: dict[str, Program] = {"curl": curl, "wget": wget, "nc": reading(nc, 2)}

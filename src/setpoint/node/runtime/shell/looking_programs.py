@@ -1,0 +1,217 @@
+"""Programs that look for files, and tell what there is to know of them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from posixpath import basename, normpath
+
+from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.shell.session import Program, Session, Streams, number
+
+_DISK_BLOCKS = 100 << 20
+"""Of 1 KiB: what simulated nodes have."""
+
+
+def _ls(session: Session, arguments: list[str], streams: Streams) -> int:
+    status = 0
+    for name in [each for each in arguments if not each.startswith("-")] or [session.directory]:
+        path = session.path(name)
+        if session.files.is_file(path):
+            streams.out(f"{name}\n")
+        elif session.files.is_directory(path):
+            streams.out("".join(f"{each}\n" for each in session.files.entries(path)))
+        else:
+            streams.err(f"ls: {name}: No such file or directory\n")
+            status = 1
+    return status
+
+
+# -- find -------------------------------------------------------------------------------------------------------------
+
+_TESTS = ("-name", "-iname", "-path", "-type", "-maxdepth", "-mindepth")
+_ACTIONS = ("-print", "-delete", "-empty")
+
+
+def _find(session: Session, arguments: list[str], streams: Streams) -> int:
+    rest, roots = list(arguments), []
+    while rest and not rest[0].startswith(("-", "!", "(")):
+        roots.append(rest.pop(0))
+    tests: dict[str, str] = {}
+    while rest:
+        word = rest.pop(0)
+        if word in _TESTS and rest:
+            tests[word] = rest.pop(0)
+        elif word in _ACTIONS:
+            tests[word] = ""
+        else:
+            streams.err(f"find: unrecognized: {word}\n")
+            return 1
+    status, files = 0, session.files
+    for root in roots or ["."]:
+        if not (files.is_file(session.path(root)) or files.is_directory(session.path(root))):
+            streams.err(f"find: {root}: No such file or directory\n")
+            status = 1
+        found = [name for name, depth in _below(session, root) if _is_wanted(session, name, depth, tests)]
+        for name in reversed(found) if "-delete" in tests else found:
+            if "-delete" in tests:
+                files.remove(session.path(name), recursive=False)
+            if "-delete" not in tests or "-print" in tests:
+                streams.out(f"{name}\n")
+    return status
+
+
+def _below(session: Session, name: str, depth: int = 0) -> Iterator[tuple[str, int]]:
+    path = session.path(name)
+    directory = session.files.is_directory(path)
+    if directory or session.files.is_file(path):
+        yield name, depth
+    if directory:
+        for each in session.files.entries(path):
+            yield from _below(session, f"{name.rstrip('/')}/{each}", depth + 1)
+
+
+def _is_wanted(session: Session, name: str, depth: int, tests: dict[str, str]) -> bool:
+    directory = session.files.is_directory(session.path(name))
+    for test, wanted in tests.items():
+        match test:
+            case "-name":
+                holds = fnmatchcase(basename(name), wanted)
+            case "-iname":
+                holds = fnmatchcase(basename(name).lower(), wanted.lower())
+            case "-path":
+                holds = fnmatchcase(name, wanted)
+            case "-type":
+                holds = directory == (wanted == "d") and wanted in ("d", "f")
+            case "-maxdepth":
+                holds = depth <= number(wanted)
+            case "-mindepth":
+                holds = depth >= number(wanted)
+            case "-empty":
+                path = session.path(name)
+                holds = not (session.files.entries(path) if directory else session.files.read(path))
+            case _:
+                holds = True
+        if not holds:
+            return False
+    return True
+
+
+# -- what is known of one ---------------------------------------------------------------------------------------------
+
+
+def _stat(session: Session, arguments: list[str], streams: Streams) -> int:
+    rest, pattern, names = list(arguments), "", []
+    while rest:
+        word = rest.pop(0)
+        if word in ("-c", "--format") and rest:
+            pattern = rest.pop(0)
+        elif word.startswith("--format="):
+            pattern = word.partition("=")[2]
+        elif not word.startswith("-"):
+            names.append(word)
+    status = 0
+    for name in names:
+        known = session.files.status(session.path(name))
+        if known is None:
+            streams.err(f"stat: can't stat '{name}': No such file or directory\n")
+            status = 1
+            continue
+        size = len((session.files.read(session.path(name)) or "").encode("utf-8", "surrogateescape"))
+        what = "directory" if known.directory else "regular file" if size else "regular empty file"
+        kind = stat.S_IFDIR if known.directory else stat.S_IFREG
+        facts = {
+            "n": name, "s": f"{size}", "a": f"{known.mode:o}", "A": stat.filemode(kind | known.mode), "F": what,
+            "u": f"{known.uid}", "g": f"{known.gid}", "U": _owner(known.uid), "G": _owner(known.gid),
+            "h": "1", "b": f"{-(-size // 512)}", "%": "%",
+        }  # fmt: skip
+        if pattern:
+            streams.out(_filled(pattern, facts) + "\n")
+            continue
+        streams.out(
+            f"  File: {name}\n  Size: {size:<15} Blocks: {facts['b']:<10} IO Block: 4096   {what}\n"
+            f"Access: ({known.mode:04o}/{facts['A']})  Uid: ({known.uid:5d}/{facts['U']:>8})   "
+            f"Gid: ({known.gid:5d}/{facts['G']:>8})\n"
+        )
+    return status
+
+
+def _owner(number: int) -> str:
+    return "UNKNOWN" if number else "root"
+
+
+def _filled(pattern: str, facts: dict[str, str]) -> str:
+    made, at = "", 0
+    while at < len(pattern):
+        if pattern[at] == "%" and at + 1 < len(pattern):
+            made += facts.get(pattern[at + 1], "?")
+            at += 2
+        else:
+            made += pattern[at]
+            at += 1
+    return made
+
+
+def _full_path(session: Session, arguments: list[str], streams: Streams) -> int:
+    """There are no links: a path is its own end."""
+    for name in (each for each in arguments if not each.startswith("-")):
+        streams.out(normpath(session.path(name)) + "\n")
+    return 0
+
+
+def _readlink(session: Session, arguments: list[str], streams: Streams) -> int:
+    follows = any(each.startswith("-") and set(each) & set("fem") for each in arguments)
+    return _full_path(session, arguments, streams) if follows else 1
+
+
+# -- how much room ----------------------------------------------------------------------------------------------------
+
+
+def _blocks(files: Files, path: str) -> int:
+    """Of 1 KiB; a file takes whole ones of four."""
+    if not files.is_directory(path):
+        return -(-len(files.read(path) or "") // 4096) * 4
+    return 4 + sum(_blocks(files, f"{path.rstrip('/')}/{each}") for each in files.entries(path))
+
+
+def _du(session: Session, arguments: list[str], streams: Streams) -> int:
+    flags = "".join(each[1:] for each in arguments if each.startswith("-"))
+    status, files = 0, session.files
+    for root in [each for each in arguments if not each.startswith("-")] or ["."]:
+        below = [name for name, _ in _below(session, root)]
+        if not below:
+            streams.err(f"du: {root}: No such file or directory\n")
+            status = 1
+        shown = [name for name in below[1:] if "a" in flags or files.is_directory(session.path(name))]
+        for name in (*(() if "s" in flags else reversed(shown)), *below[:1]):
+            streams.out(f"{_size(_blocks(files, session.path(name)), 'h' in flags)}\t{name}\n")
+    return status
+
+
+def _df(session: Session, arguments: list[str], streams: Streams) -> int:
+    human = any(each.startswith("-") and "h" in each for each in arguments)
+    title = "Size" if human else "1K-blocks"
+    streams.out(f"{'Filesystem':<20} {title:>10} {'Used':>9} {'Available':>9} {'Use%':>4} Mounted on\n")
+    for kind, place in session.files.mount_points():
+        used = _blocks(session.files, place)
+        cells = [_size(each, human) for each in (_DISK_BLOCKS, used, _DISK_BLOCKS - used)]
+        share = f"{-(-used * 100 // _DISK_BLOCKS)}%"
+        streams.out(f"{kind:<20} {cells[0]:>10} {cells[1]:>9} {cells[2]:>9} {share:>4} {place}\n")
+    return 0
+
+
+def _size(blocks: int, human: bool) -> str:
+    if not human:
+        return str(blocks)
+    amount, unit = float(blocks), "K"
+    for larger in "MGT":
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.1f}{unit}"
+
+
+LOOKING_PROGRAMS: dict[str, Program] = {
+    "ls": _ls, "find": _find, "stat": _stat, "readlink": _readlink, "realpath": _full_path, "du": _du, "df": _df,
+}  # fmt: skip
