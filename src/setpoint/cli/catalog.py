@@ -22,6 +22,13 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     "Basic commands": {
         "create": _of("verbs.create", "Create a resource from a file or from stdin"),
         "get": _of("verbs.get", "Display one or many resources"),
+        "delete": _of(
+            "verbs.delete",
+            "Delete resources by file names, stdin, resources and names, or by resources and label selector",
+        ),
+    },
+    "Advanced commands": {
+        "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
     "Settings and other commands": {
         "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),

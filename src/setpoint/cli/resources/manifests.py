@@ -32,13 +32,19 @@ class Document(NamedTuple):
 
 
 def files_given(call: Call) -> bool:
-    return bool(call.flags.filename or call.flags.kustomize)
+    return bool(call.flags.filename or _kustomization(call))
+
+
+def _kustomization(call: Call) -> str:
+    """Not every command that takes files takes kustomizations."""
+    found: str = getattr(call.flags, "kustomize", "")
+    return found
 
 
 def read_files(call: Call, *, validate: bool = False) -> Iterator[Document]:
     """What the flags FILES name, one object after another; lists are opened. `validate`: an object must say what it is
     before anything else is looked at. Raises Failed."""
-    if call.flags.kustomize:
+    if directory := _kustomization(call):
         if call.flags.filename:
             raise Failed("only one of -f or -k can be specified")
         if call.flags.recursive:
@@ -46,8 +52,8 @@ def read_files(call: Call, *, validate: bool = False) -> Iterator[Document]:
         # Here, because few need it.
         from setpoint.cli.kustomize import build
 
-        for obj in build(Path(call.flags.kustomize)):
-            yield Document(obj, call.flags.kustomize)
+        for obj in build(Path(directory)):
+            yield Document(obj, directory)
         return
     for source, data in _contents(call):
         yield from documents(data, source, validate=validate)

@@ -1,0 +1,225 @@
+"""`delete`: by files, by kind and name, by selectors; and waits until they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
+from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose
+from setpoint.cli.resources.choosing import listed
+from setpoint.cli.resources.target import shown_kind
+from setpoint.cli.waiting import FOREVER, Deadline, until_gone
+from setpoint.cli.writing import DRY_RUN, DryRun, dry_run
+from setpoint.cli.writing.raw import send_raw
+from setpoint.meta.errors import ApiError, Forbidden, MethodNotAllowed, NotFound
+
+CASCADE = (
+    text(
+        "cascade",
+        default="background",
+        help='What becomes of dependents: "background", "orphan", or "foreground".',
+        bare="background",
+        choices=("background", "orphan", "foreground"),
+    ),
+)
+_POLICIES = {"background": "Background", "orphan": "Orphan", "foreground": "Foreground"}
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+
+
+def propagation(call: Call) -> str:
+    """Raises Failed."""
+    said: str = call.flags.cascade
+    if said in (*_TRUE, *_FALSE):
+        meant = "background" if said in _TRUE else "orphan"
+        call.tell(
+            f"warning: --cascade={said} is deprecated (boolean value) and can be replaced with --cascade={meant}."
+        )
+        said = meant
+    if said not in _POLICIES:
+        raise Failed(f'invalid cascade value ({said}). Must be "background", "foreground", or "orphan"')
+    return _POLICIES[said]
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    policy = propagation(call)
+    by_selector = flags.all or flags.selector or flags.field_selector
+    forgiving = flags.ignore_not_found or (by_selector and not flags.given("ignore-not-found"))
+    grace = _grace(call)
+    dry = dry_run(call)
+    chosen = None if flags.raw else await choose(call, everything=flags.all)
+    if flags.output not in ("", "name"):
+        raise Failed(f"unexpected -o output mode: {flags.output}. We only support '-o name'")
+    if flags.force and grace == 0:
+        call.tell(
+            "Warning: Immediate deletion does not wait for confirmation that the running resource has been "
+            "terminated. The resource may continue to run on the cluster indefinitely."
+        )
+    elif flags.force:
+        raise Failed("--force and --grace-period greater than 0 cannot be specified together")
+    if chosen is None:
+        if flags.interactive:
+            raise Failed("--interactive can not be used with --raw")
+        await send_raw(call, "DELETE", flags.raw)
+        return
+    wanted = await _confirmed(call, chosen, forgiving) if flags.interactive else None
+    if wanted is None and flags.interactive:
+        return
+    await _delete(call, chosen, wanted, policy, grace, dry, forgiving)
+
+
+def _grace(call: Call) -> int | None:
+    grace: int = call.flags.grace_period
+    if call.flags.now:
+        if grace != -1:
+            raise Failed("--now and --grace-period cannot be specified together")
+        grace = 1
+    if grace == 0 and not call.flags.force:
+        grace = 1  # nothing is lost by a slip of the hand: only --force does not wait
+    if call.flags.force and grace < 0:
+        grace = 0
+    return grace if grace >= 0 else None
+
+
+async def _delete(
+    call: Call,
+    chosen: Chosen,
+    wanted: set[str] | None,
+    policy: str,
+    grace: int | None,
+    dry: DryRun,
+    forgiving: bool,
+) -> None:
+    warn = call.namespace_given and not call.flags.all_namespaces
+    errors: list[Exception] = []
+    deleted: list[tuple[Target, str]] = []
+    count = 0
+    async for target in _targets(call, chosen, errors):
+        if wanted is not None and target.path not in wanted:
+            continue
+        count += 1
+        if warn and not target.resource.namespaced:
+            call.tell("Warning: deleting cluster-scoped resources, not scoped to the provided namespace")
+            warn = False
+        uid = ""
+        if dry is not DryRun.CLIENT:
+            try:
+                answer = await call.client.delete(
+                    target.resource, target.name, target.namespace,
+                    propagation=policy, grace_period=grace, dry_run=dry is DryRun.SERVER,
+                )  # fmt: skip
+            except EXPECTED as error:
+                errors.append(with_source(error, "deleting", target.source) if target.source else error)
+                continue
+            uid = (answer.get("details") or answer.get("metadata") or {}).get("uid") or ""
+        _tell(call, target, grace, dry)
+        deleted.append((target, uid))
+    raise_all([error for error in errors if not (forgiving and isinstance(error, NotFound))])
+    if not count:
+        call.say("No resources found")
+    elif call.flags.wait and dry is DryRun.NONE:
+        await _wait(call, deleted)
+
+
+async def _targets(call: Call, chosen: Chosen, errors: list[Exception]) -> AsyncIterator[Target]:
+    for target in chosen.targets:
+        yield target
+    for selection in chosen.selections:
+        try:
+            found = await listed(call, selection)
+        except ApiError as error:
+            errors.append(error)
+            continue
+        for target in found:
+            yield target
+
+
+def _tell(call: Call, target: Target, grace: int | None, dry: DryRun) -> None:
+    if call.flags.output == "name":
+        call.say(target.shown)
+        return
+    done = "force deleted" if grace == 0 else "deleted"
+    if target.resource.namespaced:
+        done += f" from {target.namespace} namespace"
+    call.say(f'{shown_kind(target.resource)} "{target.name}" {done}{dry.value}')
+
+
+async def _wait(call: Call, deleted: list[tuple[Target, str]]) -> None:
+    call.flush()
+    deadline = Deadline(call, call.flags.timeout or FOREVER)
+    errors: list[Exception] = []
+    for target, uid in deleted:
+        try:
+            await deadline.bound(target, until_gone(call, target, uid))
+        except (Forbidden, MethodNotAllowed):
+            continue  # who may delete and not look need not wait
+        except EXPECTED as error:
+            errors.append(error)
+    raise_all(errors)
+
+
+async def _confirmed(call: Call, chosen: Chosen, forgiving: bool) -> set[str] | None:
+    """The paths of what may go; None if nothing may."""
+    errors: list[Exception] = []
+    found = [target async for target in _targets(call, chosen, errors)]
+    raise_all([error for error in errors if not (forgiving and isinstance(error, NotFound))])
+    if not found:
+        call.say("No resources found")
+        return None
+    call.say(f"You are about to delete the following {len(found)} resource(s):")
+    for target in found:
+        call.say(target.shown)
+    call.say("Do you want to continue? (y/N): ", end="")
+    call.flush()
+    if call.around.stdin.readline().strip().lower() != b"y":
+        call.say("deletion is cancelled")
+        return None
+    return {target.path for target in found}
+
+
+COMMAND = Command(
+    "Delete resources by file names, stdin, resources and names, or by resources and label selector",
+    run,
+    (
+        *FILES,
+        *SELECTORS,
+        *ALL_NAMESPACES,
+        *CASCADE,
+        *DRY_RUN,
+        switch("all", help="Delete all resources, in the namespace of the specified resource types."),
+        switch("force", help="Remove from the API at once, without waiting for a graceful end."),
+        switch("now", help="Signal for immediate shutdown (same as --grace-period=1)."),
+        number("grace-period", default=-1, help="Seconds to end gracefully; negative: the default. 0 needs --force."),
+        duration("timeout", help="How long to wait until they are gone; zero means: as long as it takes"),
+        switch("ignore-not-found", help='Treat "not found" as a success. Defaults to true with --all and selectors.'),
+        switch("wait", default=True, help="Wait for resources to be gone before returning. This waits for finalizers."),
+        text("output", "o", help='Output mode. Use "-o name" for shorter output (resource/name).', choices=("name",)),
+        text("raw", help="Raw URI to DELETE to the server. Uses the transport specified by the kubeconfig file."),
+        switch("interactive", "i", help="Ask before anything is deleted."),
+    ),
+    usage="([-f FILENAME] | [-k DIRECTORY] | TYPE [(NAME | -l label | --all)]) [flags]",
+    about="""
+    Delete resources by file names, stdin, resources and names, or by resources and label selector. Some resources,
+    such as Pods, end gracefully: they are given a time for that, which --grace-period changes, --now shortens to a
+    second, and --force takes away.
+    """,
+    examples="""
+    # What a file describes
+    setpoint delete -f ./pod.yaml
+
+    # By kind and names
+    setpoint delete pods,services web shop
+
+    # Everything with a label
+    setpoint delete pods,services -l app=web
+
+    # A Pod of a node that will not answer again
+    setpoint delete pod web --force
+
+    # All Pods, after a question
+    setpoint delete pods --all --interactive
+    """,
+)  # fmt: skip

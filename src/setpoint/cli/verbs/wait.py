@@ -1,0 +1,222 @@
+"""`wait`: until objects are there, are gone, have a condition, or a field has a value."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import EXPECTED, Failed, raise_all
+from setpoint.cli.flags import array, duration, switch
+from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose, fetch
+from setpoint.cli.waiting import FOREVER, TIMED_OUT, Deadline, TimedOut, follow, until_gone, within
+from setpoint.cli.writing import OUTPUT, Results
+from setpoint.meta.errors import NotFound
+from setpoint.meta.goformat import plain, quote
+from setpoint.meta.jsonpath import JsonPath, JsonPathProblem
+
+Obj = dict[str, Any]
+Check = Callable[[Obj], bool]
+Waiter = Callable[[Call, Target, Deadline], Awaitable[Obj | None]]
+_POLL = 0.5
+
+
+async def run(call: Call) -> None:
+    results = Results(call)
+    waiters = [_waiter(said) for said in getattr(call.flags, "for")]
+    if not waiters:
+        raise Failed("unrecognized condition: []")
+    said = [one.lower() for one in getattr(call.flags, "for")]
+    seconds = call.flags.timeout if call.flags.timeout >= 0 else FOREVER
+    chosen = await _chosen(call)
+    deadline = Deadline(call, seconds)
+    errors: list[Exception] = []
+    if "create" in said:
+        found = await _created(call, chosen, seconds)
+    else:
+        found = await fetch(call, chosen, errors)
+    if "delete" in said:
+        errors = [error for error in errors if not isinstance(error, NotFound)]
+    for target in found:
+        try:
+            for waiter in waiters:
+                results.add(await waiter(call, target, deadline) or target.obj or {}, "condition met")
+                call.flush()
+        except EXPECTED as error:
+            errors.append(error)
+    raise_all(errors)
+    if not found and "delete" not in said:
+        raise Failed("no matching resources found")
+
+
+async def _chosen(call: Call) -> Chosen:
+    if call.flags.local:
+        if call.args:
+            raise Failed("error: you must specify resources by --filename when --local is set.")
+        if not call.flags.filename:
+            raise Failed("no matching resources found")
+    return await choose(call, lists=call.flags.all)
+
+
+async def _created(call: Call, chosen: Chosen, seconds: float) -> list[Target]:
+    async def look() -> list[Target]:
+        while True:
+            errors: list[Exception] = []
+            found = await fetch(call, chosen, errors)
+            raise_all([error for error in errors if not isinstance(error, NotFound)])
+            if found and not errors:
+                return found
+            await call.around.clock.sleep(_POLL)
+
+    try:
+        return await within(call.around.clock, seconds, look())
+    except TimedOut:
+        raise Failed(TIMED_OUT) from None
+
+
+def _waiter(said: str) -> Waiter:
+    if said.lower() == "delete":
+        return _until_deleted
+    if said.lower() == "create":
+        return _as_found
+    what, _, rest = said.partition("=")
+    if what == "condition" and "=" in said:
+        name, _, status = rest.partition("=")
+        return _until(_has_condition(name, status if "=" in rest else "true"))
+    if what == "jsonpath" and "=" in said:
+        return _until(_has_value(rest))
+    raise Failed(f"unrecognized condition: {quote(said)}")
+
+
+async def _as_found(call: Call, target: Target, deadline: Deadline) -> Obj | None:
+    return target.obj
+
+
+async def _until_deleted(call: Call, target: Target, deadline: Deadline) -> Obj | None:
+    if call.flags.timeout == 0:
+        try:
+            await call.client.get(target.resource, target.name, target.namespace)
+        except NotFound:
+            return target.obj
+        raise Failed(f"condition not met for {target.resource.plural}/{target.name}")
+    return await deadline.bound(target, until_gone(call, target))
+
+
+def _until(check: Check) -> Waiter:
+    async def wait(call: Call, target: Target, deadline: Deadline) -> Obj | None:
+        if call.flags.timeout == 0:
+            found = await call.client.get(target.resource, target.name, target.namespace)
+            if not check(found):
+                raise Failed(f"condition not met for {target.resource.plural}/{target.name}")
+            return found
+        first = True
+
+        def enough(obj: Obj | None) -> bool:
+            # Gone before anything was seen of it is an error; gone later may come back.
+            nonlocal first
+            if obj is None and first:
+                raise NotFound.of(target.resource.group, target.resource.plural, target.name)
+            first = False
+            return obj is not None and check(obj)
+
+        return await deadline.bound(target, follow(call, target, enough))
+
+    return wait
+
+
+def _has_condition(name: str, status: str) -> Check:
+    def check(obj: Obj) -> bool:
+        for condition in (obj.get("status") or {}).get("conditions") or ():
+            if str(condition.get("type", "")).casefold() != name.casefold() or "status" not in condition:
+                continue
+            observed = condition.get("observedGeneration", obj["status"].get("observedGeneration"))
+            generation = obj["metadata"].get("generation")
+            if generation is not None and observed is not None and observed < generation:
+                return False
+            return str(condition["status"]).casefold() == status.casefold()
+        return False
+
+    return check
+
+
+def _has_value(said: str) -> Check:
+    parts = _split(said)
+    if len(parts) > 2:
+        raise Failed(
+            "jsonpath wait format must be --for=jsonpath='{.status.readyReplicas}'=3 or "
+            "--for=jsonpath='{.status.readyReplicas}'"
+        )
+    wanted = parts[1].strip("'\"") if len(parts) == 2 else None
+    if wanted == "":
+        raise Failed(
+            "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3"
+        )
+    if not parts[0]:
+        raise Failed("jsonpath expression cannot be empty")
+    try:
+        path = JsonPath.parse_relaxed(parts[0], allow_missing_keys=True)
+    except JsonPathProblem as error:
+        raise Failed(str(error)) from None
+
+    def check(obj: Obj) -> bool:
+        try:
+            groups = path.groups(obj)
+        except JsonPathProblem as error:
+            raise Failed(str(error)) from None
+        if not groups or not groups[0]:
+            return False
+        if len(groups) > 1:
+            raise Failed("given jsonpath expression matches more than one list")
+        if len(groups[0]) > 1:
+            raise Failed("given jsonpath expression matches more than one value")
+        if wanted is None:
+            return True
+        found = groups[0][0]
+        if isinstance(found, dict | list):
+            raise Failed("jsonpath leads to a nested object or list which is not supported")
+        return plain(found).strip() == wanted.strip()
+
+    return check
+
+
+def _split(said: str) -> list[str]:
+    """At each `=` that is not one of two."""
+    return [part.replace("\0", "==") for part in said.replace("==", "\0").split("=")]
+
+
+COMMAND = Command(
+    "Wait for a specific condition on one or many resources",
+    run,
+    (
+        *FILES[:2],
+        *SELECTORS,
+        *ALL_NAMESPACES,
+        *OUTPUT,
+        switch("all", help="Select all resources in the namespace of the specified resource types"),
+        switch("local", help="Do not look at the server for which objects are meant."),
+        duration("timeout", default=30.0, help="How long to wait. Zero: look once; negative: wait for a week."),
+        array("for", help="create, delete, condition=NAME[=VALUE], jsonpath='{PATH}'[=VALUE]; all of them, in turn."),
+    ),
+    usage=(
+        "([-f FILENAME] | resource.group/resource.name | resource.group [(-l label | --all)]) "
+        "[--for=create|--for=delete|--for condition=available|--for=jsonpath='{}'[=value]] [flags]"
+    ),
+    about="""
+    Wait for a specific condition on one or many resources. Values of conditions are compared without regard to case;
+    the value of a condition that is not said is true.
+    """,
+    examples="""
+    # Until a Pod is ready
+    setpoint wait --for=condition=Ready pod/web
+
+    # Until it runs
+    setpoint wait --for=jsonpath='{.status.phase}'=Running pod/web
+
+    # Until it is gone, for a minute at most
+    setpoint wait --for=delete pod/web --timeout=60s
+
+    # Until it is there and then ready
+    setpoint wait --for=create --for=condition=Ready pod/web
+    """,
+)

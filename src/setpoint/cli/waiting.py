@@ -1,0 +1,108 @@
+"""Waiting for an object to be as it should be, or to be gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+from setpoint.cli.resources import Target
+from setpoint.client.transport import Unreachable
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import Expired, NotFound
+
+Obj = dict[str, Any]
+T = TypeVar("T")
+FOREVER = 168 * 3600.0
+"""A week is what kubectl takes for it."""
+TIMED_OUT = "timed out waiting for the condition"
+_PAUSE = 0.5
+
+
+class TimedOut(Exception):
+    """What was waited for has not come in time."""
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What the work comes to. Raises TimedOut if that takes longer; the work is cancelled then."""
+    result: list[T] = []
+    failed: list[Exception] = []
+
+    async def worked() -> None:
+        try:
+            result.append(await work)
+        except Exception as error:
+            failed.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        worker, timer = group.create_task(worked()), group.create_task(clock.sleep(seconds))
+        await asyncio.wait((worker, timer), return_when=asyncio.FIRST_COMPLETED)
+        worker.cancel()
+        timer.cancel()
+    if failed:
+        raise failed[0]
+    if not result:
+        raise TimedOut(TIMED_OUT)
+    return result[0]
+
+
+class Deadline:
+    """One limit for all that a command waits for."""
+
+    def __init__(self, call: Call, seconds: float) -> None:
+        self._clock = call.around.clock
+        self._end = self._clock.monotonic() + seconds
+
+    async def bound(self, target: Target, work: Coroutine[Any, Any, T]) -> T:
+        """Raises Failed when the time is over, with what was waited for."""
+        try:
+            return await within(self._clock, max(self._end - self._clock.monotonic(), 0.0), work)
+        except TimedOut:
+            raise Failed(f"{TIMED_OUT} on {target.resource.plural}/{target.name}") from None
+
+
+async def follow(call: Call, target: Target, enough: Callable[[Obj | None], bool]) -> Obj | None:
+    """The object as soon as there is enough of it, by what the function says of each of its states; it is given None
+    when the object is gone. Goes on for ever."""
+    only = f"metadata.name={target.name}"
+    seen: Obj | None = None
+    while True:
+        found = await call.client.list(target.resource, target.namespace, field_selector=only)
+        seen = found.items[0] if found.items else None
+        if enough(seen):
+            return seen
+        try:
+            version = found.resource_version
+            async with call.client.watch(
+                target.resource, target.namespace, resource_version=version, field_selector=only
+            ) as watch:
+                async for kind, obj in watch:
+                    if kind == "BOOKMARK":
+                        continue
+                    seen = None if kind == "DELETED" else obj
+                    if enough(seen):
+                        return obj
+        except (Expired, Unreachable):
+            await call.around.clock.sleep(_PAUSE)
+
+
+async def until_gone(call: Call, target: Target, uid: str = "") -> Obj | None:
+    """The object as it was last seen. Another object of the same name counts as gone."""
+    last: Obj | None = None
+
+    def gone(obj: Obj | None) -> bool:
+        nonlocal last
+        if obj is None or (uid and obj["metadata"].get("uid") != uid):
+            return True
+        last = obj
+        return False
+
+    try:
+        first = await call.client.get(target.resource, target.name, target.namespace)
+    except NotFound:
+        return target.obj
+    if not gone(first):
+        await follow(call, target, gone)
+    return last or first
