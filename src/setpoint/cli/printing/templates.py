@@ -1,0 +1,47 @@
+"""Templates: JSONPath and Go's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.cli.printing.interface import Printable, PrintProblem, as_document
+from setpoint.meta.goformat import plain, quote
+from setpoint.meta.jsonpath import JsonPath, JsonPathProblem
+
+
+class JsonPathPrinter:
+    def __init__(self, template: str, allow_missing_keys: bool, as_json: bool = False) -> None:
+        try:
+            self._path = JsonPath.parse(template, allow_missing_keys=allow_missing_keys)
+        except JsonPathProblem as problem:
+            raise PrintProblem(f"error parsing jsonpath {template}, {problem}") from None
+        self._as_json = as_json
+
+    def print(self, obj: Printable) -> str:
+        document = as_document(obj)
+        try:
+            return self._path.render_json(document) if self._as_json else self._path.render(document)
+        except JsonPathProblem as problem:
+            raise PrintProblem(
+                f"error executing jsonpath {quote(self._path.text)}: Error executing template: {problem}. "
+                "Printing more information for debugging the template:\n"
+                f"\ttemplate was:\n\t\t{self._path.text}\n"
+                f"\tobject given to jsonpath engine was:\n\t\t{go_syntax(document)}\n\n"
+            ) from None
+
+    def flush(self) -> str:
+        return ""
+
+
+def go_syntax(value: Any) -> str:
+    """Go's %#v for a decoded JSON value."""
+    if isinstance(value, str):
+        return quote(value)
+    if value is None:
+        return "interface {}(nil)"
+    if isinstance(value, dict):
+        inner = ", ".join(f"{quote(key)}:{go_syntax(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(go_syntax, value))}}}"
+    return plain(value)
