@@ -1,0 +1,64 @@
+"""What `describe` prints: an object with all that belongs to it, as kubectl has it, byte for byte.
+
+`describe` finds the module of the kind and imports it then. What it needs besides the object (events, Pods, endpoints)
+it reads through the `Looking`; what whoever looks may not see is left out or said to be so, unless kubectl gives up
+there too: then ApiError is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+
+from setpoint.cli.describe.looking import Looking
+from setpoint.client.interface import Obj
+from setpoint.kinds.catalog import Resource
+
+__all__ = ["Looking", "describe"]
+
+_MODULES = {
+    "autoscaling": {("autoscaling", "HorizontalPodAutoscaler"): "horizontalpodautoscaler"},
+    "batch": {("batch", "Job"): "job", ("batch", "CronJob"): "cronjob"},
+    "certificates": {("certificates.k8s.io", "CertificateSigningRequest"): "certificatesigningrequest"},
+    "claims": {("", "PersistentVolumeClaim"): "persistentvolumeclaim"},
+    "configuration": {
+        ("", "ConfigMap"): "configmap", ("", "Secret"): "secret", ("", "ServiceAccount"): "serviceaccount",
+    },
+    "ingress": {("networking.k8s.io", "Ingress"): "ingress", ("networking.k8s.io", "IngressClass"): "ingressclass"},
+    "networking": {
+        ("networking.k8s.io", "NetworkPolicy"): "networkpolicy", ("networking.k8s.io", "ServiceCIDR"): "servicecidr",
+        ("networking.k8s.io", "IPAddress"): "ipaddress",
+    },
+    "nodes": {("", "Node"): "node"},
+    "pods": {("", "Pod"): "pod"},
+    "policy": {
+        ("policy", "PodDisruptionBudget"): "poddisruptionbudget",
+        ("scheduling.k8s.io", "PriorityClass"): "priorityclass",
+    },
+    "quota": {("", "Namespace"): "namespace", ("", "ResourceQuota"): "resourcequota", ("", "LimitRange"): "limitrange"},
+    "rbac": {
+        ("rbac.authorization.k8s.io", "Role"): "role", ("rbac.authorization.k8s.io", "ClusterRole"): "role",
+        ("rbac.authorization.k8s.io", "RoleBinding"): "binding",
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"): "binding",
+    },
+    "services": {
+        ("", "Service"): "service", ("", "Endpoints"): "endpoints",
+        ("discovery.k8s.io", "EndpointSlice"): "endpointslice",
+    },
+    "storage": {
+        ("", "PersistentVolume"): "persistentvolume", ("storage.k8s.io", "StorageClass"): "storageclass",
+        ("storage.k8s.io", "VolumeAttributesClass"): "volumeattributesclass", ("storage.k8s.io", "CSINode"): "csinode",
+    },
+    "workloads": {
+        ("apps", "Deployment"): "deployment", ("apps", "ReplicaSet"): "replicaset", ("apps", "DaemonSet"): "daemonset",
+        ("apps", "StatefulSet"): "statefulset", ("", "ReplicationController"): "replicationcontroller",
+    },
+}  # fmt: skip
+_DESCRIBED = {kind: (module, name) for module, kinds in _MODULES.items() for kind, name in kinds.items()}
+
+
+async def describe(obj: Obj, resource: Resource, look: Looking) -> str:
+    """The whole text, with a newline at its end. Raises ApiError."""
+    module, name = _DESCRIBED.get((resource.group, resource.kind), ("generic", "generic"))
+    write: Callable[[Obj, Looking], Awaitable[str]] = getattr(import_module(f"{__name__}.{module}"), name)
+    return await write(obj, look)

@@ -1,0 +1,83 @@
+"""The events about an object: found by reference, in order of their last occurrence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from setpoint.cli.describe.looking import Looking, meta
+from setpoint.cli.describe.writer import Writer
+from setpoint.client.interface import Obj, ResourceRef
+from setpoint.client.resources import builtin
+from setpoint.meta.errors import ApiError
+
+EVENTS: ResourceRef = builtin("events")
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    name: str
+    namespace: str
+    kind: str
+    uid: str
+
+
+def reference_to(obj: Obj, kind: str) -> Reference:
+    about = meta(obj)
+    return Reference(about.get("name", ""), about.get("namespace", ""), kind, about.get("uid", ""))
+
+
+async def find_events(look: Looking, about: Reference) -> list[Obj]:
+    """Raises ApiError."""
+    wanted = {"name": about.name, "namespace": about.namespace}
+    if about.kind:
+        wanted["kind"] = about.kind
+    if about.uid:
+        wanted["uid"] = about.uid
+    selector = ",".join(f"involvedObject.{key}={_escaped(wanted[key])}" for key in sorted(wanted))
+    return await look.all(EVENTS, about.namespace, field_selector=selector)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+async def visible_events(look: Looking, about: Reference) -> list[Obj]:
+    """Those that whoever looks may see."""
+    try:
+        return await find_events(look, about)
+    except ApiError:
+        return []
+
+
+async def write_events(w: Writer, look: Looking, obj: Obj, kind: str) -> None:
+    if look.show_events:
+        write_found_events(w, look, await visible_events(look, reference_to(obj, kind)))
+
+
+def write_found_events(w: Writer, look: Looking, events: list[Obj]) -> None:
+    if not events:
+        w.field("Events", "<none>")
+        return
+    w.flush()
+    w.write(0, "Events:\n  Type\tReason\tAge\tFrom\tMessage\n")
+    w.row(1, "----", "------", "----", "----", "-------")
+    for event in sorted(events, key=lambda each: str(each.get("lastTimestamp") or _NEVER)):
+        source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
+        w.row(1, event.get("type", ""), event.get("reason", ""), _age(look, event), source, _message(look, event))
+
+
+def _age(look: Looking, event: Obj) -> str:
+    first = look.since(event.get("eventTime") or event.get("firstTimestamp"))
+    series = event.get("series")
+    if series is not None:
+        return f"{look.since(series.get('lastObservedTime'))} (x{series.get('count', 0)} over {first})"
+    if event.get("count", 0) > 1:
+        return f"{look.since(event.get('lastTimestamp'))} (x{event['count']} over {first})"
+    return first
+
+
+def _message(look: Looking, event: Obj) -> str:
+    message: str = event.get("message", "").strip()
+    path = (event.get("involvedObject") or {}).get("fieldPath", "")
+    return f"{path}: {message}" if path and look.minor >= 35 else message

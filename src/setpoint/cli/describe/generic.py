@@ -1,0 +1,95 @@
+"""Everything that has no description of its own, custom resources above all: its fields, in order of their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.cli.describe.events import write_events
+from setpoint.cli.describe.looking import Looking
+from setpoint.cli.describe.metadata import write_head
+from setpoint.cli.describe.writer import Writer
+from setpoint.client.interface import Obj
+from setpoint.meta.goformat import plain
+
+_SHOWN_ELSEWHERE = frozenset({
+    ".metadata.managedFields", ".metadata.name", ".metadata.namespace", ".metadata.labels", ".metadata.annotations",
+})  # fmt: skip
+_ACRONYMS = frozenset({"API", "URL", "UID", "GUID"})
+
+
+async def generic(obj: Obj, look: Looking) -> str:
+    w = Writer()
+    write_head(w, obj)
+    _write_fields(w, look, 0, obj, "")
+    await write_events(w, look, obj, obj.get("kind", ""))
+    return w.text()
+
+
+def _write_fields(w: Writer, look: Looking, level: int, fields: dict[str, Any], path: str) -> None:
+    for name in sorted(fields):
+        here, value = f"{path}.{name}", fields[name]
+        if here in _SHOWN_ELSEWHERE:
+            continue
+        title = label_for(name, look.minor)
+        if isinstance(value, dict):
+            w.write(level, f"{title}:\n")
+            _write_fields(w, look, level + 1, value, here)
+        elif isinstance(value, list):
+            w.write(level, f"{title}:\n")
+            for each in value:
+                if isinstance(each, dict):
+                    _write_fields(w, look, level + 1, each, here)
+                else:
+                    w.write(level + 1, f"{plain(each)}\n")
+        else:
+            w.field(title, plain(value), level)
+
+
+def label_for(name: str, minor: int) -> str:
+    """`creationTimestamp` as `Creation Timestamp`; names with digits and signs stay as they are."""
+    if not all(char.isalpha() or char == "-" for char in name):
+        return name
+    parts = _camel_parts(name)
+    if minor >= 36:
+        parts = _with_plurals(parts)
+    return " ".join(_titled(part, minor) for part in parts)
+
+
+def _titled(part: str, minor: int) -> str:
+    if part.upper() in _ACRONYMS or (minor < 36 and part.upper() == "OSB"):
+        return part.upper()
+    if minor == 35:
+        return part.capitalize()
+    return part[:1].upper() + part[1:]
+
+
+def _with_plurals(parts: list[str]) -> list[str]:
+    """Capitals that belong to the word after them: `CIDRs` is one word, not `CID` and `Rs`."""
+    joined: list[str] = []
+    at = 0
+    while at < len(parts):
+        part = parts[at]
+        if len(part) >= 2 and part.isupper() and at + 1 < len(parts) and parts[at + 1][0].isupper():
+            part += parts[at + 1]
+            at += 1
+        joined.append(part)
+        at += 1
+    return joined
+
+
+def _camel_parts(name: str) -> list[str]:
+    """Runs of small letters, capitals and signs; the last capital before small letters goes with them."""
+    runs: list[str] = []
+    last = ""
+    for char in name:
+        kind = "lower" if char.islower() else "upper" if char.isupper() else "other"
+        if kind == last:
+            runs[-1] += char
+        else:
+            runs.append(char)
+        last = kind
+    for at in range(len(runs) - 1):
+        if runs[at][:1].isupper() and runs[at + 1][:1].islower():
+            runs[at + 1] = runs[at][-1] + runs[at + 1]
+            runs[at] = runs[at][:-1]
+    return [run for run in runs if run]

@@ -1,0 +1,145 @@
+"""Nodes: themselves, and what runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from setpoint.cli.describe.events import reference_to, visible_events, write_found_events
+from setpoint.cli.describe.looking import Looking, meta, spec, status
+from setpoint.cli.describe.metadata import write_annotations, write_labels, write_taints
+from setpoint.cli.describe.node_pods import write_pods
+from setpoint.cli.describe.writer import Writer
+from setpoint.client.interface import Obj
+from setpoint.client.resources import builtin
+from setpoint.kinds.columns import NONE, UNSET
+from setpoint.meta.errors import ApiError, Forbidden
+from setpoint.meta.goformat import plain
+from setpoint.meta.quantity import canonical
+
+_ROLE_PREFIX, _ROLE_LABEL = "node-role.kubernetes.io/", "kubernetes.io/role"
+_LEASES = "kube-node-lease"
+_SHOWN_POOLS = 10
+
+
+async def node(obj: Obj, look: Looking) -> str:
+    about, wanted, found = meta(obj), spec(obj), status(obj)
+    name = about.get("name", "")
+    pods = await _pods(look, name)
+    w = Writer()
+    w.field("Name", name)
+    w.field("Roles", ",".join(_roles(about.get("labels") or {})) or NONE)
+    write_labels(w, "Labels", about.get("labels"))
+    write_annotations(w, "Annotations", about.get("annotations"))
+    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    write_taints(w, wanted.get("taints"))
+    w.field("Unschedulable", plain(bool(wanted.get("unschedulable"))))
+    await _write_lease(w, look, name)
+    _write_conditions(w, look, obj)
+    w.write(0, "Addresses:\n")
+    for address in found.get("addresses") or ():
+        w.field(address.get("type", ""), address.get("address", ""), 1)
+    _write_amounts(w, "Capacity", found.get("capacity"))
+    _write_amounts(w, "Allocatable", found.get("allocatable"))
+    await _write_devices(w, look, name)
+    _write_system(w, look, obj)
+    if wanted.get("podCIDR"):
+        w.field("PodCIDR", wanted["podCIDR"])
+    if wanted.get("podCIDRs"):
+        w.field("PodCIDRs", ",".join(wanted["podCIDRs"]))
+    if wanted.get("providerID"):
+        w.field("ProviderID", wanted["providerID"])
+    if pods is None:
+        w.field("Pods", "not authorized")
+    else:
+        write_pods(w, look, obj, pods)
+    if look.show_events:
+        # Controllers tell of a node under its uid, kubelets under its name.
+        reference = reference_to(obj, "Node")
+        events = await visible_events(look, reference)
+        events += await visible_events(look, replace(reference, uid=name))
+        write_found_events(w, look, events)
+    return w.text()
+
+
+async def _pods(look: Looking, name: str) -> list[Obj] | None:
+    """Those that have not ended; None where whoever looks may not see them."""
+    selector = f"spec.nodeName={name},status.phase!=Failed,status.phase!=Succeeded"
+    try:
+        return await look.pods("", field_selector=selector)
+    except Forbidden:
+        return None
+
+
+def _roles(labels: Mapping[str, str]) -> list[str]:
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    return sorted((roles | {labels.get(_ROLE_LABEL, "")}) - {""})
+
+
+async def _write_lease(w: Writer, look: Looking, name: str) -> None:
+    try:
+        lease = await look.reader.get(builtin("leases", "coordination.k8s.io"), name, _LEASES)
+    except ApiError as error:
+        w.field("Lease", f"Failed to get lease: {error.message}")
+        return
+    held = spec(lease)
+    w.write(0, "Lease:\n")
+    w.field("HolderIdentity", held.get("holderIdentity", UNSET), 1)
+    w.field("AcquireTime", look.moment(held["acquireTime"]) if held.get("acquireTime") else UNSET, 1)
+    w.field("RenewTime", look.moment(held["renewTime"]) if held.get("renewTime") else UNSET, 1)
+
+
+def _write_conditions(w: Writer, look: Looking, obj: Obj) -> None:
+    conditions = status(obj).get("conditions")
+    if not conditions:
+        return
+    w.write(0, "Conditions:\n  Type\tStatus\tLastHeartbeatTime\tLastTransitionTime\tReason\tMessage\n")
+    w.row(1, "----", "------", "-----------------", "------------------", "------", "-------")
+    for each in conditions:
+        moments = look.moment(each.get("lastHeartbeatTime")), look.moment(each.get("lastTransitionTime"))
+        cells = (each.get("type", ""), each.get("status", ""), *moments, each.get("reason", ""))
+        w.row(1, *(f"{cell} " for cell in cells), each.get("message", ""))
+
+
+def _write_amounts(w: Writer, title: str, amounts: Mapping[str, str] | None) -> None:
+    if amounts:
+        w.write(0, f"{title}:\n")
+        for name in sorted(amounts):
+            w.field(name, canonical(amounts[name]), 1)
+
+
+async def _write_devices(w: Writer, look: Looking, name: str) -> None:
+    if look.minor < 36:
+        return
+    try:
+        slices = await look.all(builtin("resourceslices", "resource.k8s.io"), field_selector=f"spec.nodeName={name}")
+    except ApiError:
+        return
+    pools: dict[tuple[str, str], list[int]] = {}
+    for each in slices:
+        key = spec(each).get("driver", ""), (spec(each).get("pool") or {}).get("name", "")
+        pools.setdefault(key, []).append(len(spec(each).get("devices") or ()))
+    if not pools:
+        return
+    w.write(0, "Node-Local ResourceSlices:\n")
+    w.row(1, "Driver", "Pool", "Slices", "Devices")
+    w.row(1, "------", "----", "------", "-------")
+    ordered: Sequence[tuple[str, str]] = sorted(pools, key="/".join)
+    for driver, pool in ordered[:_SHOWN_POOLS]:
+        devices = pools[driver, pool]
+        w.row(1, driver, pool, len(devices), sum(devices))
+    if len(ordered) > _SHOWN_POOLS:
+        w.write(1, f"...and {len(ordered) - _SHOWN_POOLS} more pools\n")
+
+
+def _write_system(w: Writer, look: Looking, obj: Obj) -> None:
+    info = status(obj).get("nodeInfo") or {}
+    w.write(0, "System Info:\n")
+    for title, key in (
+        ("Machine ID", "machineID"), ("System UUID", "systemUUID"), ("Boot ID", "bootID"),
+        ("Kernel Version", "kernelVersion"), ("OS Image", "osImage"), ("Operating System", "operatingSystem"),
+        ("Architecture", "architecture"), ("Container Runtime Version", "containerRuntimeVersion"),
+        ("Kubelet Version", "kubeletVersion"), ("Kube-Proxy Version", "kubeProxyVersion"),
+    ):  # fmt: skip
+        if key != "kubeProxyVersion" or look.minor < 36:
+            w.field(title, info.get(key, ""), 1)

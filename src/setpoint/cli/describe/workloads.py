@@ -1,0 +1,182 @@
+"""Deployments, ReplicaSets, ReplicationControllers, DaemonSets and StatefulSets."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from setpoint.cli.describe.claims import write_claim_templates
+from setpoint.cli.describe.events import write_events
+from setpoint.cli.describe.looking import Looking, meta, spec, status
+from setpoint.cli.describe.metadata import (
+    controller,
+    write_annotations,
+    write_controller,
+    write_labels,
+)
+from setpoint.cli.describe.pod_template import write_pod_template
+from setpoint.cli.describe.replica_sets import replica_sets_of, replica_sets_text
+from setpoint.cli.describe.writer import Writer
+from setpoint.client.interface import Obj
+from setpoint.kinds.columns import NONE, labels_text
+from setpoint.meta.errors import ApiError
+from setpoint.meta.selectors import format_labels
+
+
+def selector_text(obj: Obj) -> str:
+    """Nothing, where a table would say `<none>`."""
+    text = format_labels(spec(obj).get("selector"))
+    return "" if text == NONE else text
+
+
+async def _pods_status(look: Looking, obj: Obj, selector: str) -> str:
+    """How many of its Pods are in which phase. Raises ApiError."""
+    uid = meta(obj).get("uid")
+    phases = Counter(
+        status(pod).get("phase")
+        for pod in await look.pods(meta(obj).get("namespace", ""), label_selector=selector)
+        if (controller(pod) or {}).get("uid") == uid
+    )
+    return (
+        f"{phases['Running']} Running / {phases['Pending']} Waiting / {phases['Succeeded']} Succeeded / "
+        f"{phases['Failed']} Failed"
+    )
+
+
+def _write_conditions(w: Writer, obj: Obj) -> None:
+    conditions = status(obj).get("conditions")
+    if conditions:
+        w.write(0, "Conditions:\n  Type\tStatus\tReason\n")
+        w.row(1, "----", "------", "------")
+        for each in conditions:
+            w.row(1, f"{each.get('type', '')} ", each.get("status", ""), each.get("reason", ""))
+
+
+async def replicationcontroller(obj: Obj, look: Looking) -> str:
+    labels = spec(obj).get("selector") or {}
+    counts = await _pods_status(look, obj, ",".join(f"{key}={labels[key]}" for key in sorted(labels)))
+    w = Writer()
+    _write_replicas(w, obj, labels_text(labels))
+    w.field("Pods Status", counts)
+    write_pod_template(w, look, spec(obj).get("template"))
+    _write_conditions(w, obj)
+    await write_events(w, look, obj, "ReplicationController")
+    return w.text()
+
+
+async def replicaset(obj: Obj, look: Looking) -> str:
+    w = Writer()
+    _write_replicas(w, obj, format_labels(spec(obj).get("selector")))
+    try:
+        w.field("Pods Status", await _pods_status(look, obj, selector_text(obj)))
+    except ApiError as error:
+        w.field("Pods Status", f"error in fetching pods: {error.message}")
+    write_pod_template(w, look, spec(obj).get("template") or {})
+    _write_conditions(w, obj)
+    await write_events(w, look, obj, "ReplicaSet")
+    return w.text()
+
+
+def _write_replicas(w: Writer, obj: Obj, selector: str) -> None:
+    about = meta(obj)
+    w.field("Name", about.get("name", ""))
+    w.field("Namespace", about.get("namespace", ""))
+    w.field("Selector", selector)
+    write_labels(w, "Labels", about.get("labels"))
+    write_annotations(w, "Annotations", about.get("annotations"))
+    if obj.get("kind") == "ReplicaSet":
+        write_controller(w, obj)
+    w.field("Replicas", f"{status(obj).get('replicas', 0)} current / {spec(obj).get('replicas', 0)} desired")
+
+
+async def daemonset(obj: Obj, look: Looking) -> str:
+    about, found = meta(obj), status(obj)
+    counts = await _pods_status(look, obj, selector_text(obj))
+    template = spec(obj).get("template") or {}
+    w = Writer()
+    w.field("Name", about.get("name", ""))
+    w.field("Namespace", about.get("namespace", ""))
+    w.field("Selector", selector_text(obj))
+    w.field("Node-Selector", labels_text(spec(template).get("nodeSelector")))
+    write_labels(w, "Labels", about.get("labels"))
+    write_annotations(w, "Annotations", about.get("annotations"))
+    for title, key in (
+        ("Desired Number of Nodes Scheduled", "desiredNumberScheduled"),
+        ("Current Number of Nodes Scheduled", "currentNumberScheduled"),
+        ("Number of Nodes Scheduled with Up-to-date Pods", "updatedNumberScheduled"),
+        ("Number of Nodes Scheduled with Available Pods", "numberAvailable"),
+        ("Number of Nodes Misscheduled", "numberMisscheduled"),
+    ):
+        w.write(0, f"{title}: {found.get(key, 0)}\n")
+    w.field("Pods Status", counts)
+    write_pod_template(w, look, template)
+    await write_events(w, look, obj, "DaemonSet")
+    return w.text()
+
+
+async def statefulset(obj: Obj, look: Looking) -> str:
+    about, wanted = meta(obj), spec(obj)
+    counts = await _pods_status(look, obj, selector_text(obj))
+    w = Writer()
+    w.field("Name", about.get("name", ""))
+    w.field("Namespace", about.get("namespace", ""))
+    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    w.field("Selector", selector_text(obj))
+    write_labels(w, "Labels", about.get("labels"))
+    write_annotations(w, "Annotations", about.get("annotations"))
+    newer = look.minor >= 37
+    if newer and wanted.get("serviceName"):
+        w.field("Service Name", wanted["serviceName"])
+    if newer and wanted.get("podManagementPolicy"):
+        w.field("Pod Management Policy", wanted["podManagementPolicy"])
+    w.field("Replicas", f"{wanted.get('replicas', 0)} desired | {status(obj).get('replicas', 0)} total")
+    strategy = wanted.get("updateStrategy") or {}
+    w.field("Update Strategy", strategy.get("type", ""))
+    rolling = strategy.get("rollingUpdate") or {}
+    if rolling.get("partition") is not None:
+        w.field("Partition", rolling["partition"], 1)
+        if rolling.get("maxUnavailable") is not None:
+            w.field("MaxUnavailable", rolling["maxUnavailable"], 1)
+    retention = wanted.get("persistentVolumeClaimRetentionPolicy")
+    if newer and retention is not None:
+        w.write(0, "Persistent Volume Claim Retention Policy:\n")
+        w.field("WhenDeleted", retention.get("whenDeleted", ""), 1)
+        w.field("WhenScaled", retention.get("whenScaled", ""), 1)
+    w.field("Pods Status", counts)
+    write_pod_template(w, look, wanted.get("template") or {})
+    write_claim_templates(w, wanted.get("volumeClaimTemplates") or ())
+    await write_events(w, look, obj, "StatefulSet")
+    return w.text()
+
+
+async def deployment(obj: Obj, look: Looking) -> str:
+    about, wanted, found = meta(obj), spec(obj), status(obj)
+    w = Writer()
+    w.field("Name", about.get("name", ""))
+    w.field("Namespace", about.get("namespace", ""))
+    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    write_labels(w, "Labels", about.get("labels"))
+    write_annotations(w, "Annotations", about.get("annotations"))
+    w.field("Selector", selector_text(obj))
+    counts = (
+        (wanted.get("replicas", 0), "desired"),
+        (found.get("updatedReplicas", 0), "updated"),
+        (found.get("replicas", 0), "total"),
+        (found.get("availableReplicas", 0), "available"),
+        (found.get("unavailableReplicas", 0), "unavailable"),
+    )
+    w.field("Replicas", " | ".join(f"{count} {what}" for count, what in counts))
+    strategy = wanted.get("strategy") or {}
+    w.field("StrategyType", strategy.get("type", ""))
+    w.field("MinReadySeconds", wanted.get("minReadySeconds", 0))
+    rolling = strategy.get("rollingUpdate")
+    if rolling is not None:
+        unavailable, surge = rolling.get("maxUnavailable", "<nil>"), rolling.get("maxSurge", "<nil>")
+        w.field("RollingUpdateStrategy", f"{unavailable} max unavailable, {surge} max surge")
+    write_pod_template(w, look, wanted.get("template") or {})
+    _write_conditions(w, obj)
+    old, new = await replica_sets_of(look, obj)
+    if old or new:
+        w.field("OldReplicaSets", replica_sets_text(old))
+        w.field("NewReplicaSet", replica_sets_text(new))
+    await write_events(w, look, obj, "Deployment")
+    return w.text()
