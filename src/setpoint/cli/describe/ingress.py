@@ -55,7 +55,7 @@ async def _backend(look: Looking, namespace: str, backend: Mapping[str, Any]) ->
         return await _service_backend(look, namespace, backend["service"])
     if backend.get("resource") is not None:
         target = backend["resource"]
-        group = target.get("apiGroup", NONE)
+        group = NONE if target.get("apiGroup") is None else target["apiGroup"]
         return f"APIGroup: {group}, Kind: {target.get('kind', '')}, Name: {target.get('name', '')}"
     return ""
 

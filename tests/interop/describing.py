@@ -1,0 +1,100 @@
+"""Objects to describe, made on a server with the statuses that they shall have.
+
+The files in `describe_objects` hold them, and beside what the server takes: `status` is written after the object,
+`approval` and `ephemeralContainers` through their subresources, `delete: true` tells it to go. In texts `$uid` with
+kind and name stands for the uid of another object, `$namespace` for the namespace, `$ago` and `$micro` with a number
+for so many seconds ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from setpoint.client.client import Client
+from setpoint.kinds.catalog import Resource
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import NotFound
+from setpoint.meta.times import format_micro, format_time
+
+Obj = dict[str, Any]
+NAMESPACE = "described"
+_AFTERWARDS = ("status", "approval", "ephemeralContainers", "delete")
+
+
+def documents() -> Iterator[Obj]:
+    for path in sorted((Path(__file__).parent / "describe_objects").glob("*.yaml")):
+        yield from yaml.safe_load_all(path.read_text())
+
+
+def title(document: Obj) -> str:
+    return f"{document['kind']}/{document['metadata']['name']}"
+
+
+class Seeds:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._uids: dict[str, str] = {}
+        self.made: list[tuple[Obj, Resource]] = []
+
+    async def sow(self) -> None:
+        """Those that name the uid of others come after these, and custom resources when they are served."""
+        await self._client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        waiting, patience = list(documents()), 100
+        while waiting:
+            later = [one for one in waiting if not await self._made(one)]
+            if len(later) == len(waiting):
+                patience -= 1
+                assert patience, f"these cannot be made: {[title(one) for one in later]}"
+                await self._clock.sleep(0.05)
+            waiting = later
+
+    async def _made(self, document: Obj) -> bool:
+        try:
+            wanted = self._filled(document)
+            resource = await self._client.resource((wanted["apiVersion"], wanted["kind"]))
+        except (LookupError, NotFound):
+            return False
+        body = {key: value for key, value in wanted.items() if key not in _AFTERWARDS}
+        about = wanted["metadata"]
+        if resource.namespaced:
+            about.setdefault("namespace", NAMESPACE)
+        name, namespace = about["name"], about.get("namespace", "")
+        made = await self._client.create(body)
+        if "ephemeralContainers" in wanted:
+            patch = {"spec": {"ephemeralContainers": wanted["ephemeralContainers"]}}
+            await self._client.patch(
+                resource, name, patch, namespace, kind="strategic", subresource="ephemeralcontainers"
+            )
+        if "status" in wanted:
+            await self._client.patch(resource, name, {"status": wanted["status"]}, namespace, subresource="status")
+        for condition in wanted.get("approval", ()):
+            current = await self._client.get(resource, name)
+            conditions = [*(current.get("status") or {}).get("conditions", ()), condition]
+            part = "status" if condition["type"] == "Failed" else "approval"
+            await self._client.update({**current, "status": {"conditions": conditions}}, subresource=part)
+        if wanted.get("delete"):
+            await self._client.delete(resource, name, namespace)
+        self._uids[title(wanted)] = made["metadata"]["uid"]
+        self.made.append((wanted, resource))
+        return True
+
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._filled(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._filled(each) for each in value]
+        if not isinstance(value, str) or not value.startswith("$"):
+            return value
+        word, _, rest = value[1:].partition(" ")
+        if word == "uid":
+            return self._uids[rest]
+        if word in ("ago", "micro"):
+            when = self._clock.now() - timedelta(seconds=int(rest))
+            return format_time(when) if word == "ago" else format_micro(when)
+        return NAMESPACE
