@@ -12,6 +12,9 @@ def _of(module: str, summary: str, *aliases: str, hidden: bool = False) -> Lazy:
 GROUPS: dict[str, dict[str, Lazy]] = {
     "A cluster": {
         "up": _of("up", "Run a whole cluster: API server, controllers, scheduler and simulated nodes"),
+        "down": _of("down", "Stop the cluster of a data directory; what it holds stays"),
+        "reset": _of("reset", "Stop the cluster of a data directory and remove everything that it holds"),
+        "kubeconfig": _of("kubeconfig", "Print the administrator's kubeconfig of a cluster, or merge it into another"),
     },
     "Its parts, each in a process of its own": {
         "apiserver": _of("apiserver", "Run the API server alone"),

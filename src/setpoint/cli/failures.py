@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from setpoint.cli.flags import UsageProblem
+from setpoint.cli.printing.interface import PrintProblem
 from setpoint.client.kubeconfig import KubeconfigError
 from setpoint.client.transport import Unreachable
 from setpoint.meta.body import BodyError
@@ -36,7 +37,10 @@ class Several(Exception):
         self.errors = tuple(errors)
 
 
-EXPECTED = (Failed, Exit, Several, UsageProblem, ApiError, Unreachable, KubeconfigError, BodyError, OSError, ValueError)
+EXPECTED = (
+    Failed, Exit, Several, UsageProblem, PrintProblem, ApiError, Unreachable, KubeconfigError, BodyError, OSError,
+    ValueError,
+)  # fmt: skip
 """What is told in a sentence. Anything else is a bug, and its traceback is wanted."""
 
 

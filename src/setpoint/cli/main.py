@@ -13,6 +13,7 @@ from setpoint.cli.catalog import ROOT
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import EXPECTED, Failed, exit_code, told
 from setpoint.cli.flags import Flags, UsageProblem, switch
+from setpoint.cli.printing.interface import PrintProblem
 from setpoint.meta.goformat import quote
 
 PROGRAM = "setpoint"
@@ -64,6 +65,8 @@ def _telling(around: Surroundings) -> Iterator[_Outcome]:
         except BrokenPipeError:
             raise
         except EXPECTED as error:
+            if isinstance(error, PrintProblem):
+                around.stdout.write(error.output.encode("utf-8", "surrogateescape"))
             around.stdout.flush()
             if text := told(error, outcome.command):
                 around.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))

@@ -1,45 +1,118 @@
-"""`setpoint up`: a whole cluster in this process, until Ctrl-C."""
+"""`setpoint up`: a whole cluster, in this process until Ctrl-C, or in one of its own."""
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.flags import number, text
+from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
+from setpoint.cli.running import DATA_DIR, Running, written_down
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, say, serve
 
+if TYPE_CHECKING:
+    from setpoint.cluster.allinone import RunningCluster
 
-def run(call: Call) -> None:
+
+def run(call: Call) -> int | None:
+    call.no_arguments()
+    wanted = fleet_of(call.flags)
+    if call.flags.detach:
+        from setpoint.cli.up_detached import start_detached
+
+        return start_detached(call)
     from setpoint.cluster.allinone import cluster
     from setpoint.cluster.apiserver import catch_signals, until
 
-    call.no_arguments()
-    wanted = fleet_of(call.flags)
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
     config = server_config(call.flags)
+    progress = _Progress(call)
 
     async def main() -> None:
         stop = catch_signals()
-        async with cluster(config, nodes=wanted) as running:
+        async with cluster(config, nodes=wanted, step=progress.step) as running:
+            progress.clear()
             server = running.apiserver
-            say(
-                call,
-                f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {server.url} "
-                f"after {time.monotonic() - STARTED:.2f} s.\n"
-                f"The kubeconfig is {server.kubeconfig}. Try:\n\n"
-                f"  export KUBECONFIG={server.kubeconfig.absolute()}\n"
-                f"  kubectl get nodes\n"
-                f"  kubectl run hello --image=nginx\n"
-                f"  kubectl get pods --watch\n\n"
-                f"Ctrl-C stops it; the same command goes on where it left off.",
-            )
-            await until(stop, server.api)
+            _hand_over(call, server.kubeconfig)
+            with written_down(config.data_dir, _record(call, running, nodes)):
+                say(call, welcome(call, server.url, server.kubeconfig, nodes, time.monotonic() - STARTED))
+                if call.around.out_is_terminal and not call.flags.quiet:
+                    from setpoint.cli.up_log import tell_events
+
+                    async with tell_events(call, running):
+                        await until(stop, server.api)
+                else:
+                    await until(stop, server.api)
             say(call, "Stopping.")
 
-    serve(main)
+    try:
+        serve(main)
+    finally:
+        progress.clear()
+    return None
+
+
+class _Progress:
+    """One line that says what is being waited for, for people who look on."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._shown = call.around.out_is_terminal and not call.flags.quiet
+        self._dirty = False
+
+    def step(self, what: str) -> None:
+        if self._shown:
+            self._call.say(f"\r\x1b[KStarting: {what}", end="")
+            self._call.flush()
+            self._dirty = True
+
+    def clear(self) -> None:
+        if self._dirty:
+            self._call.say("\r\x1b[K", end="")
+            self._call.flush()
+            self._dirty = False
+
+
+def _record(call: Call, running: RunningCluster, nodes: int) -> Running:
+    from setpoint.meta.times import format_time
+
+    server = running.apiserver
+    started = format_time(call.around.clock.now())
+    return Running(os.getpid(), server.url, str(server.kubeconfig.absolute()), nodes, started, call.flags.store)
+
+
+def _hand_over(call: Call, kubeconfig: Path) -> None:
+    """A copy where somebody asked for one."""
+    if call.flags.kubeconfig:
+        from setpoint.cli.kubeconfig_merge import write_privately
+
+        write_privately(Path(call.flags.kubeconfig), kubeconfig.read_bytes())
+
+
+def welcome(call: Call, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
+    """What there is now, and what to try."""
+    at_hand = Path(call.flags.data_dir) == Path(DATA_DIR.default)
+    shown = call.flags.kubeconfig or str(kubeconfig)
+    first = "" if at_hand else f"  export KUBECONFIG={Path(shown).absolute()}\n"
+    return (
+        f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {url} after {took:.2f} s.\n"
+        f"The kubeconfig is {shown}. Try, in another terminal:\n\n"
+        f"{first}"
+        "  setpoint get nodes\n"
+        "  setpoint create deployment hello --image=nginx --replicas=3\n"
+        "  setpoint get pods --watch\n\n"
+        f"kubectl and everything else that speaks Kubernetes work with `export KUBECONFIG={Path(shown).absolute()}`.\n"
+        + (
+            "`setpoint down` stops it; `setpoint up` goes on where it left off."
+            if call.flags.detach
+            else "Ctrl-C stops it; the same command goes on where it left off."
+        )
+    )
 
 
 COMMAND = Command(
@@ -47,9 +120,12 @@ COMMAND = Command(
     run,
     (
         number("nodes", default=3, least=0, most=50_000, help="Simulated nodes."),
-        text(
-            "data-dir", default=".setpoint", help="Where the cluster lives; a later `setpoint up` goes on there."
+        DATA_DIR._replace(help="Where the cluster lives; a later `setpoint up` goes on there."),
+        text("kubeconfig", help="Write the administrator's kubeconfig here too."),
+        switch(
+            "detach", "d", help="Return when the cluster is ready; it runs in the background until `setpoint down`."
         ),
+        switch("quiet", "q", help="Say what there is to say once, and nothing of what the loops do."),
         FLEET,
         *SERVER_FLAGS,
     ),
@@ -57,6 +133,10 @@ COMMAND = Command(
     examples="""
     # A cluster with three nodes, which lives in .setpoint
     setpoint up
+
+    # In the background, and away again
+    setpoint up --detach
+    setpoint down
 
     # Another one beside it, with a thousand nodes
     setpoint up --nodes 1000 --data-dir /tmp/big --port 7443

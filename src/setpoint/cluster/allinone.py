@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -34,22 +34,32 @@ class RunningCluster:
 
 @asynccontextmanager
 async def cluster(
-    config: ApiServerConfig, *, nodes: int | FleetOptions, store: Store | None = None
+    config: ApiServerConfig,
+    *,
+    nodes: int | FleetOptions,
+    store: Store | None = None,
+    step: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[RunningCluster]:
     """From nothing to nodes that are ready, and back: first the components end, then the server, then the store.
-    Raises ConfigError."""
+    `step` is told what is being started. Raises ConfigError."""
     with component_logs(SystemClock()) as logs:
-        async with _cluster(config, nodes, store, logs) as running:
+        async with _cluster(config, nodes, store, logs, step) as running:
             yield running
 
 
 @asynccontextmanager
 async def _cluster(
-    config: ApiServerConfig, wanted: int | FleetOptions, store: Store | None, logs: ComponentLogs
+    config: ApiServerConfig,
+    wanted: int | FleetOptions,
+    store: Store | None,
+    logs: ComponentLogs,
+    step: Callable[[str], None],
 ) -> AsyncIterator[RunningCluster]:
     fleet = None if isinstance(wanted, int) else wanted
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
+    step("the API server")
     async with apiserver(config, store) as server:
+        step(f"controllers, scheduler and {nodes} nodes" if nodes else "controllers and scheduler")
         api = server.api
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)

@@ -34,6 +34,10 @@ class Chosen(NamedTuple):
     single: bool
     """One object was asked for, and not a list that happens to have one."""
 
+    @property
+    def all(self) -> list[Target | Selection]:
+        return [*self.targets, *self.selections]
+
 
 async def choose(
     call: Call,

@@ -1,0 +1,52 @@
+"""`setpoint down`: ends the cluster of a data directory. What it holds stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import duration
+from setpoint.cli.running import DATA_DIR, Running, find_running, gone
+
+_LOOK_EVERY = 0.02
+
+
+async def run(call: Call) -> None:
+    call.no_arguments()
+    directory = Path(call.flags.data_dir)
+    running = find_running(directory)
+    if running is None:
+        call.say(f"No cluster is running in {directory}.")
+        return
+    await end(call, running, call.flags.timeout)
+    call.say(f"The cluster in {directory} is down. `setpoint up` goes on where it left off.")
+
+
+async def end(call: Call, running: Running, timeout: float) -> None:
+    """Returns when its process is gone. Raises Failed."""
+    try:
+        os.kill(running.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise Failed(f"the cluster's process {running.pid} belongs to somebody else") from None
+    clock = call.around.clock
+    until = clock.monotonic() + timeout
+    while not gone(running.pid):
+        if clock.monotonic() > until:
+            raise Failed(
+                f"the cluster's process {running.pid} is still there; `kill -9 {running.pid}` ends it by force"
+            )
+        await clock.sleep(_LOOK_EVERY)
+
+
+COMMAND = Command(
+    "Stop the cluster of a data directory; what it holds stays",
+    run,
+    (DATA_DIR, duration("timeout", default=30.0, help="How long to wait until it has ended.")),
+    connects=False,
+)

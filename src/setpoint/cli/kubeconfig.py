@@ -1,0 +1,49 @@
+"""`setpoint kubeconfig`: how others reach the cluster of a data directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch, text
+from setpoint.cli.running import DATA_DIR
+
+
+def run(call: Call) -> None:
+    call.no_arguments()
+    directory = Path(call.flags.data_dir)
+    path = directory / "admin.kubeconfig"
+    try:
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise Failed(f"there is no cluster in {directory}; `setpoint up` makes one") from None
+    if call.flags.merge:
+        from setpoint.cli.kubeconfig_merge import merge
+
+        target = Path(call.flags.into) if call.flags.into else call.around.home / ".kube" / "config"
+        merge(path, target, call.flags.name)
+        call.say(f"The context {call.flags.name} is in {target}, and is the current one.")
+    else:
+        call.say(content, end="")
+
+
+COMMAND = Command(
+    "Print the administrator's kubeconfig of a cluster, or merge it into another",
+    run,
+    (
+        DATA_DIR,
+        switch("merge", help="Put it into ~/.kube/config, as a context of its own, and make that the current one."),
+        text("into", help="Merge into this file instead."),
+        text("name", default="setpoint", help="The name of the context, cluster and user there."),
+    ),
+    connects=False,
+    examples="""
+    # For other programs, in this shell
+    setpoint kubeconfig > cluster.yaml
+
+    # For every shell, beside the clusters that are there
+    setpoint kubeconfig --merge
+    """,
+)

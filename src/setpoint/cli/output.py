@@ -1,0 +1,31 @@
+"""The flags behind `-o`, and what they come to in a call."""
+
+from __future__ import annotations
+
+from setpoint.cli.call import Call
+from setpoint.cli.flags import Flag, switch, text
+from setpoint.cli.printing import FORMATS, GET_FORMATS, OutputFlags
+
+
+def _flags(formats: tuple[str, ...]) -> tuple[Flag, ...]:
+    listed = ", ".join(formats)
+    return (
+        text("output", "o", help=f"Output format. One of: ({listed}).", choices=formats),
+        text("template", help="Template string, or path to a template file for the formats that end in -file."),
+        switch("allow-missing-template-keys", default=True, help="Ignore errors in templates when a field is missing."),
+        switch("show-managed-fields", help="Keep the managedFields when printing objects in JSON or YAML format."),
+    )
+
+
+OUTPUT = _flags(FORMATS)
+"""Of verbs that act."""
+GET_OUTPUT = _flags(GET_FORMATS)
+"""Of verbs that show."""
+
+
+def output_flags(call: Call) -> OutputFlags:
+    """As they were typed; flags that the command does not have are not set."""
+    typed = {name: getattr(call.flags, name) for name in OutputFlags._fields if hasattr(call.flags, name)}
+    if "label_columns" in typed:
+        typed["label_columns"] = tuple(typed["label_columns"])
+    return OutputFlags(**typed)

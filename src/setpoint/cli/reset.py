@@ -1,0 +1,53 @@
+"""`setpoint reset`: away with everything that a cluster holds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.down import end
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch
+from setpoint.cli.running import DATA_DIR, find_running
+
+_OURS = ("state.db", "identity", "pki", "admin.kubeconfig")
+
+
+async def run(call: Call) -> None:
+    call.no_arguments()
+    directory = Path(call.flags.data_dir)
+    if not _is_there(directory):
+        call.say(f"There is no cluster in {directory}.")
+        return
+    if not call.flags.yes and not _agreed(call, directory):
+        raise Failed("nothing was removed; say --yes to remove it without being asked")
+    running = find_running(directory)
+    if running is not None:
+        await end(call, running, 30.0)
+    shutil.rmtree(directory)
+    call.say(f"The cluster in {directory} and all it held is gone.")
+
+
+def _is_there(directory: Path) -> bool:
+    """Raises Failed for a directory that is something else: nobody's files are to be removed by mistake."""
+    if directory.exists() and not any((directory / name).exists() for name in _OURS):
+        raise Failed(f"{directory} does not look like the data directory of a cluster; nothing was removed")
+    return directory.exists()
+
+
+def _agreed(call: Call, directory: Path) -> bool:
+    if not call.around.in_is_terminal:
+        return False
+    call.say(f"This removes the cluster in {directory} with all its objects and keys. Type yes to go on: ", end="")
+    call.flush()
+    return call.around.stdin.readline().strip().lower() in (b"yes", b"y")
+
+
+COMMAND = Command(
+    "Stop the cluster of a data directory and remove everything that it holds",
+    run,
+    (DATA_DIR, switch("yes", "y", help="Do not ask.")),
+    connects=False,
+)

@@ -1,0 +1,79 @@
+"""Which process runs the cluster of a data directory: written down by `up`, read by `down`, `status` and `reset`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from setpoint.cli.flags import text
+
+DATA_DIR = text("data-dir", default=".setpoint", help="Where the cluster lives.")
+_RECORD = "running.json"
+
+
+class Running(NamedTuple):
+    pid: int
+    url: str
+    kubeconfig: str
+    nodes: int
+    started: str
+    """When, as Kubernetes writes times."""
+    store: str
+
+
+@contextmanager
+def written_down(directory: Path, running: Running) -> Iterator[None]:
+    """For as long as the block runs."""
+    record = directory / _RECORD
+    record.write_text(json.dumps(running._asdict()) + "\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            record.unlink()
+
+
+def find_running(directory: Path) -> Running | None:
+    """None if nobody does. A record that its process left behind when it died counts for nothing: who runs a cluster
+    holds the lock of its store, unless that is in memory, and is alive."""
+    try:
+        found: dict[str, Any] = json.loads((directory / _RECORD).read_bytes())
+        running = Running(**found)
+        os.kill(running.pid, 0)
+    except PermissionError:
+        return running
+    except (OSError, ValueError, TypeError):
+        return None
+    return running if running.store == "memory" or _locked(directory) else None
+
+
+def _locked(directory: Path) -> bool:
+    try:
+        lock = os.open(directory / "state.db-lock", os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    # A child of this process that has ended is there until it is asked for.
+    with suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return False

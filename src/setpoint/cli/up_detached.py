@@ -1,0 +1,60 @@
+"""`setpoint up --detach`: the cluster in a process of its own, which stays when this one ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+from setpoint.cli.running import find_running
+from setpoint.cli.serving import STARTED
+
+_LOOK_EVERY, _LONGEST = 0.01, 300.0
+_LAST_WORDS = 2000
+
+
+def start_detached(call: Call) -> int:
+    from setpoint.cli.up import welcome
+
+    directory = Path(call.flags.data_dir)
+    running = find_running(directory)
+    if running is not None:
+        raise Failed(
+            f"a cluster is already running in {directory}, at {running.url} (process {running.pid}); "
+            "`setpoint status` tells more, `setpoint down` stops it"
+        )
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = directory / "up.log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "setpoint.cli", "up", *_flags(call)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    while True:
+        running = find_running(directory)
+        if running is not None and running.pid == process.pid:
+            break
+        if process.poll() is not None:
+            raise Failed(_last_words(log) or f"the cluster ended with {process.returncode}; see {log}")
+        if time.monotonic() - STARTED > _LONGEST:
+            raise Failed(f"the cluster is not ready after {_LONGEST:.0f} s; it goes on starting, see {log}")
+        time.sleep(_LOOK_EVERY)
+    took = time.monotonic() - STARTED
+    call.say(welcome(call, running.url, Path(running.kubeconfig), running.nodes, took))
+    return 0
+
+
+def _flags(call: Call) -> list[str]:
+    """What was typed, for the process that does it."""
+    return [f"--{flag.name}={value}" for flag, value in call.flags.said if flag.name != "detach"]
+
+
+def _last_words(log: Path) -> str:
+    text = log.read_bytes()[-_LAST_WORDS:].decode("utf-8", "replace").strip()
+    return text.rpartition("error: ")[2]

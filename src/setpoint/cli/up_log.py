@@ -1,0 +1,73 @@
+"""What the loops do, told to whoever looks at `setpoint up`: a line for each thing that is worth one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.serving import say
+from setpoint.client.resources import builtin
+from setpoint.client.transport import Unreachable
+from setpoint.meta.errors import ApiError
+
+if TYPE_CHECKING:
+    from setpoint.client import Client
+    from setpoint.cluster.allinone import RunningCluster
+
+_MOST_A_SECOND = 10
+_EVERYDAY = {"Pulling", "Pulled", "Created", "Starting", "RegisteredNode", "NodeHasSufficientMemory",
+             "NodeHasNoDiskPressure", "NodeHasSufficientPID", "LeaderElection"}  # fmt: skip
+"""Told with every Pod or node; whoever wants them has `setpoint events`."""
+
+
+@asynccontextmanager
+async def tell_events(call: Call, running: RunningCluster) -> AsyncIterator[None]:
+    """While the block runs, what becomes known of the cluster from now on."""
+    client = running.components.who.client("setpoint:log", ("system:masters",), agent="setpoint")
+    async with asyncio.TaskGroup() as tasks:
+        telling = tasks.create_task(_follow(call, client))
+        try:
+            yield
+        finally:
+            telling.cancel()
+
+
+async def _follow(call: Call, client: Client) -> None:
+    events = builtin("events")
+    clock = call.around.clock
+    second, told, more = 0, 0, 0
+    while True:
+        try:
+            begin = (await client.list_page(events, limit=1)).resource_version
+            async for kind, event in client.watch(events, resource_version=begin):
+                if kind not in ("ADDED", "MODIFIED") or event.get("reason") in _EVERYDAY:
+                    continue
+                now = int(clock.monotonic())
+                if now != second:
+                    if more:
+                        say(call, f"          … and {more} more")
+                    second, told, more = now, 0, 0
+                told += 1
+                if told > _MOST_A_SECOND:
+                    more += 1
+                else:
+                    say(call, _line(call, event))
+        except (ApiError, Unreachable):
+            await clock.sleep(1.0)
+
+
+def _line(call: Call, event: dict[str, Any]) -> str:
+    about = event.get("involvedObject") or {}
+    name = f"{(about.get('kind') or '').lower()}/{about.get('name') or ''}"
+    if about.get("namespace") not in ("", "default", None):
+        name = f"{about['namespace']} {name}"
+    when = call.around.clock.now().astimezone().strftime("%H:%M:%S")
+    text = " ".join(str(event.get("message") or "").split())
+    line = f"{when}  {name}  {event.get('reason') or ''}: {text}"
+    line = "".join(char if char.isprintable() else "�" for char in line)[:300]
+    if call.around.colour:
+        return f"\x1b[33m{line}\x1b[0m" if event.get("type") == "Warning" else f"\x1b[2m{line[:8]}\x1b[0m{line[8:]}"
+    return line

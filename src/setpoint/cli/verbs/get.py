@@ -1,0 +1,234 @@
+"""`get`: objects as tables, as documents, or as whatever `-o` says; once, or as they change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed, raise_all
+from setpoint.cli.flags import number, switch, text, texts
+from setpoint.cli.output import GET_OUTPUT, output_flags
+from setpoint.cli.printing import Obj, Printer, as_list, make_get_printer
+from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose
+from setpoint.client import Resource
+from setpoint.client.paths import query_of
+from setpoint.meta.errors import ApiError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_JSON = "application/json"
+_TABLE = f"{_JSON};as=Table;v=v1;g=meta.k8s.io,{_JSON};as=Table;v=v1beta1;g=meta.k8s.io,{_JSON}"
+
+
+class _Found(NamedTuple):
+    """One answer of the server: an object, a list, or a table of either."""
+
+    resource: Resource
+    document: Obj
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    _check(call)
+    if flags.raw:
+        await _raw(call)
+        return
+    chosen = await choose(call, lists=True)
+    if flags.subresource and chosen.selections:
+        raise Failed("subresource cannot be used when bulk resources are specified")
+    if flags.watch or flags.watch_only:
+        from setpoint.cli.verbs.get_watch import watch
+
+        await watch(call, chosen)
+    elif human(call):
+        await _tables(call, chosen)
+    else:
+        await _documents(call, chosen)
+
+
+def _check(call: Call) -> None:
+    flags = call.flags
+    if flags.raw:
+        if flags.watch or flags.watch_only or flags.selector:
+            raise Failed(
+                "--raw may not be specified with other flags that filter the server request or alter the output"
+            )
+        if flags.output:
+            raise Failed("--raw and --output are mutually exclusive")
+        if not flags.raw.startswith("/"):
+            raise Failed(f'--raw must be a valid URL path: parse "{flags.raw}": invalid URI for request')
+        return
+    output_flags(call).check()
+    if flags.output_watch_events and not (flags.watch or flags.watch_only):
+        raise Failed("--output-watch-events option can only be used with --watch or --watch-only")
+    if flags.sort_by and flags.watch:
+        call.tell("warning: --watch requested, --sort-by will be ignored for watch events received")
+    elif flags.sort_by and flags.watch_only:
+        call.tell("warning: --watch-only requested, --sort-by will be ignored")
+    if not (call.args or flags.filename or flags.kustomize or flags.watch or flags.watch_only):
+        call.tell(
+            'You must specify the type of resource to get. Use "setpoint api-resources" for a complete list of '
+            "supported resources.\n"
+        )
+        call.usage(
+            'Required resource not specified.\nUse "setpoint explain <resource>" for a detailed description of that '
+            "resource (e.g. setpoint explain pods)."
+        )
+
+
+def human(call: Call) -> bool:
+    """People read it: the server makes the table."""
+    return output_flags(call).for_people
+
+
+async def _raw(call: Call) -> None:
+    path, _, query = call.flags.raw.partition("?")
+    reply = await call.client.sender.request("GET", path, query, accept="*/*")
+    call.write(reply.body)
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+def accepted(call: Call) -> str:
+    return _TABLE if human(call) and call.flags.server_print else _JSON
+
+
+async def read(call: Call, target: Target) -> Obj:
+    path = target.path + (f"/{call.flags.subresource}" if call.flags.subresource else "")
+    query = "includeObject=Object" if call.flags.sort_by and human(call) else ""
+    return await call.client.sender.json("GET", path, query, accept=accepted(call))
+
+
+async def pages(call: Call, selection: Selection) -> AsyncIterator[Obj]:
+    """Of a list. All at once if it is to be sorted."""
+    options: dict[str, Any] = {
+        "labelSelector": selection.label_selector,
+        "fieldSelector": selection.field_selector,
+        "includeObject": "Object" if call.flags.sort_by and human(call) else "",
+        "limit": None if call.flags.sort_by else call.flags.chunk_size or None,
+    }
+    while True:
+        page = await call.client.sender.json("GET", selection.path, query_of(options), accept=accepted(call))
+        yield page
+        options["continue"] = (page.get("metadata") or {}).get("continue") or ""
+        if not options["continue"]:
+            return
+
+
+async def _found(call: Call, chosen: Chosen, errors: list[Exception]) -> list[_Found]:
+    found: list[_Found] = []
+    for one in chosen.all:
+        try:
+            if isinstance(one, Target):
+                found.append(_Found(one.resource, await read(call, one)))
+            else:
+                found += [_Found(one.resource, page) async for page in pages(call, one)]
+        except ApiError as error:
+            if not (isinstance(error, NotFound) and call.flags.ignore_not_found):
+                errors.append(error)
+    return found
+
+
+# -- telling ----------------------------------------------------------------------------------------------------------
+
+
+async def _tables(call: Call, chosen: Chosen) -> None:
+    errors: list[Exception] = []
+    found = await _found(call, chosen, errors)
+    with_kind = len({one.resource for one in found}) > 1
+    written, between = False, ""
+    printer: Printer | None = None
+    last: Resource | None = None
+    for resource, document in found:
+        if printer is None or resource != last:
+            if printer is not None:
+                text = printer.flush()
+                call.say(between + text if text else "", end="")
+                written, between = written or bool(text), "" if text else between
+                if written and not call.flags.no_headers:
+                    between = "\n"
+            printer, last = printer_for(call, resource, with_kind), resource
+        printer.print(document)
+    text = printer.flush() if printer is not None else ""
+    call.say(between + text if text else "", end="")
+    if not (written or text or errors or call.flags.ignore_not_found):
+        somewhere = call.flags.all_namespaces or any(not one.resource.namespaced for one in found)
+        call.tell("No resources found" if somewhere else f"No resources found in {call.namespace} namespace.")
+    raise_all(errors)
+
+
+def printer_for(call: Call, resource: Resource, with_kind: bool = False) -> Printer:
+    return make_get_printer(
+        output_flags(call),
+        call.around.clock.now,
+        kind=resource.kind,
+        group=resource.group,
+        with_namespace=call.flags.all_namespaces and resource.namespaced,
+        with_kind=with_kind,
+        colour=call.around.colour,
+    )
+
+
+async def _documents(call: Call, chosen: Chosen) -> None:
+    printer = make_get_printer(output_flags(call), call.around.clock.now)
+    errors: list[Exception] = []
+    found = await _found(call, chosen, errors)
+    if errors and chosen.single:
+        raise errors[0]
+    objects: list[Obj] = []
+    for resource, document in found:
+        items = document.get("items")
+        if isinstance(items, list) and str(document.get("kind", "")).endswith("List"):
+            objects += [{"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items]
+        else:
+            objects.append(document)
+    if not objects and call.flags.ignore_not_found:
+        raise_all(errors)
+        return
+    shown = objects[0] if chosen.single and len(objects) == 1 else as_list(objects)
+    call.say(printer.print(shown) + printer.flush(), end="")
+    raise_all(errors)
+
+
+COMMAND = Command(
+    "Display one or many resources",
+    run,
+    (
+        *GET_OUTPUT,
+        *FILES,
+        *SELECTORS,
+        *ALL_NAMESPACES,
+        switch("watch", "w", help="After listing/getting the requested object, watch for changes."),
+        switch("watch-only", help="Watch for changes to the requested object(s), without listing/getting first."),
+        switch("output-watch-events", help="Output watch event objects when --watch or --watch-only is used."),
+        switch("ignore-not-found", help="If set to true, suppresses NotFound error for specific objects."),
+        number("chunk-size", default=500, help="Return large lists in chunks rather than all at once; 0 to disable."),
+        text("raw", help="Raw URI to request from the server, with the rights of the kubeconfig."),
+        text("subresource", help="If specified, gets the subresource of the requested object."),
+        text("sort-by", help="Sort by the field that this JSONPath names, e.g. '{.metadata.name}'."),
+        switch("no-headers", help="When using the default or custom-column output format, don't print headers."),
+        switch("show-labels", help="When printing, show all labels as the last column."),
+        switch("show-kind", help="If present, list the resource type for the requested object(s)."),
+        texts("label-columns", "L", help="Labels that are going to be presented as columns."),
+        switch("server-print", default=True, help="If true, have the server return the appropriate table output."),
+    ),
+    usage="[(-o|--output=)FORM] (TYPE[.VERSION][.GROUP] [NAME | -l label] | TYPE[.VERSION][.GROUP]/NAME ...) [flags]",
+    examples="""
+    # All Pods of the namespace, and with more columns
+    setpoint get pods
+    setpoint get pods -o wide
+
+    # One object, whole
+    setpoint get deployment web -o yaml
+
+    # Of several kinds, by label, as they change
+    setpoint get pods -l app=web --watch
+    setpoint get deploy,rs,pods -l app=web
+
+    # One field
+    setpoint get pod web -o jsonpath='{.status.phase}'
+    """,
+)

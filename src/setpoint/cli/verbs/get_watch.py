@@ -1,0 +1,86 @@
+"""`get --watch`: what is there, and then every change as it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+from setpoint.cli.printing import Obj, Printable, Printer, WatchEvent
+from setpoint.cli.resources import Chosen, Selection, Target
+from setpoint.cli.verbs.get import accepted, human, pages, printer_for, read
+from setpoint.client.failures import failure_of
+from setpoint.client.paths import query_of
+from setpoint.meta.errors import NotFound
+
+if TYPE_CHECKING:
+    from setpoint.client import Resource
+
+
+async def watch(call: Call, chosen: Chosen) -> None:
+    """Until the server ends it, or somebody has seen enough."""
+    one = _the_one(chosen)
+    printer = printer_for(call, one.resource)
+    begin, options = await (_named(call, one, printer) if isinstance(one, Target) else _listed(call, one, printer))
+    call.flush()
+    skip = begin == "0"  # a watch of one object begins with the object as it is, which has been told already
+    path = one.path if isinstance(one, Selection) else Selection(one.resource, one.namespace).path
+    query = query_of({"watch": True, "resourceVersion": begin, **options})
+    stream = await call.client.sender.watch(path, query, accept=accepted(call))
+    try:
+        while True:
+            try:
+                kind, obj = await anext(stream)
+            except StopAsyncIteration:
+                return
+            if kind == "ERROR":
+                raise failure_of(obj)
+            if kind == "BOOKMARK":
+                continue
+            if skip:
+                skip = False
+                if not call.flags.watch_only:
+                    printer.print(obj)  # so that it knows the columns; nothing of it is shown
+                continue
+            _tell(call, printer, kind, obj)
+            call.flush()
+    finally:
+        stream.close()
+
+
+def _the_one(chosen: Chosen) -> Target | Selection:
+    kinds: set[Resource] = {one.resource for one in chosen.all}
+    if len(kinds) > 1:
+        raise Failed("you may only specify a single resource type")
+    if len(chosen.all) != 1:
+        raise Failed("watch is only supported on individual resources and resource collections")
+    return chosen.all[0]
+
+
+async def _named(call: Call, target: Target, printer: Printer) -> tuple[str, dict[str, Any]]:
+    try:
+        found = await read(call, target)
+    except NotFound:
+        if call.flags.ignore_not_found:
+            return "0", {"fieldSelector": f"metadata.name={target.name}"}
+        raise
+    if not call.flags.watch_only:
+        _tell(call, printer, "ADDED", found)
+    return "0", {"fieldSelector": f"metadata.name={target.name}"}
+
+
+async def _listed(call: Call, selection: Selection, printer: Printer) -> tuple[str, dict[str, Any]]:
+    revision = ""
+    async for page in pages(call, selection):
+        revision = (page.get("metadata") or {}).get("resourceVersion") or revision
+        if not call.flags.watch_only:
+            items = page.get("items") if not human(call) or page.get("kind") != "Table" else None
+            for obj in items if isinstance(items, list) else [page]:
+                one = {"apiVersion": selection.resource.api_version, "kind": selection.resource.kind, **obj}
+                _tell(call, printer, "ADDED", one)
+    return revision, {"labelSelector": selection.label_selector, "fieldSelector": selection.field_selector}
+
+
+def _tell(call: Call, printer: Printer, kind: str, obj: Obj) -> None:
+    shown: Printable = WatchEvent(kind, obj) if call.flags.output_watch_events else obj
+    call.say(printer.print(shown) + printer.flush(), end="")

@@ -1,0 +1,73 @@
+"""A cluster from the command line: in the background, found by other commands, down, up again, gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+class Shell:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        path = os.pathsep.join(filter(None, (str(Path("src").resolve()), os.environ.get("PYTHONPATH", ""))))
+        self.environment = {"HOME": str(directory), "PATH": os.environ["PATH"], "PYTHONPATH": path}
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "setpoint.cli", *words]
+        return subprocess.run(
+            command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=60
+        )
+
+    def __call__(self, line: str) -> str:
+        done = self.run(*line.split())
+        assert done.returncode == 0, f"setpoint {line}: {done.stderr or done.stdout}"
+        return done.stdout
+
+    def refused(self, line: str) -> str:
+        done = self.run(*line.split())
+        assert done.returncode == 1, f"setpoint {line} ended with {done.returncode}: {done.stdout}"
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
+    assert "is ready at https://127.0.0.1:" in shell("up --detach --port 0 --nodes 1 --kubeconfig copy.json")
+    try:
+        assert json.loads((shell.directory / "copy.json").read_text())["current-context"] == "setpoint"
+        assert (shell.directory / "copy.json").stat().st_mode & 0o777 == 0o600
+        # Nobody said where: the cluster of this directory is meant.
+        assert shell("get nodes -o name") == "node/node-1\n"
+        assert "already running in .setpoint" in shell.refused("up --detach --port 0")
+        assert "in use by another process" in shell.refused("up --port 0")
+        assert "context mine" in shell("kubeconfig --merge --name mine")
+        assert shell("--context mine get ns default -o name") == "namespace/default\n"
+    finally:
+        assert "is down" in shell("down")
+    assert shell("down") == "No cluster is running in .setpoint.\n"
+    shell("up --detach --port 0 --nodes 1")
+    try:
+        assert "nothing was removed" in shell.refused("reset")
+    finally:
+        assert "is gone" in shell("reset --yes")
+    assert not (shell.directory / ".setpoint").exists()
+    assert "there is no cluster" in shell.refused("kubeconfig")
+
+
+def test_what_cannot_start_says_why(shell: Shell) -> None:
+    (shell.directory / "file").write_text("")
+    assert "cannot use the data directory file/x" in shell.refused("up --data-dir file/x --port 0")
+    assert "--service-node-port-range must look like" in shell.refused("up --detach --service-node-port-range 7")
+    (shell.directory / "mine").mkdir()
+    (shell.directory / "mine" / "photo").write_text("")
+    assert "does not look like the data directory" in shell.refused("reset --yes --data-dir mine")
+    assert (shell.directory / "mine" / "photo").exists()
