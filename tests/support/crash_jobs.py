@@ -1,4 +1,4 @@
-"""Jobs, CronJobs, budgets and quotas come to the same in the end, whatever happens to their controllers on the way."""
+"""What users do with Jobs, CronJobs, budgets and quotas, to be run again with something going wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-from crashing import SEEDS, Crashing
+from crashing import Crashing
 from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
@@ -108,20 +107,4 @@ async def bounded(cluster: VirtualCluster) -> None:
     await cluster.sleep(60)
 
 
-CRASHING = Crashing((counted, indexed, scheduled, bounded), "controllers", **BARE)
-
-
-@pytest.mark.parametrize("name", CRASHING.names)
-def test_a_crash_after_any_write_changes_nothing_in_the_end(name: str) -> None:
-    CRASHING.crash(name, 3)
-
-
-@pytest.mark.parametrize("name", CRASHING.names)
-def test_nor_does_it_when_what_is_listed_afterwards_is_stale(name: str) -> None:
-    CRASHING.crash(name, 2, stale=True)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", CRASHING.names)
-def test_nor_do_refusals_lost_answers_and_watches_that_break(name: str, seed: int) -> None:
-    CRASHING.noise(name, seed)
+JOBS = Crashing((counted, indexed, scheduled, bounded), "controllers", **BARE)
