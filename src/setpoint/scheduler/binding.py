@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
-LONGEST_WAIT = 600.0
 _LOOK_EVERY = 1.0
 
 
@@ -67,15 +66,17 @@ class Binder:
             await self._client.update(volume, resource=VOLUMES)
         for claim in promise.claims:
             await self._client.update(claim, resource=CLAIMS)
-        deadline = self._clock.monotonic() + LONGEST_WAIT
+        deadline = self._clock.monotonic() + promise.binder.bind_timeout
         news = asyncio.Event()
         self._waiting.append(news)
         try:
             while not promise.binder.is_kept(promise, node):
                 if self._clock.monotonic() >= deadline:
-                    raise TimeoutError("binding volumes: context deadline exceeded")
+                    raise TimeoutError("context deadline exceeded")
                 news.clear()
                 await self._news_or_time(news)
+        except (ValueError, TimeoutError) as error:
+            raise type(error)(f'running PreBind plugin "VolumeBinding": binding volumes: {error}') from None
         finally:
             self._waiting.remove(news)
 

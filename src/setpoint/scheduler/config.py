@@ -173,6 +173,8 @@ def _check_arguments(path: str, name: str, args: Obj) -> None:
                 raise ConfigError(
                     f"{path}.defaultConstraints[{i}].labelSelector: constraint must not define a selector"
                 )
+    if name == "VolumeBinding":
+        _number(f"{path}.bindTimeoutSeconds", args, 0)
     if name == "InterPodAffinity" and not 0 <= _number(f"{path}.hardPodAffinityWeight", args, 1) <= 100:
         raise ConfigError(f"{path}.hardPodAffinityWeight: not in valid range [0, 100]")
 

@@ -75,6 +75,11 @@ def _affinity(args: Args, handle: Handle) -> InterPodAffinity:
     )
 
 
+def _volume_binding(args: Args, handle: Handle) -> VolumeBinding:
+    timeout = args.get("bindTimeoutSeconds")
+    return VolumeBinding(handle) if timeout is None else VolumeBinding(handle, float(timeout))
+
+
 _PLUGINS: dict[str, Make] = {
     "NodeName": lambda args, handle: NodeName(),
     "NodeUnschedulable": lambda args, handle: NodeUnschedulable(),
@@ -84,7 +89,7 @@ _PLUGINS: dict[str, Make] = {
     "NodeResourcesFit": _fit,
     "VolumeRestrictions": lambda args, handle: VolumeRestrictions(handle),
     "NodeVolumeLimits": lambda args, handle: NodeVolumeLimits(handle),
-    "VolumeBinding": lambda args, handle: VolumeBinding(handle),
+    "VolumeBinding": _volume_binding,
     "VolumeZone": lambda args, handle: VolumeZone(handle),
     "PodTopologySpread": _spread,
     "InterPodAffinity": _affinity,

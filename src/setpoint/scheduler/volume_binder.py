@@ -40,6 +40,7 @@ WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
 VOLUME_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+BIND_TIMEOUT = 600.0
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
@@ -96,7 +97,9 @@ class Plan:
 
 
 class VolumeBinder:
-    def __init__(self, listers: Listers) -> None:
+    def __init__(self, listers: Listers, bind_timeout: float = BIND_TIMEOUT) -> None:
+        """A Pod waits so many seconds for what was promised to it."""
+        self.bind_timeout = bind_timeout
         self._listers = listers
         self._claims = Assumed()
         self._volumes = Assumed()

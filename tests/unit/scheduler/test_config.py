@@ -101,6 +101,10 @@ def of(**profile: Any) -> Obj:
             of(pluginConfig=[{"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 101}}]),
             "profiles[0].pluginConfig[0].args.hardPodAffinityWeight: not in valid range [0, 100]",
         ),
+        (
+            of(pluginConfig=[{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": -1}}]),
+            "profiles[0].pluginConfig[0].args.bindTimeoutSeconds: must not be negative",
+        ),
         (of(pluginConfig=[{"name": "NodeName"}, {"name": "NodeName"}]), "profiles[0].pluginConfig[1]: repeated config"),
     ],
 )

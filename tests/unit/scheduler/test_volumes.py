@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from scheduler_objects import PODS, ZONE, a_node, a_pod, add_node, alone, condition, node_of
 
 from setpoint.client.resources import builtin
+from setpoint.cluster.system import RandomIds
+from setpoint.reconcile import Manager
+from setpoint.scheduler.config import load
+from setpoint.scheduler.scheduler import add_scheduler
 from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]
@@ -148,10 +153,34 @@ async def test_a_provisioner_that_gives_up_is_not_waited_for(cluster: VirtualClu
     await cluster.settle()
     found = await condition(cluster, "p")
     assert (found["reason"], found["message"]) == (
-        "SchedulerError", 'selectedNode annotation reset for PVC "data"',
+        "SchedulerError",
+        'running PreBind plugin "VolumeBinding": binding volumes: selectedNode annotation reset for PVC "data"',
     )  # fmt: skip
     await cluster.sleep(5)
     assert SELECTED in (await cluster.client.get(CLAIMS, "data", "default"))["metadata"]["annotations"]
+
+
+@virtual(nodes=0, controllers=["serviceaccount-controller"], scheduler=False)
+async def test_a_volume_is_waited_for_no_longer_than_the_configuration_says(cluster: VirtualCluster) -> None:
+    await two_zones(cluster)
+    await cluster.client.create(a_claim("data"))
+    pod = using("p", "data")
+    await cluster.client.create(pod)
+    patience = {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 30}}
+    manager = Manager(cluster.client, cluster.clock, RandomIds(7))
+    add_scheduler(manager, load({"profiles": [{"pluginConfig": [patience]}]}))
+    working = asyncio.ensure_future(manager.run())
+    try:
+        await cluster.sleep(29)
+        assert "conditions" not in (await cluster.client.get(PODS, "p", "default"))["status"]
+        await cluster.sleep(3)
+        found = await condition(cluster, "p")
+    finally:
+        working.cancel()
+    assert (found["reason"], found["message"]) == (
+        "SchedulerError",
+        'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded',
+    )
 
 
 @alone

@@ -17,7 +17,7 @@ from setpoint.scheduler.cluster_events import (
     ClusterEvent,
 )  # fmt: skip
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.volume_binder import Plan, Promise, VolumeBinder
+from setpoint.scheduler.volume_binder import BIND_TIMEOUT, Plan, Promise, VolumeBinder
 from setpoint.scheduler.volumes import uses_claim, volume_limit
 
 Obj = dict[str, Any]
@@ -27,8 +27,8 @@ class VolumeBinding(FilterBase):
     name = "VolumeBinding"
     cumulative = True
 
-    def __init__(self, handle: Handle) -> None:
-        self.binder = VolumeBinder(handle.listers)
+    def __init__(self, handle: Handle, bind_timeout: float = BIND_TIMEOUT) -> None:
+        self.binder = VolumeBinder(handle.listers, bind_timeout)
 
     def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
         if cycle.demand.volumes:
