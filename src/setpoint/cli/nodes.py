@@ -37,7 +37,7 @@ COMMAND = Command(
     run,
     (
         text("kubeconfig", help="How to reach the server; by default as kubectl finds it."),
-        number("nodes", default=3, least=1, most=50_000, alias=("count",), help="How many."),
+        number("nodes", default=3, least=0, most=50_000, alias=("count",), help="How many."),
         text("address", help="Where the API server asks for logs and the like; by default the machine's own."),
         number("port", least=0, most=65535, help="The port there; 0 picks one."),
         FLEET,

@@ -24,7 +24,7 @@ from setpoint.cluster.default_storage import ensure_default_storage
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import MASTERS, Identities
 from setpoint.cluster.inprocess import InProcess
-from setpoint.cluster.parts import Election, Parts, nodes_ready
+from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
 from setpoint.cluster.system import hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
@@ -72,6 +72,7 @@ class Components:
         self._usage: FleetUsage
         self._tasks = asyncio.TaskGroup()
         self._begun = asyncio.Event()
+        self._adopting: asyncio.Task[None] | None = None
         self.controllers = Component("controllers", self._controllers)
         self.scheduler = Component("scheduler", self._scheduler)
         self.fleet = Component("fleet", self._fleet)
@@ -91,20 +92,32 @@ class Components:
         return self
 
     async def _start_all(self) -> None:
-        if self._options.nodes:
+        simulates = bool(self._options.nodes or self._options.fleet)
+        if simulates:
             await self._serve_metrics()
         if self._options.default_storage_class:
             await ensure_default_storage(self.who.client("system:addons", (MASTERS,), agent="setpoint"))
         await self.start(self.controllers)
         if self._options.scheduler:
             await self.start(self.scheduler)
-        if self._options.nodes:
+        if simulates:
             await self.start(self.fleet)
+        else:
+            self._adopting = self._tasks.create_task(self._adopt())
         self._begun.set()
+
+    async def _adopt(self) -> None:
+        """Without nodes of its own a cluster needs no fleet, until somebody makes a Node that is to be simulated."""
+        await node_to_adopt(self.who.fleet(), self._clock)
+        self._adopting = None
+        await self._serve_metrics()
+        await self.start(self.fleet)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._adopting is not None:
+            self._adopting.cancel()
         try:
             if kind is None:
                 for component in (self.fleet, self.scheduler, self.controllers):

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from setpoint.apiserver.version import VERSION
-from setpoint.client import Client
+from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.cluster.component import running
 from setpoint.cluster.elected import Elected
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.errors import ApiError
+from setpoint.node.annotations import is_adopted
 from setpoint.reconcile import ElectionTimes, LeaderElection, Manager
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from setpoint.scheduler.config import Configuration
 
 _NODES = builtin("nodes")
+_LOOK_AGAIN = 1.0
 _NOT_READY = "node.kubernetes.io/not-ready"
 
 
@@ -173,6 +176,18 @@ class Parts:
                 yield elected
             finally:
                 task.cancel()
+
+
+async def node_to_adopt(client: Client, clock: Clock) -> None:
+    """Returns when there is a Node that somebody made to be simulated."""
+    while True:
+        try:
+            async with client.watch(_NODES, resource_version="0") as watch:
+                async for kind, node in watch:
+                    if kind != "DELETED" and is_adopted(node):
+                        return
+        except (ApiError, Unreachable):
+            await clock.sleep(_LOOK_AGAIN)
 
 
 async def nodes_ready(client: Client, names: Collection[str]) -> None:

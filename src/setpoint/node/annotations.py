@@ -19,7 +19,13 @@ from typing import Any
 
 PREFIX = "simulate.setpoint.dev/"
 STATE, ADOPTED = PREFIX + "state", PREFIX + "node"
-RUNNING, STOPPED, PARTITIONED = "running", "stopped", "partitioned"
+STATES = RUNNING, STOPPED, PARTITIONED = "running", "stopped", "partitioned"
+
+
+def is_adopted(node: Mapping[str, Any]) -> bool:
+    """Whether somebody made this Node to be simulated."""
+    meta = node["metadata"]
+    return "true" in ((meta.get("annotations") or {}).get(ADOPTED), (meta.get("labels") or {}).get(ADOPTED))
 
 
 def said(pod: Mapping[str, Any], what: str, container: str = "") -> str:

@@ -64,7 +64,9 @@ def add_fleet(
     )
     stages = add_stages(manager, options.stages, recorder)
     fleet = Fleet(tools, pods, client_for, manager.clock, heartbeat, stages.handles_pod)
-    control = FleetNodes(nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, fleet.node_changed)
+    control = FleetNodes(
+        nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, recorder, fleet.node_changed
+    )
     control.watch()
     fleet.watch()
     if static_pods and nodes:

@@ -8,10 +8,10 @@ from typing import Any
 
 from setpoint.meta.clock import Clock
 from setpoint.node.addresses import AddressPool
-from setpoint.node.annotations import ADOPTED, PARTITIONED, RUNNING, STATE, STOPPED
+from setpoint.node.annotations import RUNNING, STATE, STATES, STOPPED, is_adopted
 from setpoint.node.heartbeat import Heartbeat
 from setpoint.node.node_state import NodeState
-from setpoint.reconcile import Controller, Informer
+from setpoint.reconcile import Controller, EventRecorder, Informer
 
 log = logging.getLogger("setpoint.node")
 
@@ -27,6 +27,7 @@ class FleetNodes:
         clock: Clock,
         hosts: AddressPool,
         pods: AddressPool,
+        events: EventRecorder,
         changed: Callable[[NodeState, str], None],
     ) -> None:
         """`changed(node, what)` is told when a node is `removed`, `stopped`, `partitioned` or `running` again."""
@@ -35,6 +36,7 @@ class FleetNodes:
         self._heartbeat = heartbeat
         self._hosts = hosts
         self._pods = pods
+        self._events = events
         self._changed = changed
         self.controller = Controller("node-state", self._sync, clock, workers=4)
 
@@ -53,7 +55,7 @@ class FleetNodes:
                 self._changed(node, "removed")
             return
         if node is None:
-            if not _is_ours(new):
+            if not is_adopted(new):
                 return
             node = self._nodes[name] = NodeState(name, self._hosts.take(name, _address(new)), self._pods)
             node.adopted = True
@@ -61,6 +63,9 @@ class FleetNodes:
             self._changed(node, "adopted")
             self.controller.enqueue(name)
             return
+        if _said(new) not in STATES and (old is None or _said(old) != _said(new)):
+            told = f"annotation {STATE}: {_said(new)!r} is not one of {', '.join(STATES)}"
+            self._events.warning(new, "InvalidSimulatedState", told, host=name)
         if node.object is None or _revision(node.object) < _revision(new):
             node.object = new
         if node.state != _wanted_state(new):
@@ -84,14 +89,14 @@ class FleetNodes:
             await self._heartbeat.take_over(node)
 
 
-def _is_ours(node: Mapping[str, Any]) -> bool:
-    meta = node["metadata"]
-    return "true" in ((meta.get("annotations") or {}).get(ADOPTED), (meta.get("labels") or {}).get(ADOPTED))
+def _said(node: Mapping[str, Any]) -> str:
+    return str((node["metadata"].get("annotations") or {}).get(STATE, RUNNING))
 
 
 def _wanted_state(node: Mapping[str, Any]) -> str:
-    wanted = (node["metadata"].get("annotations") or {}).get(STATE, RUNNING)
-    return wanted if wanted in (RUNNING, STOPPED, PARTITIONED) else RUNNING
+    """What is said that nobody understands changes nothing for a node that runs."""
+    said = _said(node)
+    return said if said in STATES else RUNNING
 
 
 def _revision(obj: Mapping[str, Any]) -> int:

@@ -136,6 +136,32 @@ async def test_a_node_made_by_hand_is_taken_in_and_a_removed_one_is_gone(cluster
     assert [node["metadata"]["name"] for node in await cluster.all(NODES, "")] == ["other"]
 
 
+@virtual(nodes=0)
+async def test_a_cluster_without_nodes_takes_in_those_that_are_made_by_hand(cluster: VirtualCluster) -> None:
+    await cluster.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})
+    await cluster.sleep(3600)
+    labels = {"simulate.setpoint.dev/node": "true"}
+    await cluster.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine", "labels": labels}})
+    await cluster.until(lambda: is_ready(cluster, "mine"), within=20)
+    await cluster.client.create(a_pod("p"))
+    await cluster.sleep(5)
+    pod = await get(cluster, "p")
+    assert (pod["status"]["phase"], pod["spec"]["nodeName"]) == ("Running", "mine")
+
+
+@virtual(nodes=1)
+async def test_a_state_that_there_is_not_is_said(cluster: VirtualCluster) -> None:
+    await set_state(cluster, "node-1", "stoped")
+    await cluster.sleep(70)
+    assert await ready(cluster, "node-1") == "True"
+    told = [event for event in await cluster.events("node-1") if event[0] == "Warning"]
+    message = "annotation simulate.setpoint.dev/state: 'stoped' is not one of running, stopped, partitioned"
+    assert told == [("Warning", "InvalidSimulatedState", message)]
+    await set_state(cluster, "node-1", "stopped")
+    await cluster.sleep(70)
+    assert await ready(cluster, "node-1") == "Unknown"
+
+
 async def is_ready(cluster: VirtualCluster, node: str) -> bool:
     found = await cluster.client.get(NODES, node)
     return any(each["type"] == "Ready" and each["status"] == "True" for each in found["status"].get("conditions") or ())
