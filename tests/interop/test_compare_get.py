@@ -125,6 +125,7 @@ def test_files(found: Both) -> None:
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n---\n"
         "{apiVersion: v1, kind: Pod, metadata: {name: alone}}\n"
     )
+    (found.home / "alone.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: alone}}")
     (found.home / "wrong.yaml").write_text("a: b: c\n")
     (found.home / "kindless.yaml").write_text("a: b\n")
     found.reads("""
@@ -167,4 +168,28 @@ def test_wrong_lines(found: Both) -> None:
         ! get cm -o
         ! get deploy --subresource=scale
         ! get cm one --subresource=status
+    """)
+
+
+def test_describe(found: Both) -> None:
+    """Events of several objects are shown when they are asked for, as by kubectl 1.34 and later."""
+    found.reads("""
+        describe cm three
+        describe cm/three
+        ! describe cm/three secrets/nope --show-events
+        describe cm -l app=other
+        describe cm th --show-events
+        describe cm -l app=nope
+        describe deploy web
+        describe pod alone
+        describe pods
+        describe svc web
+        describe -f alone.yaml
+        describe ns {ns}
+        describe secrets
+        ! describe
+        ! describe nope
+        ! describe cm nope
+        ! describe cm three nope --show-events
+        ! describe cm three -A
     """)

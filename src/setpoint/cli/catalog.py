@@ -33,6 +33,9 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     "Advanced commands": {
         "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
+    "Troubleshooting and debugging": {
+        "describe": _of("verbs.describe", "Show details of a specific resource or group of resources"),
+    },
     "Settings and other commands": {
         "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),
         "api-versions": _of("verbs.api_versions", "Print the supported API versions on the server"),

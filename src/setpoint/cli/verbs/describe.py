@@ -1,0 +1,82 @@
+"""`describe`: an object with all that belongs to it, in words."""
+
+from __future__ import annotations
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.describe import Looking, describe
+from setpoint.cli.failures import raise_all
+from setpoint.cli.flags import number, switch
+from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose, fetch
+from setpoint.meta.errors import ApiError, NotFound
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    if not (call.args or flags.filename or flags.kustomize):
+        call.usage(
+            'You must specify the type of resource to describe. Use "setpoint api-resources" for a complete list of '
+            "supported resources."
+        )
+    chosen = await choose(call, lists=True)
+    errors: list[Exception] = []
+    found = await fetch(call, chosen, errors)
+    if (errors or len(found) > 1) and not flags.given("show-events"):
+        flags.show_events = False
+    if len(errors) == 1 and isinstance(errors[0], NotFound) and len(call.args) == 2:
+        await _matching(call, chosen, errors[0])
+        return
+    texts: list[str] = []
+    for target in found:
+        try:
+            texts.append(await _described(call, target))
+        except ApiError as error:
+            if str(error) not in map(str, errors):
+                errors.append(error)
+    call.say("\n\n".join(texts), end="")
+    if not found and not errors:
+        call.tell(
+            "No resources found" if flags.all_namespaces else f"No resources found in {call.namespace} namespace."
+        )
+    raise_all(errors)
+
+
+async def _described(call: Call, target: Target) -> str:
+    assert target.obj is not None
+    look = Looking(call.client, call.around.clock, show_events=call.flags.show_events, chunk_size=call.flags.chunk_size)
+    return await describe(target.obj, target.resource, look)
+
+
+async def _matching(call: Call, chosen: Chosen, missing: Exception) -> None:
+    """There is none of this name: then those whose names begin so."""
+    named = chosen.targets[0]
+    if "/" in call.args[0]:
+        raise missing
+    everything = Chosen([], [Selection(named.resource, named.namespace)], False)
+    found = [target for target in await fetch(call, everything) if target.name.startswith(named.name)]
+    if not found:
+        raise missing
+    for target in found:
+        call.say(await _described(call, target))
+
+
+COMMAND = Command(
+    "Show details of a specific resource or group of resources",
+    run,
+    (
+        *FILES,
+        *SELECTORS[:1],
+        *ALL_NAMESPACES,
+        switch("show-events", default=True, help="If true, display events related to the described object."),
+        number("chunk-size", default=500, help="Return large lists in chunks rather than all at once; 0 to disable."),
+    ),
+    usage="(-f FILENAME | TYPE [NAME_PREFIX | -l label] | TYPE/NAME)",
+    examples="""
+    # A node, and a Pod
+    setpoint describe node node-1
+    setpoint describe pod/web
+
+    # All Pods whose names begin with web
+    setpoint describe pods web
+    """,
+)
