@@ -21,15 +21,20 @@ async def run(call: Call) -> None:
     chosen = await choose(call, lists=True)
     errors: list[Exception] = []
     found = await fetch(call, chosen, errors)
-    if (errors or len(found) > 1) and not flags.given("show-events"):
-        flags.show_events = False
+    several = bool(errors) or len(found) > 1
+    look = Looking(
+        call.client,
+        call.around.clock,
+        show_events=flags.show_events and (flags.given("show-events") or not several),
+        chunk_size=flags.chunk_size,
+    )
     if len(errors) == 1 and isinstance(errors[0], NotFound) and len(call.args) == 2:
-        await _matching(call, chosen, errors[0])
+        await _matching(call, chosen, errors[0], look)
         return
     texts: list[str] = []
     for target in found:
         try:
-            texts.append(await _described(call, target))
+            texts.append(await _described(target, look))
         except ApiError as error:
             if str(error) not in map(str, errors):
                 errors.append(error)
@@ -47,7 +52,7 @@ async def _described(call: Call, target: Target) -> str:
     return await describe(target.obj, target.resource, look)
 
 
-async def _matching(call: Call, chosen: Chosen, missing: Exception) -> None:
+async def _matching(call: Call, chosen: Chosen, missing: Exception, look: Looking) -> None:
     """There is none of this name: then those whose names begin so."""
     named = chosen.targets[0]
     if "/" in call.args[0]:
@@ -57,7 +62,7 @@ async def _matching(call: Call, chosen: Chosen, missing: Exception) -> None:
     if not found:
         raise missing
     for target in found:
-        call.say(await _described(call, target))
+        call.say(await _described(target, look))
 
 
 COMMAND = Command(
