@@ -31,6 +31,7 @@ class Surroundings:
         home: Path | None = None,
         clock: Clock | None = None,
         connect: Callable[[Access, float], Client] | None = None,
+        suffix: Callable[[], str] | None = None,
     ) -> None:
         sys.stdout.flush()  # what others may have printed comes before what is written past them
         self.stdin = stdin if stdin is not None else sys.stdin.buffer
@@ -45,6 +46,15 @@ class Surroundings:
         self.clock = clock
         self.connect = connect
         """To the server that the flags name, with a limit of seconds for an answer; None: over the network."""
+        self._suffix = suffix
+
+    def suffix(self) -> str:
+        """Five letters by chance, for names that must differ."""
+        if self._suffix is None:
+            from setpoint.cluster.system import RandomIds
+
+            self._suffix = RandomIds().suffix
+        return self._suffix()
 
     @property
     def out_is_terminal(self) -> bool:

@@ -16,15 +16,17 @@ Run = Callable[["Call"], "int | Awaitable[int | None] | None"]
 
 
 class Lazy(NamedTuple):
-    """A command that is known by name and imported when it is called: its module has it as COMMAND."""
+    """A command that is known by name and imported when it is called."""
 
     summary: str
     module: str
     aliases: tuple[str, ...] = ()
     hidden: bool = False
+    constant: str = "COMMAND"
+    """Its name there: small commands that belong together share a module."""
 
     def load(self) -> Command:
-        found: Command = import_module(self.module).COMMAND
+        found: Command = getattr(import_module(self.module), self.constant)
         return found
 
 
@@ -50,10 +52,13 @@ class Command(NamedTuple):
     hidden: bool = False
 
     def child(self, name: str) -> Command | Lazy | None:
-        found = self.children.get(name)
-        if found is None:
-            found = next((one for one in self.children.values() if name in one.aliases), None)
-        return found
+        return self.children.get(self.name_of(name))
+
+    def name_of(self, word: str) -> str:
+        """The name of the child that `word` may be another name of."""
+        if word in self.children:
+            return word
+        return next((name for name, one in self.children.items() if word in one.aliases), word)
 
 
 def loaded(command: Command | Lazy) -> Command:

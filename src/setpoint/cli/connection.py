@@ -85,7 +85,8 @@ def access(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
 def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
     paths = kubeconfig_paths(flags, environment, home)
     config = Kubeconfig.load(paths, must_exist=bool(flags.kubeconfig))
-    named = flags.context or flags.cluster or flags.user
+    user = getattr(flags, "user", "")  # some commands have a flag of that name for something else
+    named = flags.context or flags.cluster or user
     if not (config.contexts or config.clusters or named or flags.kubeconfig):
         if LOCAL.exists():
             config = Kubeconfig.load([LOCAL])
@@ -100,7 +101,7 @@ def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
             )
     if flags.server and not (config.current_context or named):
         return Access(flags.server)
-    return config.access(context=flags.context, cluster=flags.cluster, user=flags.user)
+    return config.access(context=flags.context, cluster=flags.cluster, user=user)
 
 
 def _content(path: str, what: str) -> bytes:

@@ -43,9 +43,12 @@ class Flag(NamedTuple):
     deprecated: str = ""
     """Why it should no longer be used: told to those who do. The help does not show it."""
 
+    attribute: str = ""
+    """What it is called among the values, if not by its name: a flag that hides one that all commands have."""
+
     @property
     def key(self) -> str:
-        return self.name.replace("-", "_")
+        return self.attribute or self.name.replace("-", "_")
 
 
 def text(name: str, short: str = "", default: str = "", help: str = "", **more: Any) -> Flag:
@@ -57,9 +60,9 @@ def switch(name: str, short: str = "", default: bool = False, help: str = "", **
 
 
 def number(name: str, short: str = "", default: int = 0, help: str = "", least: int | None = None,
-           most: int | None = None, **more: Any) -> Flag:  # fmt: skip
+           most: int | None = None, bits: int = 64, **more: Any) -> Flag:  # fmt: skip
     def read(value: str) -> int:
-        found = _int(value)
+        found = _int(value, bits)
         if (least is not None and found < least) or (most is not None and found > most):
             raise ValueError(f"must be between {least} and {most}" if most is not None else f"must be at least {least}")
         return found
@@ -257,14 +260,14 @@ def _bool(value: str) -> bool:
     raise ValueError(f"strconv.ParseBool: parsing {quote(value)}: invalid syntax")
 
 
-def _int(value: str) -> int:
+def _int(value: str, bits: int = 64) -> int:
     try:
         found = int(value, 0) if value.strip() == value and "_" not in value else None
     except ValueError:
         found = int(value) if value.isascii() and value.isdigit() else None
     if found is None:
         raise ValueError(f"strconv.ParseInt: parsing {quote(value)}: invalid syntax")
-    if not -(2**63) <= found < 2**63:
+    if not -(2 ** (bits - 1)) <= found < 2 ** (bits - 1):
         raise ValueError(f"strconv.ParseInt: parsing {quote(value)}: value out of range")
     return found
 

@@ -82,7 +82,10 @@ def _telling(around: Surroundings) -> Iterator[_Outcome]:
 
 
 def flags_of(command: Command) -> Flags:
-    return Flags((*command.flags, *(connection.FLAGS if command.connects else ()), _HELP))
+    """A command's own flag hides the one of the same name that all have (`create rolebinding --user`)."""
+    own = {flag.name for flag in command.flags}
+    shared = (flag for flag in connection.FLAGS if flag.name not in own) if command.connects else ()
+    return Flags((*command.flags, *shared, _HELP))
 
 
 def _find(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
@@ -93,7 +96,7 @@ def _find(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
         child = command.child(words[at]) if at >= 0 else None
         if child is None:
             break
-        path.append(words.pop(at))
+        path.append(command.name_of(words.pop(at)))
         command = loaded(child)
         if command.raw:
             break

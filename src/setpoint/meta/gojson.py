@@ -12,7 +12,6 @@ from setpoint.meta.yaml_scalar import shortest
 
 _INT64 = 2**63
 _SORTED = orjson.OPT_SORT_KEYS
-_INDENTED = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
 _SPECIAL = re.compile(rb"[<>&]|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {
     b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
@@ -20,15 +19,16 @@ _ESCAPES = {
 _LEADING = re.compile(rb"^ +", re.MULTILINE)
 
 
-def compact(value: Any) -> str:
-    """Go's `json.Marshal`."""
-    return _escaped(_dumps(value, _SORTED))
+def compact(value: Any, *, ordered: bool = True) -> str:
+    """Go's `json.Marshal`. Not ordered: keys stay where they are, as those of a struct do."""
+    return _escaped(_dumps(value, _SORTED if ordered else 0))
 
 
-def indented(value: Any) -> str:
+def indented(value: Any, *, ordered: bool = True) -> str:
     """Go's `json.MarshalIndent` with four blanks."""
     # No line of JSON begins within a text, so blanks at its beginning are indentation.
-    return _escaped(_LEADING.sub(lambda found: found[0] * 2, _dumps(value, _INDENTED)))
+    data = _dumps(value, orjson.OPT_INDENT_2 | (_SORTED if ordered else 0))
+    return _escaped(_LEADING.sub(lambda found: found[0] * 2, data))
 
 
 def number(value: float) -> str:

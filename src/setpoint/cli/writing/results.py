@@ -7,8 +7,8 @@ from typing import Any
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.printing import OutputFlags, Printer, PrintProblem, make_printer, qualified_name
 from setpoint.cli.writing.options import DryRun
-from setpoint.meta.goformat import quote
 
 OUTPUT = (
     text("output", "o", help="Output format. One of: (json, yaml, name, go-template, jsonpath, ...)."),
@@ -25,37 +25,38 @@ class Results:
         self.call = call
         self.output: str = getattr(call.flags, "output", "")
         self._dry = dry
-        self._printed = 0
-        if self.output not in ("", "name", "json", "yaml"):
-            raise Failed(f"unable to match a printer suitable for the output format {quote(self.output)}")
+        self._printer = self._made()
 
-    def add(self, obj: dict[str, Any], done: str) -> None:
-        """One object as it is now, and what was done to it: `created`."""
-        if self.output == "json":
+    def add(self, obj: dict[str, Any], done: str, *, typed: bool = False) -> None:
+        """One object as it is now, and what was done to it: `created`. Typed: its fields stay in their order."""
+        if not self._printer:
+            after = "" if self.output == "name" else f" {done}{self._dry.value}"
+            self.call.say(qualified_name(obj) + after)
+        elif typed and self.output == "json":
             from setpoint.meta.gojson import indented
 
-            self.call.say(indented(self._shown(obj)))
-        elif self.output == "yaml":
-            from setpoint.meta.body import dump_yaml
-
-            if self._printed:
-                self.call.say("---")
-            self.call.say(dump_yaml(self._shown(obj)).decode(), end="")
+            self.call.say(indented(self._shown(obj), ordered=False))
         else:
-            after = "" if self.output == "name" else f" {done}{self._dry.value}"
-            self.call.say(name_of(obj) + after)
-        self._printed += 1
+            try:
+                self.call.say(self._printer.print(obj), end="")
+            except PrintProblem as problem:
+                self.call.say(problem.output, end="")
+                raise Failed(str(problem)) from None
+
+    def _made(self) -> Printer | None:
+        """None: a line for each object."""
+        flags = self.call.flags
+        if self.output in ("", "name") and not getattr(flags, "template", ""):
+            return None
+        try:
+            return make_printer(
+                OutputFlags(self.output, flags.template, flags.allow_missing_template_keys, flags.show_managed_fields)
+            )
+        except PrintProblem as problem:
+            raise Failed(str(problem)) from None
 
     def _shown(self, obj: dict[str, Any]) -> dict[str, Any]:
         meta = obj.get("metadata") or {}
         if "managedFields" in meta and not self.call.flags.show_managed_fields:
             return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
         return obj
-
-
-def name_of(obj: dict[str, Any]) -> str:
-    """`deployment.apps/web`."""
-    group, slash, _ = str(obj.get("apiVersion") or "").partition("/")
-    kind = str(obj.get("kind") or "<unknown>").lower()
-    name = (obj.get("metadata") or {}).get("name") or "<unknown>"
-    return f"{kind}.{group}/{name}" if slash else f"{kind}/{name}"

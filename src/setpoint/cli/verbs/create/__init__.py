@@ -23,7 +23,36 @@ from setpoint.cli.writing import (
 from setpoint.cli.writing.annotation import Obj, saved
 from setpoint.cli.writing.raw import send_raw
 
-CHILDREN: dict[str, Command | Lazy] = {}
+
+def _of(module: str, summary: str, *aliases: str, constant: str = "COMMAND") -> Lazy:
+    return Lazy(summary, f"{__name__}.{module}", aliases, constant=constant)
+
+
+CHILDREN: dict[str, Command | Lazy] = {
+    "clusterrole": _of("role", "Create a cluster role", constant="CLUSTER_ROLE"),
+    "clusterrolebinding": _of(
+        "binding", "Create a cluster role binding for a particular cluster role", constant="CLUSTER_ROLE_BINDING"
+    ),
+    "configmap": _of("configmap", "Create a config map from a local file, directory or literal value", "cm"),
+    "cronjob": _of("cronjob", "Create a cron job with the specified name", "cj"),
+    "deployment": _of("deployment", "Create a deployment with the specified name", "deploy"),
+    "ingress": _of("ingress", "Create an ingress with the specified name", "ing"),
+    "job": _of("job", "Create a job with the specified name"),
+    "namespace": _of("plain", "Create a namespace with the specified name", "ns", constant="NAMESPACE"),
+    "poddisruptionbudget": _of("budget", "Create a pod disruption budget with the specified name", "pdb"),
+    "priorityclass": _of("plain", "Create a priority class with the specified name", "pc", constant="PRIORITY_CLASS"),
+    "quota": _of("plain", "Create a quota with the specified name", "resourcequota", constant="QUOTA"),
+    "role": _of("role", "Create a role with single rule", constant="ROLE"),
+    "rolebinding": _of(
+        "binding", "Create a role binding for a particular role or cluster role", constant="ROLE_BINDING"
+    ),
+    "secret": _of("secret", "Create a secret using a specified subcommand"),
+    "service": _of("service", "Create a service using a specified subcommand", "svc"),
+    "serviceaccount": _of(
+        "plain", "Create a service account with the specified name", "sa", constant="SERVICE_ACCOUNT"
+    ),
+    "token": _of("token", "Request a service account token"),
+}
 
 
 async def run(call: Call) -> None:

@@ -1,0 +1,169 @@
+"""`create secret`: generic, docker-registry, tls."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import text
+from setpoint.cli.verbs.create.making import FLAGS, Making, begin, metadata
+from setpoint.cli.verbs.create.sources import (
+    APPEND_HASH,
+    FROM_ENV_FILE,
+    FROM_FILE,
+    FROM_LITERAL,
+    Add,
+    add_env_files,
+    add_files,
+    add_literals,
+    check_sources,
+    content_hash,
+)  # fmt: skip
+from setpoint.meta import names
+from setpoint.meta.goformat import quote
+from setpoint.meta.gojson import compact
+
+
+async def run_generic(call: Call) -> None:
+    making = begin(call)
+    check_sources(call)
+    data: dict[str, str] = {}
+    add_literals(call, _adding(data))
+    add_files(call, _adding(data))
+    add_env_files(call, _adding(data), "secret")
+    await _finish(making, data, call.flags.type)
+
+
+async def run_docker_registry(call: Call) -> None:
+    making = begin(call)
+    flags = call.flags
+    data: dict[str, str] = {}
+    if flags.from_file:
+        add_files(call, _adding(data))
+    elif flags.docker_username and flags.docker_password and flags.docker_server:
+        _adding(data)(".dockerconfigjson", _docker_config(call).encode())
+    else:
+        raise Failed(
+            "either --from-file or the combination of --docker-username, --docker-password and --docker-server is "
+            "required"
+        )
+    await _finish(making, data, "kubernetes.io/dockerconfigjson")
+
+
+async def run_tls(call: Call) -> None:
+    making = begin(call)
+    if not (call.flags.key and call.flags.cert):
+        raise Failed("key and cert must be specified")
+    # Here, because checking a pair takes a library that nothing else here does.
+    from setpoint.cli.verbs.create.key_pair import check_key_pair
+
+    certificate, key = _read(call.flags.cert), _read(call.flags.key)
+    check_key_pair(certificate, key)
+    data = {"tls.crt": b64encode(certificate).decode(), "tls.key": b64encode(key).decode()}
+    await _finish(making, data, "kubernetes.io/tls")
+
+
+def _adding(data: dict[str, str]) -> Add:
+    def add(key: str, value: bytes) -> None:
+        if problems := names.config_map_key(key):
+            raise Failed(f"{quote(key)} is not valid key name for a Secret {';'.join(problems)}")
+        if key in data:
+            raise Failed(f"cannot add key {key}, another key by that name already exists")
+        data[key] = b64encode(value).decode()
+
+    return add
+
+
+async def _finish(making: Making, data: dict[str, str], type_: str) -> None:
+    name = making.name
+    if making.call.flags.append_hash:
+        name += f"-{content_hash({'kind': 'Secret', 'type': type_, 'name': name, 'data': data})}"
+    made: dict[str, Any] = {"kind": "Secret", "apiVersion": "v1", "metadata": metadata(making.call, name)}
+    if data:
+        made["data"] = dict(sorted(data.items()))
+    if type_:
+        made["type"] = type_
+    await making.finish(made, "failed to create secret ")
+
+
+def _docker_config(call: Call) -> str:
+    flags = call.flags
+    entry = {"username": flags.docker_username, "password": flags.docker_password}
+    if flags.docker_email:
+        entry["email"] = flags.docker_email
+    entry["auth"] = b64encode(f"{flags.docker_username}:{flags.docker_password}".encode()).decode()
+    return compact({"auths": {flags.docker_server: entry}}, ordered=False)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+        raise Failed(f"Cannot read file {path}, open {path}: {problem}") from None
+
+
+COMMAND = Command(
+    "Create a secret using a specified subcommand",
+    children={
+        "docker-registry": Command(
+            "Create a secret for use with a Docker registry",
+            run_docker_registry,
+            (
+                *FLAGS,
+                text("docker-username", help="Username for Docker registry authentication"),
+                text("docker-password", help="Password for Docker registry authentication"),
+                text("docker-email", help="Email for Docker registry"),
+                text("docker-server", default="https://index.docker.io/v1/", help="Location of the Docker registry"),
+                APPEND_HASH,
+                FROM_FILE,
+            ),
+            usage="NAME --docker-username=user --docker-password=password --docker-email=email "
+            "[--docker-server=string] [--from-file=[key=]source] [--dry-run=server|client|none]",
+            examples="""
+            setpoint create secret docker-registry registry --docker-server=registry.example.com \\
+                --docker-username=me --docker-password=secret
+
+            # From the file that a log-in has left
+            setpoint create secret docker-registry registry --from-file=.dockerconfigjson=path/to/config.json
+            """,
+        ),
+        "generic": Command(
+            "Create a secret from a local file, directory, or literal value",
+            run_generic,
+            (
+                *FLAGS,
+                FROM_FILE,
+                FROM_LITERAL,
+                FROM_ENV_FILE,
+                text("type", help="The type of secret to create"),
+                APPEND_HASH,
+            ),
+            usage="NAME [--type=string] [--from-file=[key=]source] [--from-literal=key1=value1] "
+            "[--dry-run=server|client|none]",
+            examples="""
+            setpoint create secret generic door --from-literal=password=sesame
+
+            setpoint create secret generic key --from-file=ssh-privatekey=path/to/id_rsa
+            """,
+        ),
+        "tls": Command(
+            "Create a TLS secret",
+            run_tls,
+            (
+                *FLAGS,
+                text("cert", help="Path to PEM encoded public key certificate."),
+                text("key", help="Path to private key associated with given certificate."),
+                APPEND_HASH,
+            ),
+            usage="NAME --cert=path/to/cert/file --key=path/to/key/file [--dry-run=server|client|none]",
+            examples="""
+            setpoint create secret tls site --cert=site.crt --key=site.key
+            """,
+        ),
+    },
+)
