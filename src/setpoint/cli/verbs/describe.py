@@ -46,9 +46,8 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _described(call: Call, target: Target) -> str:
+async def _described(target: Target, look: Looking) -> str:
     assert target.obj is not None
-    look = Looking(call.client, call.around.clock, show_events=call.flags.show_events, chunk_size=call.flags.chunk_size)
     return await describe(target.obj, target.resource, look)
 
 
