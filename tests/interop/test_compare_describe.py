@@ -1,13 +1,16 @@
-"""Objects of all kinds, described by the real kubectl and by `describe`: the same bytes."""
+"""Objects of all kinds, described by the real kubectl and by `describe`: the same bytes. Then some of them as others
+see them: in another zone, without events, in small pages, and by somebody who may not see everything."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from server_process import ServerProcess
@@ -24,13 +27,66 @@ from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
 from setpoint.cluster.system import SystemClock
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.errors import ApiError
 
 BINARIES = kubectls()
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not BINARIES, reason="no kubectl on the path, nor in SETPOINT_TEST_KUBECTL"),
 ]
-TITLES = [title(one) for one in documents() if one["kind"] != "Event"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Somebody's way to look: what is typed to kubectl, and the same for us."""
+
+    titles: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limited: bool = False
+
+
+EVERYTHING = tuple(title(one) for one in documents() if one["kind"] != "Event")
+WITH_TIMES = (
+    "Pod/full", "NetworkPolicy/some", "Node/worker-1", "Node/bare", "Deployment/web", "StatefulSet/db", "Job/done",
+    "CronJob/nightly", "ServiceCIDR/more", "PersistentVolumeClaim/bound", "CSINode/worker-1",
+    "HorizontalPodAutoscaler/all", "CertificateSigningRequest/full",
+)  # fmt: skip
+WITH_MORE = (
+    "Pod/full", "Node/worker-1", "Deployment/web", "ReplicaSet/web-new", "PersistentVolumeClaim/bound", "Service/web",
+    "Ingress/routes", "ConfigMap/settings", "ServiceAccount/runner", "Namespace/limited", "ControllerRevision/odd",
+)  # fmt: skip
+VIEWS = {
+    "as it is": View(EVERYTHING),
+    "from New York": View(
+        WITH_TIMES, environment={"TZ": "America/New_York"}, options={"zone": ZoneInfo("America/New_York")}
+    ),
+    "from Kolkata": View(WITH_TIMES, environment={"TZ": "Asia/Kolkata"}, options={"zone": ZoneInfo("Asia/Kolkata")}),
+    "without events": View(WITH_MORE, ("--show-events=false",), options={"show_events": False}),
+    "two by two": View(WITH_MORE, ("--chunk-size=2",), options={"chunk_size": 2}),
+    "all at once": View(WITH_MORE, ("--chunk-size=0",), options={"chunk_size": 0}),
+    "by somebody who only gets": View((*WITH_MORE, "DaemonSet/agent", "StatefulSet/db", "Job/done"), limited=True),
+}
+CASES = [(name, view) for view, what in VIEWS.items() for name in what.titles]
+# What may be got but not listed: Pods, events, ReplicaSets, endpoints, quotas, Secrets. Leases may not even be got.
+ONLY_GETS: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "only-gets"},
+        "rules": [
+            {"apiGroups": ["", "apps", "batch", "networking.k8s.io"], "resources": ["*"], "verbs": ["get"]},
+        ],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "only-gets"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "only-gets"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "limited"}],
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,51 +95,67 @@ class Described:
     ours: str
 
 
-async def described(client: Client, kubectl: Kubectl, name: str, namespace: str, resource: Resource) -> Described:
-    """Again, should the two have looked in different seconds."""
-    look = Looking(client, SystemClock(), minor=kubectl.minor)
-    kind = f"{resource.plural}.{resource.version}.{resource.group}" if resource.group else resource.plural
-    place = ("-n", namespace) if namespace else ()
-    for _ in range(3):
-        result = await asyncio.to_thread(kubectl.run, "describe", kind, name, *place)
-        ours = await describe(await client.get(resource, name, namespace), resource, look)
-        theirs = result.out if result.code == 0 else result.err
-        if theirs == ours:
-            break
-    return Described(theirs, ours)
+class Comparison:
+    """Both look at one object at a time; again, should they have looked in different seconds."""
+
+    def __init__(self, client: Client, kubectl: Kubectl) -> None:
+        self._client = client
+        self._kubectl = kubectl
+        self._look = Looking(client, SystemClock(), minor=kubectl.minor)
+
+    async def both(self, name: str, namespace: str, resource: Resource, view: View) -> Described:
+        kind = f"{resource.plural}.{resource.version}.{resource.group}" if resource.group else resource.plural
+        args = ("describe", kind, name, *view.args, *(("-n", namespace) if namespace else ()))
+        look = replace(self._look, **view.options)
+        for _ in range(3):
+            result = await asyncio.to_thread(self._kubectl.run, *args, **view.environment)
+            theirs = result.out if result.code == 0 else result.err
+            try:
+                ours = await describe(await self._client.get(resource, name, namespace), resource, look)
+            except ApiError as error:
+                ours = f"Error from server ({error.reason}): {error.message}\n"
+            if theirs == ours:
+                break
+        return Described(theirs, ours)
 
 
-async def all_described(server: ServerProcess, home: Path) -> dict[str, Described]:
+async def all_described(server: ServerProcess, home: Path) -> dict[tuple[str, str], Described]:
     clock = SystemClock()
-    client = connect(find_access(str(server.kubeconfig)), clock)
+    limited = server.kubeconfig_with_token("limited-token")
+    client, other = (connect(find_access(str(path)), clock) for path in (server.kubeconfig, limited))
     seeds = Seeds(client, clock)
     await seeds.sow()
+    for one in ONLY_GETS:
+        await client.create(one)
     kubectl = Kubectl(BINARIES[-1], server.kubeconfig, home, NAMESPACE)
+    free, bound = Comparison(client, kubectl), Comparison(other, replace(kubectl, kubeconfig=limited))
+    made = {title(one): (one["metadata"], resource) for one, resource in seeds.made}
     few = asyncio.Semaphore(4)
-    found: dict[str, Described] = {}
+    found: dict[tuple[str, str], Described] = {}
 
-    async def one(name: str, namespace: str, resource: Resource) -> None:
+    async def compare(name: str, view: str) -> None:
+        about, resource = made[name]
+        look = bound if VIEWS[view].limited else free
         async with few:
-            found[f"{resource.kind}/{name}"] = await described(client, kubectl, name, namespace, resource)
+            found[name, view] = await look.both(about["name"], about.get("namespace", ""), resource, VIEWS[view])
 
     async with asyncio.TaskGroup() as tasks:
-        for made, resource in seeds.made:
-            if resource.kind != "Event":
-                about = made["metadata"]
-                tasks.create_task(one(about["name"], about.get("namespace", ""), resource))
+        for name, view in CASES:
+            tasks.create_task(compare(name, view))
     await client.close()
+    await other.close()
     return found
 
 
 @pytest.fixture(scope="module")
-def texts(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Described]]:
-    yield asyncio.run(all_described(server, tmp_path_factory.mktemp("home")))
+def texts(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Described]:
+    return asyncio.run(all_described(server, tmp_path_factory.mktemp("home")))
 
 
-@pytest.mark.parametrize("name", TITLES)
-def test_it_reads_the_same(texts: dict[str, Described], name: str) -> None:
-    if name.startswith("VolumeAttributesClass/") and Kubectl(BINARIES[-1], *[Path()] * 2, "").minor < 34:
+@pytest.mark.parametrize(("name", "view"), CASES)
+def test_it_reads_the_same(texts: dict[tuple[str, str], Described], name: str, view: str) -> None:
+    if name.startswith("VolumeAttributesClass/") and Kubectl(BINARIES[-1], Path(), Path(), "").minor < 34:
         pytest.skip("this kubectl asks for a version of the class that is no longer served")
-    found = texts[name]
+    found = texts[name, view]
     diff = difflib.unified_diff(found.theirs.splitlines(True), found.ours.splitlines(True), "kubectl", "setpoint", n=1)
     assert found.theirs == found.ours, "".join(diff)

@@ -61,4 +61,5 @@ async def describe(obj: Obj, resource: Resource, look: Looking) -> str:
     """The whole text, with a newline at its end. Raises ApiError."""
     module, name = _DESCRIBED.get((resource.group, resource.kind), ("generic", "generic"))
     write: Callable[[Obj, Looking], Awaitable[str]] = getattr(import_module(f"{__name__}.{module}"), name)
-    return await write(obj, look)
+    # What comes out of a list need not say what it is.
+    return await write({"apiVersion": resource.api_version, "kind": resource.kind, **obj}, look)

@@ -10,7 +10,6 @@ from setpoint.cli.describe.metadata import controller
 from setpoint.client.interface import Obj
 from setpoint.client.resources import builtin
 from setpoint.kinds.columns import NONE
-from setpoint.kinds.core.podspec.equality import same
 from setpoint.meta.errors import ApiError
 from setpoint.meta.selectors import format_labels
 
@@ -31,7 +30,7 @@ async def replica_sets_of(look: Looking, deployment: Obj) -> tuple[list[Obj], li
     owned = [each for each in found if (controller(each) or {}).get("uid") == uid]
     owned.sort(key=lambda each: (str(meta(each).get("creationTimestamp", "")), str(meta(each).get("name", ""))))
     wanted = _template(deployment)
-    new = next((each for each in owned if same(_template(each), wanted)), None)
+    new = next((each for each in owned if _template(each) == wanted), None)
     return [each for each in owned if each is not new], [] if new is None else [new]
 
 

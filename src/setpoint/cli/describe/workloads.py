@@ -55,7 +55,7 @@ async def replicationcontroller(obj: Obj, look: Looking) -> str:
     labels = spec(obj).get("selector") or {}
     counts = await _pods_status(look, obj, ",".join(f"{key}={labels[key]}" for key in sorted(labels)))
     w = Writer()
-    _write_replicas(w, obj, labels_text(labels))
+    _write_replicas(w, obj, labels_text(labels), controlled=False)
     w.field("Pods Status", counts)
     write_pod_template(w, look, spec(obj).get("template"))
     _write_conditions(w, obj)
@@ -65,7 +65,7 @@ async def replicationcontroller(obj: Obj, look: Looking) -> str:
 
 async def replicaset(obj: Obj, look: Looking) -> str:
     w = Writer()
-    _write_replicas(w, obj, format_labels(spec(obj).get("selector")))
+    _write_replicas(w, obj, format_labels(spec(obj).get("selector")), controlled=True)
     try:
         w.field("Pods Status", await _pods_status(look, obj, selector_text(obj)))
     except ApiError as error:
@@ -76,14 +76,14 @@ async def replicaset(obj: Obj, look: Looking) -> str:
     return w.text()
 
 
-def _write_replicas(w: Writer, obj: Obj, selector: str) -> None:
+def _write_replicas(w: Writer, obj: Obj, selector: str, *, controlled: bool) -> None:
     about = meta(obj)
     w.field("Name", about.get("name", ""))
     w.field("Namespace", about.get("namespace", ""))
     w.field("Selector", selector)
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
-    if obj.get("kind") == "ReplicaSet":
+    if controlled:
         write_controller(w, obj)
     w.field("Replicas", f"{status(obj).get('replicas', 0)} current / {spec(obj).get('replicas', 0)} desired")
 

@@ -12,6 +12,7 @@ from setpoint.kinds.core.podspec.affinity import validate_node_selector
 from setpoint.kinds.core.podspec.claims import ACCESS_MODES, VOLUME_MODES
 from setpoint.kinds.core.podspec.internal import internal, internal_diff
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
+from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.kinds.node.labels import DEPRECATED_LABELS
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
@@ -20,16 +21,12 @@ from setpoint.meta.objectmeta import IMMUTABLE, validate_immutable
 from setpoint.meta.quantity import parse
 from setpoint.meta.times import format_time
 
-STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
 _TAKE_MOUNT_OPTIONS = frozenset({
     "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
     "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
 })  # fmt: skip
 _RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
-_SHORT_MODES = {
-    "ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP",
-}  # fmt: skip
 _GENERAL_LABELS = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -53,10 +50,6 @@ def _spec(obj: Obj) -> dict[str, Any]:
 
 def _annotations(obj: Obj) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
-
-
-def access_modes_text(modes: list[str] | None) -> str:
-    return ",".join(short for mode, short in _SHORT_MODES.items() if mode in (modes or ()))
 
 
 def phase_text(obj: Obj, now: datetime) -> str:

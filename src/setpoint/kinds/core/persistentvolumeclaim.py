@@ -6,12 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME, UNSET
-from setpoint.kinds.core.persistentvolume import STORAGE_CLASS_ANNOTATION, access_modes_text, phase_text
+from setpoint.kinds.core.persistentvolume import phase_text
 from setpoint.kinds.core.podspec.claims import validate_claim_spec
 from setpoint.kinds.core.podspec.equality import same
 from setpoint.kinds.core.podspec.internal import internal_diff
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
 from setpoint.kinds.core.resources import is_native, validate_resource_amount
+from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import quote

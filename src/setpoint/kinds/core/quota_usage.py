@@ -15,6 +15,7 @@ from setpoint.kinds.core.pod_totals import has_pod_level_resources, pod_limits, 
 from setpoint.kinds.core.podspec.aggregate import Amounts
 from setpoint.kinds.core.podspec.qos import BEST_EFFORT, qos_class
 from setpoint.kinds.core.resources import is_extended, is_native
+from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION
 from setpoint.meta.quantity import add, compare, of_value, parse
 from setpoint.meta.times import parse_time
 
@@ -25,7 +26,6 @@ _CLAIMS_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 _PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
 _MOST_DEVICES = 32
 """What a claim for all devices can get at most."""
-_STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 # Counted under a plain name before there was `count/`.
 _PLAIN_NAMES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
 # A Pod must name these itself where a quota has them.
@@ -161,7 +161,7 @@ class VolumeClaimMeter(Meter):
             result["requests.storage"] = storage
         spec = obj["spec"]
         storage_class = (obj["metadata"].get("annotations") or {}).get(
-            _STORAGE_CLASS_ANNOTATION, spec.get("storageClassName")
+            STORAGE_CLASS_ANNOTATION, spec.get("storageClassName")
         )
         if storage_class:
             for name in self._own:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from setpoint.kinds.core.persistentvolume import STORAGE_CLASS_ANNOTATION
+from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION
 from setpoint.meta.quantity import compare
 from setpoint.meta.selectors import from_label_selector
 
