@@ -20,7 +20,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "apiserver": _of("apiserver", "Run the API server alone"),
         "controller-manager": _of("controller_manager", "Run the controllers alone, against any Kubernetes API server"),
         "scheduler": _of("scheduler", "Run the scheduler alone, against any Kubernetes API server"),
-        "nodes": _of("nodes", "Run simulated nodes alone, for any Kubernetes API server"),
+        "nodes": _of("nodes", "Run simulated nodes alone; or add, stop, start, partition and remove some"),
     },
     "Basic commands": {
         "create": _of("verbs.create", "Create a resource from a file or from stdin"),

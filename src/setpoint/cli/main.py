@@ -92,7 +92,8 @@ def _find(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
     """The command that is meant, and the words that are left for it. `path` grows by the names on the way."""
     command = ROOT
     while command.children:
-        at = flags_of(command).first_argument(words)
+        # Flags of a server may stand before the name of a child that has them, though its parent has not.
+        at = Flags((*connection.FLAGS, *command.flags, _HELP)).first_argument(words)
         child = command.child(words[at]) if at >= 0 else None
         if child is None:
             break

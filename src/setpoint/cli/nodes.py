@@ -1,4 +1,4 @@
-"""`setpoint nodes`: simulated nodes alone, for any Kubernetes API server."""
+"""`setpoint nodes`: simulated nodes alone, for any Kubernetes API server; its children do things to them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
+from setpoint.cli.nodes_control import CHILDREN
 from setpoint.cli.serving import say, serve
 
 
@@ -33,7 +34,7 @@ def run(call: Call) -> None:
 
 
 COMMAND = Command(
-    "Run simulated nodes alone, for the server of a kubeconfig",
+    "Run simulated nodes alone, for the server of a kubeconfig; or add, stop, start, partition and remove some",
     run,
     (
         text("kubeconfig", help="How to reach the server; by default as kubectl finds it."),
@@ -42,5 +43,6 @@ COMMAND = Command(
         number("port", least=0, most=65535, help="The port there; 0 picks one."),
         FLEET,
     ),
+    children=CHILDREN,
     connects=False,
 )

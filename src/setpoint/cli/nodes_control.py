@@ -1,0 +1,144 @@
+"""`setpoint nodes add|stop|...`: what can happen to machines, done to simulated ones, through the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import EXPECTED, Failed, raise_all
+from setpoint.cli.flags import array, number, switch, text
+from setpoint.client.resources import builtin
+from setpoint.meta.goformat import quote
+from setpoint.meta.quantity import QuantityError, parse
+
+NODES = builtin("nodes")
+_SIMULATED = "simulate.setpoint.dev/node"
+_STATE = "simulate.setpoint.dev/state"
+_NUMBERED = re.compile(r"node-(\d{1,9})")
+_MOST = 50_000
+
+
+async def add(call: Call) -> None:
+    flags = call.flags
+    if call.args and flags.given("count"):
+        raise Failed("either names, or --count for as many as are wanted: not both")
+    names = call.args or await _next_names(call, flags.count)
+    labels, taints = dict(_pair(entry, "--label") for entry in flags.label), [_taint(entry) for entry in flags.taint]
+    capacity = {key: value for key in ("cpu", "memory", "pods") if (value := _amount(key, getattr(flags, key)))}
+    for name in names:
+        node: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "annotations": {_SIMULATED: "true"}, "labels": labels},
+            "spec": {"taints": taints} if taints else {},
+        }
+        if capacity:
+            node["status"] = {"capacity": capacity, "allocatable": capacity}
+        await call.client.create(node)
+        call.say(f"node/{name} added")
+
+
+async def remove(call: Call) -> None:
+    async def one(name: str) -> None:
+        await call.client.delete(NODES, name)
+        call.say(f"node/{name} removed")
+
+    await _each(call, one)
+
+
+def _becomes(state: str | None, told: str) -> Callable[[Call], Awaitable[None]]:
+    async def run(call: Call) -> None:
+        async def one(name: str) -> None:
+            await call.client.patch(NODES, name, {"metadata": {"annotations": {_STATE: state}}})
+            call.say(f"node/{name} {told}")
+
+        await _each(call, one)
+
+    return run
+
+
+async def _each(call: Call, act: Callable[[str], Awaitable[None]]) -> None:
+    """To those that are named, or to all of them. What cannot be done to one is done to the others all the same."""
+    if call.args and call.flags.all:
+        raise Failed("either names, or --all: not both")
+    names = call.args
+    if call.flags.all:
+        names = [node["metadata"]["name"] for node in (await call.client.list(NODES)).items]
+    elif not names:
+        call.usage("which nodes? Say their names, or --all")
+    errors: list[Exception] = []
+    for name in names:
+        try:
+            await act(name.removeprefix("node/"))
+        except EXPECTED as error:
+            errors.append(error)
+    raise_all(errors)
+
+
+async def _next_names(call: Call, count: int) -> list[str]:
+    found = [node["metadata"]["name"] for node in (await call.client.list(NODES, metadata_only=True)).items]
+    taken = {int(match[1]) for name in found if (match := _NUMBERED.fullmatch(name))}
+    first = max(taken, default=0) + 1
+    return [f"node-{at}" for at in range(first, first + count)]
+
+
+def _pair(entry: str, flag: str) -> tuple[str, str]:
+    key, equals, value = entry.partition("=")
+    if not key or not equals:
+        raise Failed(f"{flag} {entry}: expected key=value")
+    return key, value
+
+
+def _taint(entry: str) -> dict[str, str]:
+    before, colon, effect = entry.rpartition(":")
+    if not colon:
+        raise Failed(f"--taint {entry}: expected key=value:Effect")
+    key, _, value = before.partition("=")
+    return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
+
+
+def _amount(name: str, value: str) -> str:
+    try:
+        if value:
+            parse(value)
+    except QuantityError:
+        raise Failed(f"--{name} {quote(value)} is not a quantity such as 4, 500m or 16Gi") from None
+    return value
+
+
+_ALL = (switch("all", help="All nodes."),)
+
+CHILDREN = {
+    "add": Command(
+        "Add simulated nodes",
+        add,
+        (
+            number("count", default=1, least=1, most=_MOST, help="How many; they are called node-4, node-5 and so on."),
+            text("cpu", help="How much CPU each has."),
+            text("memory", help="How much memory each has."),
+            text("pods", help="How many Pods each takes."),
+            array("label", help="A label, key=value; repeat for several."),
+            array("taint", help="A taint, key=value:Effect; repeat for several."),
+        ),
+        usage="[NAME ...] [flags]",
+        examples="""
+        # Two more nodes like the others
+        setpoint nodes add --count 2
+
+        # A large one in another zone
+        setpoint nodes add big --cpu 64 --memory 512Gi --label topology.kubernetes.io/zone=b
+        """,
+    ),
+    "stop": Command("Power nodes off: their containers die", _becomes("stopped", "stopped"), _ALL, usage="NAME ..."),
+    "start": Command("Bring nodes back, stopped or cut off", _becomes(None, "started"), _ALL, usage="NAME ..."),
+    "partition": Command(
+        "Cut nodes off from the control plane: their containers run on, unheard",
+        _becomes("partitioned", "partitioned"),
+        _ALL,
+        usage="NAME ...",
+    ),
+    "remove": Command("Take nodes away for good", remove, _ALL, usage="NAME ..."),
+}

@@ -1,0 +1,74 @@
+"""Nodes are added, stopped, cut off, brought back and removed from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from command_line import Result, surroundings
+
+from setpoint.cli.main import run_within
+from setpoint.client import Client
+from setpoint.client.access import Access
+from setpoint.client.resources import builtin
+from setpoint.testing import VirtualCluster, virtual
+
+NODES = builtin("nodes")
+
+
+async def typed(cluster: VirtualCluster, home: Path, line: str) -> Result:
+    def connect(_: Access, __: float) -> Client:
+        return cluster.client.named("cli")
+
+    around, result = surroundings(home, cluster.clock, "", {}, connect)
+    return result(await run_within(["--server", "https://local", *line.split()], around))
+
+
+def ready(node: dict) -> str:
+    conditions = node.get("status", {}).get("conditions", ())
+    return next((one["status"] for one in conditions if one["type"] == "Ready"), "")
+
+
+@virtual(nodes=1)
+async def test_nodes_come_and_go(cluster: VirtualCluster, tmp_path: Path) -> None:
+    async def nodes() -> dict[str, dict]:
+        return {one["metadata"]["name"]: one for one in (await cluster.client.list(NODES)).items}
+
+    async def all_ready() -> bool:
+        return all(ready(node) == "True" for node in (await nodes()).values())
+
+    done = await typed(cluster, tmp_path, "nodes add --count 2 --cpu 64 --label zone=b --taint only=big:NoSchedule")
+    assert (done.code, done.out) == (0, "node/node-2 added\nnode/node-3 added\n"), done.err
+    await cluster.until(all_ready, within=30)
+    third = (await nodes())["node-3"]
+    assert third["status"]["capacity"]["cpu"] == "64"
+    assert third["metadata"]["labels"]["zone"] == "b"
+    assert {"key": "only", "value": "big", "effect": "NoSchedule"} in third["spec"]["taints"]
+
+    assert (await typed(cluster, tmp_path, "nodes partition node-2")).out == "node/node-2 partitioned\n"
+    assert (await typed(cluster, tmp_path, "nodes stop node/node-3 nope")).code == 1
+
+    async def lost() -> bool:
+        found = await nodes()
+        return ready(found["node-2"]) == "Unknown" and ready(found["node-3"]) == "Unknown"
+
+    await cluster.until(lost, within=120)
+    assert (await typed(cluster, tmp_path, "nodes start --all")).code == 0
+    await cluster.until(all_ready, within=60)
+    assert (await typed(cluster, tmp_path, "nodes remove node-3")).out == "node/node-3 removed\n"
+    assert set(await nodes()) == {"node-1", "node-2"}
+
+
+@virtual(nodes=1)
+async def test_what_makes_no_sense(cluster: VirtualCluster, tmp_path: Path) -> None:
+    for line, said in {
+        "nodes stop": "which nodes?",
+        "nodes stop node-1 --all": "not both",
+        "nodes add x --count 2": "not both",
+        "nodes add --cpu lots": "is not a quantity",
+        "nodes add --taint x": "expected key=value:Effect",
+        "nodes add --label x": "expected key=value",
+        "nodes remove nope": 'nodes "nope" not found',
+    }.items():
+        done = await typed(cluster, tmp_path, line)
+        assert done.code == 1
+        assert said in done.err, line
