@@ -158,9 +158,12 @@ def partial(registry: Registry, entry: Entry, form: Form) -> Obj:
 def _internal_metadata(registry: Registry, entry: Entry) -> Obj:
     """As stored: upstream takes it from its internal type, without what conversion to a version adds."""
     meta: Obj = entry.obj["metadata"]
+    annotations = meta.get("annotations")
+    if not annotations:
+        return meta
     hidden = registry.strategy.hidden_annotations
-    if hidden and not hidden.isdisjoint(meta.get("annotations") or ()):
-        shown = {name: value for name, value in meta["annotations"].items() if name not in hidden}
+    if hidden and not hidden.isdisjoint(annotations):
+        shown = {name: value for name, value in annotations.items() if name not in hidden}
         meta = {
             name: value if name != "annotations" else shown
             for name, value in meta.items()

@@ -23,6 +23,8 @@ class Discovery:
         self._resources: tuple[Resource, ...] | None = None
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
+        self._documents: dict[str, tuple[dict[str, Any], list[Resource]]] = {}
+        """What was read last: who asks again, and some ask every half minute, mostly gets the same."""
         self.missing: dict[str, str] = {}
         """The group versions (`metrics.k8s.io/v1`) whose resources could not be had when last asked, and why."""
 
@@ -55,7 +57,9 @@ class Discovery:
     def _lookup(self, ref: tuple[str, str] | tuple[str, str, str]) -> Resource | None:
         return self._by_kind.get(ref) if len(ref) == 2 else self._by_plural.get(ref)
 
-    def _keep(self, resources: Iterable[Resource]) -> None:
+    def _keep(self, resources: list[Resource]) -> None:
+        if self._resources is not None and list(self._resources) == resources:
+            return
         self._resources = tuple(resources)
         self._by_kind = {(one.api_version, one.kind): one for one in reversed(self._resources)}
         self._by_plural = {(one.group, one.version, one.plural): one for one in self._resources}
@@ -69,7 +73,10 @@ class Discovery:
             except NotAcceptable:
                 document = await self._fetch(path, "application/json")
             if document.get("kind") == "APIGroupDiscoveryList":
-                found += _from_aggregated(document)
+                known = self._documents.get(path)
+                if known is None or known[0] != document:
+                    known = self._documents[path] = (document, _from_aggregated(document))
+                found += known[1]
                 missing |= _stale(document)
             else:
                 found += await self._from_legacy(document, missing)

@@ -115,6 +115,8 @@ class _Stream:
         self.refuse = teller.refuse
         self.revision = 0
         self.over = asyncio.Event()
+        self._empty = b""
+        """An object that says nothing, but for its metadata: what bookmarks are made of."""
         target = call.target
         self.watch = Watch(
             namespace=target.namespace or options.fields.exact("metadata.namespace") or "",
@@ -209,11 +211,13 @@ class _Stream:
         meta: dict[str, Any] = {"resourceVersion": str(max(self.revision, self.options.revision))}
         if annotations:
             meta["annotations"] = annotations
-        empty = zero(self.registry.resource.type)
-        empty.pop("kind", None)
-        empty.pop("apiVersion", None)
-        empty["metadata"] = meta
-        self.tell("BOOKMARK", Entry("", orjson.dumps(empty), self.revision))
+        if not self._empty:
+            empty = zero(self.registry.resource.type)
+            self._empty = orjson.dumps(
+                {name: value for name, value in empty.items() if name not in ("kind", "apiVersion", "metadata")}
+            )
+        rest = self._empty[1:] if self._empty == b"{}" else b"," + self._empty[1:]
+        self.tell("BOOKMARK", Entry("", b'{"metadata":%b%b' % (orjson.dumps(meta), rest), self.revision))
 
 
 def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:
