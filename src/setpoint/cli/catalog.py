@@ -31,6 +31,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         ),
     },
     "Advanced commands": {
+        "apply": _of("verbs.apply", "Apply a configuration to a resource by file name or stdin"),
         "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
     "Troubleshooting and debugging": {

@@ -31,6 +31,11 @@ def indented(value: Any, *, ordered: bool = True) -> str:
     return _escaped(_LEADING.sub(lambda found: found[0] * 2, data))
 
 
+def indented_by_two(value: Any) -> str:
+    """Go's `json.MarshalIndent` with two blanks."""
+    return _escaped(_dumps(value, orjson.OPT_INDENT_2 | _SORTED))
+
+
 def number(value: float) -> str:
     """A float: with an exponent below 1e-6 and from 1e21 on."""
     size = abs(value)

@@ -49,8 +49,8 @@ def interleave(
 ) -> list[Any]:
     """`ours` sorted by one order and `theirs` by the other, with each of theirs put before the first of ours that it
     preceded in `their_order`. `merge_key` None: the items are no maps."""
-    ours = _sorted_by(ours, our_order, merge_key)
-    theirs = _sorted_by(theirs, their_order, merge_key)
+    ours = sorted_by(ours, our_order, merge_key)
+    theirs = sorted_by(theirs, their_order, merge_key)
     if not ours or not theirs:
         return ours or theirs
     place = _places(their_order, merge_key)
@@ -82,7 +82,7 @@ def _places(order: list[Any], merge_key: str | None) -> dict[Hashable, int]:
     return places
 
 
-def _sorted_by(items: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
+def sorted_by(items: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
     deleted: list[Any] = []
     if merge_key is not None:
         for listed in (items, order):

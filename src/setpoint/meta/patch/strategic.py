@@ -15,12 +15,13 @@ from setpoint.meta.patch.element_order import index_key, interleave, partition
 from setpoint.meta.patch.errors import PatchRefused, PatchUndecodable, PatchUnprocessable
 from setpoint.meta.schema import Field, Shape, Type
 
-_DIRECTIVE = "$patch"
-_RETAIN_KEYS = "$retainKeys"
-_SET_ORDER = "$setElementOrder"
-_DELETE_LIST = "$deleteFromPrimitiveList"
+DIRECTIVE = "$patch"
+RETAIN_KEYS = "$retainKeys"
+SET_ORDER = "$setElementOrder"
+DELETE_LIST = "$deleteFromPrimitiveList"
 
-_GONE = object()
+GONE = object()
+"""Nothing is left of a value."""
 
 
 def apply_strategic(type_: Type, doc: dict[str, Any], patch: Any) -> dict[str, Any]:
@@ -35,27 +36,27 @@ def apply_strategic(type_: Type, doc: dict[str, Any], patch: Any) -> dict[str, A
 
 
 def _merge_map(type_: Type | None, doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    if _DIRECTIVE in patch:
-        return _whole_map(patch)
+    if DIRECTIVE in patch:
+        return whole_map(patch)
     merged = doc
     if any(key[:1] == "$" for key in patch):
         merged = _retain_keys(doc, patch)
         merged, patch = _ordered_lists(type_, merged, patch)
     for name, value in patch.items():
         key, is_delete_list = name, False
-        if name.startswith(_DELETE_LIST):
-            key, is_delete_list = _listed_field(name, _DELETE_LIST), True
-        current = merged.get(key, _GONE)
+        if name.startswith(DELETE_LIST):
+            key, is_delete_list = _listed_field(name, DELETE_LIST), True
+        current = merged.get(key, GONE)
         if value is None:
-            if current is not _GONE:
+            if current is not GONE:
                 merged = _without(merged, doc, key)
             continue
-        if current is _GONE or type(current) is not type(value):
+        if current is GONE or type(current) is not type(value):
             if is_delete_list:
                 continue
             new = _fresh(value)
-            if new is _GONE:
-                if current is not _GONE:
+            if new is GONE:
+                if current is not GONE:
                     merged = _without(merged, doc, key)
                 continue
         elif type(value) is dict:
@@ -81,17 +82,17 @@ def _without(merged: dict[str, Any], doc: dict[str, Any], key: str) -> dict[str,
     return merged
 
 
-def _whole_map(patch: dict[str, Any]) -> dict[str, Any]:
-    directive = patch[_DIRECTIVE]
+def whole_map(patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch[DIRECTIVE]
     if directive == "replace":
-        return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
     if directive == "delete":
         return {}
     raise PatchRefused(_bad_directive(patch))
 
 
 def _bad_directive(patch: dict[str, Any]) -> str:
-    directive = patch[_DIRECTIVE]
+    directive = patch[DIRECTIVE]
     if type(directive) is not str:
         # Go's %s of something that is no string.
         name = "<nil>" if directive is None else f"{type_name(directive)}={plain(directive)}"
@@ -101,14 +102,14 @@ def _bad_directive(patch: dict[str, Any]) -> str:
 
 def _retain_keys(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """`doc` without what `$retainKeys` does not name."""
-    if _RETAIN_KEYS not in patch:
+    if RETAIN_KEYS not in patch:
         return doc
-    keys = patch[_RETAIN_KEYS]
+    keys = patch[RETAIN_KEYS]
     if type(keys) is not list:
         raise PatchUndecodable("invalid patch format of retainKeys")
     retained = {key for key in keys if type(key) is str}
     for key, value in patch.items():
-        if value is None or key == _RETAIN_KEYS or key.startswith((_DELETE_LIST, _SET_ORDER)):
+        if value is None or key == RETAIN_KEYS or key.startswith((DELETE_LIST, SET_ORDER)):
             continue
         if key not in retained:
             raise PatchUndecodable("invalid patch format of retainKeys")
@@ -119,37 +120,37 @@ def _ordered_lists(
     type_: Type | None, doc: dict[str, Any], patch: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Merges the lists that have a `$setElementOrder`; gives the document and the rest of the patch."""
-    rest = {key: value for key, value in patch.items() if key != _RETAIN_KEYS and not key.startswith(_SET_ORDER)}
+    rest = {key: value for key, value in patch.items() if key != RETAIN_KEYS and not key.startswith(SET_ORDER)}
     merged = doc
     for name, order in patch.items():
-        if not name.startswith(_SET_ORDER):
+        if not name.startswith(SET_ORDER):
             continue
         _require_list(order)
-        key = _listed_field(name, _SET_ORDER)
-        current, patched = doc.get(key, _GONE), rest.get(key, _GONE)
-        if current is not _GONE:
+        key = _listed_field(name, SET_ORDER)
+        current, patched = doc.get(key, GONE), rest.get(key, GONE)
+        if current is not GONE:
             _require_list(current)
-        if patched is not _GONE:
+        if patched is not GONE:
             _require_list(patched)
         field = _list_field(type_, key)
-        _check_order(patched if patched is not _GONE else [], order, field.merge_key)
-        server_order = current if current is not _GONE else []
-        if patched is _GONE:
-            if current is _GONE:
+        _check_order(patched if patched is not GONE else [], order, field.merge_key)
+        server_order = current if current is not GONE else []
+        if patched is GONE:
+            if current is GONE:
                 continue
             items = current
-        elif current is _GONE:
-            items = [kept for item in patched if (kept := _without_directives(item)) is not _GONE]
+        elif current is GONE:
+            items = [kept for item in patched if (kept := without_directives(item)) is not GONE]
         else:
             server_order = list(current)
             items = _merge_list_field(field, current, patched, False, server_order)
-        present = current if current is not _GONE else []
+        present = current if current is not GONE else []
         ours, theirs = partition(items, order, field.merge_key)
-        is_map = _element_type(present, patched if patched is not _GONE else []) is dict
+        is_map = element_type(present, patched if patched is not GONE else []) is dict
         merge_key = field.merge_key if is_map else None
         rest.pop(key, None)
         ordered = interleave(ours, theirs, order, server_order, merge_key)
-        if not _identical(ordered, present) or current is _GONE:
+        if not _identical(ordered, present) or current is GONE:
             if merged is doc:
                 merged = dict(doc)
             merged[key] = ordered
@@ -164,10 +165,10 @@ def _check_order(patched: list[Any], order: list[Any], merge_key: str) -> None:
     if merge_key:
         for item in patched:
             _require_map(item)
-        items = [item for item in patched if item.get(_DIRECTIVE) != "delete"]
+        items = [item for item in patched if item.get(DIRECTIVE) != "delete"]
     at = 0
     for wanted in order:
-        while at < len(items) and type(items[at]) is dict and _DIRECTIVE in items[at]:
+        while at < len(items) and type(items[at]) is dict and DIRECTIVE in items[at]:
             at += 1
         if at == len(items):
             return
@@ -175,7 +176,7 @@ def _check_order(patched: list[Any], order: list[Any], merge_key: str) -> None:
             at += 1
     if at < len(items):
         raise PatchRefused(
-            f"The order in patch list:\n{plain(patched)}\n doesn't match {_SET_ORDER} list:\n{plain(order)}\n"
+            f"The order in patch list:\n{plain(patched)}\n doesn't match {SET_ORDER} list:\n{plain(order)}\n"
         )
 
 
@@ -209,7 +210,7 @@ def _merge_list(
     merges in place, so deleted items are gone from it and new ones stand in the places that became free."""
     if not current and not patched:
         return current
-    if _element_type(current, patched) is not dict:
+    if element_type(current, patched) is not dict:
         if is_delete_list:
             unwanted = {index_key(item) for item in patched}
             kept = [item for item in current if index_key(item) not in unwanted]
@@ -260,10 +261,10 @@ def _special_items(
     replace = False
     server = current
     for item in patched:
-        if _DIRECTIVE not in item:
+        if DIRECTIVE not in item:
             changes.append(item)
             continue
-        directive = item[_DIRECTIVE]
+        directive = item[DIRECTIVE]
         if directive == "delete":
             if merge_key not in item:
                 raise PatchRefused(_no_merge_key(item, merge_key))
@@ -280,7 +281,7 @@ def _special_items(
     return (changes, [], True) if replace else (server, changes, False)
 
 
-def _element_type(*lists: list[Any]) -> type:
+def element_type(*lists: list[Any]) -> type:
     """The one type of all items."""
     found: type | None = None
     for items in lists:
@@ -300,13 +301,13 @@ def _fresh(value: Any) -> Any:
     """A value that is new to the document: without null members and without maps that carry a `$patch`."""
     if type(value) not in (dict, list) or _is_plain(value):
         return value
-    return _without_directives(_without_nulls(value))
+    return without_directives(_without_nulls(value))
 
 
 def _is_plain(value: Any) -> bool:
     """Nothing in it is null or carries a `$patch`."""
     if type(value) is dict:
-        if _DIRECTIVE in value or None in value.values():
+        if DIRECTIVE in value or None in value.values():
             return False
         value = value.values()
     return all(type(member) not in (dict, list) or _is_plain(member) for member in value)
@@ -320,13 +321,13 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _without_directives(value: Any) -> Any:
+def without_directives(value: Any) -> Any:
     if type(value) is dict:
-        if _DIRECTIVE in value:
-            return _GONE
-        return {key: kept for key, member in value.items() if (kept := _without_directives(member)) is not _GONE}
+        if DIRECTIVE in value:
+            return GONE
+        return {key: kept for key, member in value.items() if (kept := without_directives(member)) is not GONE}
     if type(value) is list:
-        return [kept for item in value if (kept := _without_directives(item)) is not _GONE]
+        return [kept for item in value if (kept := without_directives(item)) is not GONE]
     return value
 
 
@@ -368,7 +369,7 @@ def _listed_field(name: str, prefix: str) -> str:
     """`containers` of `$setElementOrder/containers`."""
     directive, slash, key = name.partition("/")
     if not slash or directive != prefix:
-        what = "setElementOrder list" if prefix == _SET_ORDER else "primitive list"
+        what = "setElementOrder list" if prefix == SET_ORDER else "primitive list"
         raise PatchUndecodable(f"invalid patch format of {what}")
     return key
 

@@ -1,0 +1,78 @@
+"""What one run of `apply` knows: its flags, and what it has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.resources.target import Target
+from setpoint.cli.writing import DryRun, Results
+from setpoint.client import Resource
+
+if TYPE_CHECKING:
+    from setpoint.cli.verbs.apply.apply_set import ApplySet
+
+Obj = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Session:
+    call: Call
+    dry: DryRun
+    directive: str
+    results: Results
+    manager: str
+    propagation: str
+    uids: set[str] = field(default_factory=set)
+    """Of what was applied: none of it is pruned."""
+    namespaces: set[str] = field(default_factory=set)
+    """Where it was applied: pruning looks there."""
+    apply_set: ApplySet | None = None
+    prunable: list[Resource] = field(default_factory=list)
+    """The kinds that --prune-allowlist names."""
+
+    @property
+    def grace(self) -> int | None:
+        found: int = self.call.flags.grace_period
+        return found if found >= 0 else None
+
+    async def create(self, target: Target, obj: Obj) -> Obj:
+        return await self.call.client.create(
+            obj,
+            resource=target.resource,
+            namespace=target.namespace,
+            dry_run=self.dry is DryRun.SERVER,
+            field_manager=self.manager,
+            field_validation=self.directive,
+        )
+
+    async def patch(self, target: Target, patch: Any, kind: str, subresource: str = "") -> Obj:
+        return await self.call.client.patch(
+            target.resource,
+            target.name,
+            patch,
+            target.namespace,
+            kind=kind,
+            subresource=subresource,
+            dry_run=self.dry is DryRun.SERVER,
+            field_manager=self.manager,
+            field_validation=self.directive,
+        )
+
+    async def delete(self, resource: Resource, name: str, namespace: str) -> None:
+        await self.call.client.delete(
+            resource,
+            name,
+            namespace,
+            propagation=self.propagation,
+            grace_period=self.grace,
+            dry_run=self.dry is DryRun.SERVER,
+        )
+
+    def warn_if_deleting(self, obj: Obj) -> None:
+        meta = obj.get("metadata") or {}
+        if meta.get("deletionTimestamp"):
+            self.call.tell(
+                f"Warning: Detected changes to resource {meta.get('name')} which is currently being deleted."
+            )
