@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import orjson
-
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.options import DeleteOptions
 from setpoint.apiserver.registry import Registry
@@ -28,7 +26,9 @@ async def delete(call: Call, registry: Registry, name: str, options: DeleteOptio
         entry = registry.cache.get(key)
         if entry is None:
             raise registry.not_found(name)
-        old = entry.obj
+        if registry.encoding.remote:
+            await registry.encoding.ready((entry,))
+        old = registry.encoding.live(entry)
         _check_preconditions(registry, old, options)
         attrs = registry.attributes(call, "DELETE", None, old, name)
         await registry.env.admission.mutate(attrs)
@@ -40,23 +40,25 @@ async def delete(call: Call, registry: Registry, name: str, options: DeleteOptio
             if obj is old:
                 return entry, False
             if call.dry_run:
-                return Entry(key, orjson.dumps(obj), entry.revision), False
+                return registry.encoding.entry(key, obj, entry.revision), False
             marked = await _write(call, registry, key, entry, obj)
             if marked is None:
                 continue
             return marked, False
         if call.dry_run:
-            return Entry(key, orjson.dumps(obj or old), entry.revision), True
+            return registry.encoding.entry(key, obj or old, entry.revision), True
         if obj is not None:
             # The last sight of a Pod: marked first, so that watchers see its grace end, then removed.
             marked = await _write(call, registry, key, entry, obj)
             if marked is None:
                 continue
             entry = marked
-        operations = await registry.hooks.before_delete(call, entry.obj)
+        operations = await registry.hooks.before_delete(call, registry.encoding.live(entry))
         try:
             revision, _ = await registry.env.store.txn([Delete(key, entry.revision), *operations], registry.cause(call))
         except CompareFailed:
+            if registry.cache.ended:
+                raise registry.not_found(name) from None
             continue
         return (entry.restamped(revision) if registry.strategy.returns_deleted else entry), True
 
@@ -102,6 +104,8 @@ def _mark(call: Call, registry: Registry, old: Obj, options: DeleteOptions) -> t
     may go at once."""
     strategy, meta = registry.strategy, dict(old["metadata"])
     obj = {**old, "metadata": meta}
+    if strategy.begin_deletion(obj, call.moment):
+        return obj, False
     grace = options.grace if options.grace is None or options.grace >= 0 else 1
     graceful = False
     current = meta.get("deletionGracePeriodSeconds")

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from setpoint.kinds.apiextensions.version_order import version_rank
 from setpoint.kinds.catalog import Resource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -19,11 +20,14 @@ class Discovery:
     def __init__(self, resources: Iterable[Resource], address: str) -> None:
         self._by_version: dict[tuple[str, str], list[Resource]] = {}
         self._groups: dict[str, list[str]] = {}
-        for resource in resources:
+        for resource in sorted(resources, key=_rank):
             self._by_version.setdefault((resource.group, resource.version), []).append(resource)
             versions = self._groups.setdefault(resource.group, [])
             if resource.version not in versions:
                 versions.append(resource.version)
+        for group, versions in self._groups.items():
+            if all(resource.is_custom for version in versions for resource in self._by_version[(group, version)]):
+                versions.sort(key=version_rank)
         self._address = address
         self._made: dict[str, bytes] = {}
 
@@ -31,6 +35,11 @@ class Discovery:
     def groups(self) -> dict[str, list[str]]:
         """Versions by group, preferred first; the core group is the empty name."""
         return self._groups
+
+    @property
+    def built_in_groups(self) -> set[str]:
+        """Those with at least one resource that no definition brought."""
+        return {group for (group, _), found in self._by_version.items() if not all(one.is_custom for one in found)}
 
     def has(self, group: str, version: str) -> bool:
         return (group, version) in self._by_version
@@ -101,7 +110,8 @@ class Discovery:
                 if part.version:
                     row |= {"group": part.group, "version": part.version}
                 listed.append(row | {"kind": part.kind or resource.kind, "verbs": part.verbs})
-        listed.sort(key=lambda row: row["name"])
+        if not all(resource.is_custom for resource in resources):
+            listed.sort(key=lambda row: row["name"])
         name = f"{group}/{version}" if group else version
         document: dict[str, Any] = {"kind": "APIResourceList"}
         if group:
@@ -118,6 +128,16 @@ class Discovery:
         return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
+_METRICS = "metrics.k8s.io"
+
+
+def _rank(resource: Resource) -> tuple[int, str]:
+    """Built-in groups in their own order, then custom ones by name, then what has the lowest priority of all."""
+    if resource.group == _METRICS:
+        return 2, ""
+    return (1, resource.group) if resource.is_custom else (0, "")
+
+
 def _group(group: str, versions: list[str]) -> dict[str, Any]:
     rows = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {"name": group, "versions": rows, "preferredVersion": rows[0]}
@@ -129,7 +149,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
         "singularName": resource.singular_name,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": resource.verbs,
+        "verbs": resource.shown_verbs,
     }
     if resource.short:
         row["shortNames"] = resource.short
@@ -141,24 +161,30 @@ def _resource(resource: Resource) -> dict[str, Any]:
 
 
 def _aggregate(resource: Resource) -> dict[str, Any]:
+    # Built-in kinds leave their own group and version to the reader's imagination.
+    own = {"group": resource.group, "version": resource.version} if resource.is_custom else {"group": "", "version": ""}
     row: dict[str, Any] = {
         "resource": resource.plural,
-        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "responseKind": {**own, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular_name,
-        "verbs": resource.verbs,
+        "verbs": resource.shown_verbs,
     }
     if resource.short:
         row["shortNames"] = resource.short
     if resource.categories:
         row["categories"] = resource.categories
     if resource.subresources:
+        parts = resource.subresources if resource.is_custom else sorted(resource.subresources, key=lambda p: p.name)
         row["subresources"] = [
             {
                 "subresource": part.name,
-                "responseKind": {"group": part.group, "version": part.version, "kind": part.kind or resource.kind},
+                "responseKind": {
+                    **({"group": part.group, "version": part.version} if part.version else own),
+                    "kind": part.kind or resource.kind,
+                },
                 "verbs": part.verbs,
             }
-            for part in sorted(resource.subresources, key=lambda part: part.name)
+            for part in parts
         ]
     return row

@@ -8,6 +8,7 @@ import orjson
 
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.schema import Type
 
 _KEYS = b'{"kind":"%b","apiVersion":"%b",'
 
@@ -22,7 +23,7 @@ class Encoding:
         self.resource = resource
         kind, api_version = resource.kind.encode(), resource.api_version.encode()
         self._head = _KEYS % (kind, api_version)
-        self._list_head = _KEYS % (kind + b"List", api_version)
+        self._list_head = _KEYS % (resource.list_kind.encode(), api_version)
         self.form = resource.api_version
 
     def item(self, entry: Entry) -> bytes:
@@ -50,6 +51,35 @@ class Encoding:
         """In pieces, so that megabytes are put together once and not again."""
         return [b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), b",".join(items), b"]}\n"]
 
+    remote = False
+    """Whether some objects must be converted elsewhere: then `ready` comes before all that works on entries."""
+
+    async def ready(self, entries: Iterable[Entry]) -> None:
+        """Makes sure that these entries are known in this version."""
+
+    def live(self, entry: Entry) -> Obj:
+        """The object in the form in which it is prepared and validated. Shared: not to be changed."""
+        return entry.obj
+
+    def entry(self, key: str, obj: Obj, revision: int) -> Entry:
+        """One that is not stored: the answer to a dry run, a bookmark."""
+        return Entry(key, orjson.dumps(obj), revision)
+
+    def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
+        """An object of this version in another one, with its type: what others own is known by their version. None:
+        there is no such version."""
+        return None
+
+    converts_ownership = False
+    """Whether `in_version` says anything."""
+
+    final_as = ""
+    """Under which name an entry remembers the bytes of `dump` as those that are sent; empty: it does not."""
+
+    def same(self, obj: Obj, live: Obj) -> bool:
+        """Whether there is nothing to write."""
+        return obj == live
+
     strategic = True
     """Whether strategic merge patches apply; custom resources have no merge keys."""
 
@@ -66,8 +96,12 @@ class Encoding:
         return obj
 
     def dump(self, obj: Obj) -> bytes:
-        """A decoded object of the stored version as it is kept; the revision is put in when it is known."""
+        """An object as it was prepared, as it is kept; the revision is put in when it is known."""
         return orjson.dumps(obj)
+
+    async def dump_remote(self, obj: Obj) -> bytes:
+        """The same for `remote` encodings."""
+        return self.dump(obj)
 
 
 class ConvertedEncoding(Encoding):

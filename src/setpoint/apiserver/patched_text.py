@@ -11,6 +11,8 @@ from setpoint.meta.schema import Shape, Type
 
 def patched_text(type_: Type, patched: Any, live: Any) -> str:
     """`patched` shares with `live` whatever the patch left alone."""
+    if not type_.go:  # custom objects have no order of their own
+        return orjson.dumps(patched, option=orjson.OPT_SORT_KEYS).decode()
     return orjson.dumps(arranged(type_, patched, live)).decode()
 
 

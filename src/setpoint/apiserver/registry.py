@@ -123,8 +123,9 @@ class Registry:
             raise self.not_found(name)
         return entry
 
-    def fields_of(self, obj: Obj) -> dict[str, str]:
+    def fields_of(self, entry: Entry) -> dict[str, str]:
         """What field selectors see."""
+        obj = self.encoding.live(entry)
         meta = obj["metadata"]
         fields = {"metadata.name": meta.get("name", "")}
         if self.resource.namespaced:
@@ -282,8 +283,8 @@ class Registry:
             entry = self.cache.get(key)
             if entry is None and not (create or strategy.allow_create_on_update):
                 raise self.not_found(name)
-            obj = await change(entry.obj if entry is not None else None)
             if entry is None:
+                obj = await change(None)
                 try:
                     return await self._create_by_update(call, name, obj), True
                 except AlreadyExists:
@@ -291,26 +292,30 @@ class Registry:
                     if self.cache.get(key) is None:
                         raise
                     continue
+            if self.encoding.remote:
+                await self.encoding.ready((entry,))
+            live = self.encoding.live(entry)
+            obj = await change(live)
             if not call.target.subresource:
-                _unshare(obj, entry.obj)
-            attrs = self.attributes(call, "UPDATE", obj, entry.obj, name)
+                _unshare(obj, live)
+            attrs = self.attributes(call, "UPDATE", obj, live, name)
             if admit:
                 await self.env.admission.mutate(attrs)
             self._check_versions(name, obj, entry, check_uid)
-            operations = await self.prepare_update(call, obj, entry.obj, strategy, attrs, admit)
-            if _should_remove(obj, entry.obj) and main.removable(obj):
+            operations = await self.prepare_update(call, obj, live, strategy, attrs, admit)
+            if _should_remove(obj, live) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
             if call.dry_run:
                 return self._imagined(key, obj, entry.revision), False
-            obj = keep_times(entry.obj, obj)
-            if obj == entry.obj and not (main.settles_late(obj) and await self._fresh(entry)):
+            obj = keep_times(live, obj)
+            if self.encoding.same(obj, live) and not (main.settles_late(obj) and await self._fresh(entry)):
                 self.hooks.release(call, obj)
                 return entry, False
             try:
                 return await self.put(call, key, obj, entry.revision, operations), False
             except CompareFailed as failure:
                 self.hooks.release(call, obj)
-                if not retry and failure.key == key:
+                if (not retry and failure.key == key) or self.cache.ended:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
 
     async def _fresh(self, entry: Entry) -> bool:
@@ -348,9 +353,7 @@ class Registry:
         operations = await self.hooks.before_update(call, obj, old)
         try:
             strategy.prepare_for_update(obj, old, ctx)
-            if self.strategy.has_generation and any(
-                obj.get(name) != old.get(name) for name in self.strategy.spec_fields
-            ):
+            if self.strategy.has_generation and self.strategy.is_new_generation(obj, old):
                 meta["generation"] = old_meta.get("generation", 0) + 1
             if not meta.get("uid"):
                 meta["uid"] = old_meta["uid"]
@@ -395,7 +398,7 @@ class Registry:
     async def _remove_emptied(self, call: Call, key: str, entry: Entry, obj: Obj) -> Entry:
         """The last finalizer of a deleted object is gone: so is the object."""
         if not call.dry_run:
-            operations = await self.hooks.before_delete(call, entry.obj)
+            operations = await self.hooks.before_delete(call, self.encoding.live(entry))
             try:
                 await self.env.store.txn([Delete(key, entry.revision), *operations], self.cause(call))
             except CompareFailed:
@@ -410,12 +413,14 @@ class Registry:
 
     async def put(self, call: Call, key: str, obj: Obj, expect: int, operations: Sequence[Op] = ()) -> Entry:
         """Stores the object, which from now on is everybody's: nobody changes it any more. Raises CompareFailed."""
-        form = stored_form(obj)
-        value, stamp = stamp_offset(self.encoding.dump(form))
+        form, encoding = stored_form(obj), self.encoding
+        dumped = await encoding.dump_remote(form) if encoding.remote else encoding.dump(form)
+        value, stamp = stamp_offset(dumped)
         # Those who want it decoded need not decode what was encoded just now. Where nobody does, bytes are enough.
         wanted = self.cache.object_watches or isinstance(call.request, ObjectRequest)
-        if wanted and call.hands_over and self.is_closed:
-            self.cache.expect(key, Expected(form, value, stamp))
+        shares = bool(wanted) and call.hands_over and self.is_closed
+        if shares or encoding.final_as:
+            self.cache.expect(key, Expected(form, value, stamp, shares, encoding.final_as))
         try:
             revision, results = await self.env.store.txn(
                 [Put(key, value, expect, stamp), *operations], self.cause(call)
@@ -424,7 +429,10 @@ class Registry:
             self.cache.expect_no_more(key, value)
         stored = results[0]
         assert stored is not None
-        return self.cache.get(key) or Entry(key, stored.value, revision)
+        entry = self.cache.get(key) or Entry(key, stored.value, revision)
+        if encoding.remote:
+            await encoding.ready((entry,))
+        return entry
 
     @cached_property
     def is_closed(self) -> bool:
@@ -441,7 +449,7 @@ class Registry:
             obj["metadata"]["resourceVersion"] = str(revision)
         else:
             obj["metadata"].pop("resourceVersion", None)
-        return Entry(key, orjson.dumps(obj), revision)
+        return self.encoding.entry(key, obj, revision)
 
     def cause(self, call: Call) -> bytes:
         """Who did this; kept beside the revision."""

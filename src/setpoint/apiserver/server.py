@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -114,6 +114,8 @@ class ApiServer:
         self.paths: dict[str, PathHandler] = {}
         """Documents outside the API, by path (a trailing slash: everything below)."""
         self.nodes = NodeRoutes()
+        self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        """What is to run as long as the server does."""
         self.ready = False
 
     # -- putting together -----------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ class ApiServer:
     async def start(self) -> None:
         for resource in RESOURCES:
             await self.serve(resource)
-        for hooks in self.env.hooks.values():
+        for hooks in list(self.env.hooks.values()):
             await hooks.start()
         self.announce()
         self.ready = True
@@ -139,6 +141,28 @@ class ApiServer:
             )
             await cache.start(since)
         self.registries[key] = Registry(resource, encoding or _encoding(resource), cache, self.env)
+
+    async def replace(
+        self, stored: Resource, resources: Mapping[str, tuple[Resource, Encoding]], since: int = 0
+    ) -> ResourceCache | None:
+        """Serve a custom kind in these versions, and in no others that it was served in before, with a cache of their
+        own. The cache that served it until now is returned: whoever still uses it should get a moment to finish."""
+        before = self.caches.get(stored.storage_prefix)
+        cache = ResourceCache(stored.storage_prefix, self.store, stored.namespaced)
+        await cache.start(since or (before.since if before is not None else 0))
+        self.withdraw(stored.group, stored.plural)
+        self.caches[stored.storage_prefix] = cache
+        for version, (resource, encoding) in resources.items():
+            key = (resource.group, version, resource.plural)
+            self.resources[key] = resource
+            self.registries[key] = Registry(resource, encoding, cache, self.env)
+        return before
+
+    def withdraw(self, group: str, plural: str) -> ResourceCache | None:
+        """Serve a custom kind no more."""
+        for key in [key for key in self.resources if (key[0], key[2]) == (group, plural)]:
+            del self.resources[key], self.registries[key]
+        return self.caches.pop(f"{group}/{plural}/", None)
 
     def announce(self) -> None:
         self.discovery = Discovery(self.resources.values(), self.address)
@@ -222,6 +246,8 @@ class ApiServer:
         if resource is None:
             return self._unknown(target)
         call.resource = resource
+        if resource.is_custom and not _in_scope(resource, call):
+            return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
         if resource.namespaced and not target.namespace:
             # All namespaces at once can be read, nothing else.
             if target.name:
@@ -256,7 +282,7 @@ class ApiServer:
         target = call.target
         part = resource.subresource(target.subresource)
         if part is None or (target.rest and part.name != "proxy"):
-            raise NotFound.path()
+            raise NotFound.of(resource.group, resource.plural, target.name) if resource.is_custom else NotFound.path()
         asks_options = part.name == "proxy" and call.request.method == "OPTIONS"
         if call.verb not in part.verbs and not asks_options:
             raise MethodNotAllowed(_NOT_ALLOWED, details={})
@@ -288,12 +314,12 @@ class ApiServer:
         )
 
     def _unknown(self, target: Target) -> Response:
-        if target.group in self.discovery.groups:
+        if target.group in self.discovery.built_in_groups:
             raise NotFound.path()
         return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
 
     def _warn_deprecated(self, call: Call, resource: Resource) -> None:
-        text = _DEPRECATED.get((resource.group, resource.plural))
+        text = _DEPRECATED.get((resource.group, resource.plural)) or resource.deprecation
         if text:
             call.warn(text)
 
@@ -347,7 +373,7 @@ class ApiServer:
         document = self.discovery.document(path)
         if document is None:
             parts = path.strip("/").split("/")
-            if len(parts) > 1 and (parts[0] == "api" or parts[1] in self.discovery.groups):
+            if len(parts) > 1 and (parts[0] == "api" or parts[1] in self.discovery.built_in_groups):
                 raise NotFound.path()
             return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
         routed = path == "/api" or path.startswith("/api/") or path.count("/") > 2  # the others have their own handlers
@@ -363,6 +389,13 @@ _DEPRECATED = {
     ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     ("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
 }
+
+
+def _in_scope(resource: Resource, call: Call) -> bool:
+    """Custom kinds are simply not there under a path of the other scope; all namespaces at once can be read."""
+    if not resource.namespaced:
+        return not call.target.namespace
+    return bool(call.target.namespace) or call.verb in _COLLECTIONS
 
 
 def _none() -> Any:

@@ -18,7 +18,7 @@ from setpoint.meta.selectors import Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 
 Obj = dict[str, Any]
-FieldsOf = Callable[[Obj], dict[str, str]]
+FieldsOf = Callable[["Entry"], dict[str, str]]
 
 _VERSION = b'"resourceVersion":"'
 
@@ -47,7 +47,11 @@ class Entry:
         return self._obj
 
     def take(self, expected: Expected) -> None:
-        self._obj = expected.decoded(self)
+        if expected.is_stored_as(self):
+            if expected.shares:
+                self._obj = expected.decoded(self)
+            if expected.final_as:
+                self.remembered(expected.final_as, lambda entry: entry.value)
 
     def remembered(self, key: str, make: Callable[[Entry], Any]) -> Any:
         """What `make` derives from this entry, made once (another version, a table row)."""
@@ -57,10 +61,14 @@ class Entry:
             self._converted[key] = make(self)
         return self._converted[key]
 
+    def knows(self, key: str) -> bool:
+        """Whether that has been derived already."""
+        return self._converted is not None and key in self._converted
+
     def fields(self, fields_of: FieldsOf) -> dict[str, str]:
         known = self._fields
         if known is None or known[0] != fields_of:
-            known = self._fields = (fields_of, fields_of(self.obj))
+            known = self._fields = (fields_of, fields_of(self))
         return known[1]
 
     def restamped(self, revision: int) -> Entry:
@@ -76,18 +84,23 @@ class Expected(NamedTuple):
     form: Obj
     value: bytes
     stamp: int
+    shares: bool = True
+    """Nobody changes `form` any more: it may be what readers get."""
+    final_as: str = ""
+    """The name under which an entry remembers these bytes as they are sent, if they need no second look."""
 
-    def decoded(self, entry: Entry) -> Obj | None:
-        """What the entry decodes to, if it is this that was stored."""
-        stamp, revision = self.stamp, str(entry.revision)
-        stored, rest = entry.value, stamp + len(revision)
-        if stored[:stamp] != self.value[:stamp] or stored[rest:] != self.value[stamp:]:
-            return None
+    def is_stored_as(self, entry: Entry) -> bool:
+        stamp, stored = self.stamp, entry.value
+        rest = stamp + len(str(entry.revision))
+        return stored[:stamp] == self.value[:stamp] and stored[rest:] == self.value[stamp:]
+
+    def decoded(self, entry: Entry) -> Obj:
+        """What the entry decodes to."""
         meta: Obj = {}
         for name, value in self.form["metadata"].items():
             meta[name] = value
             if name == "uid":
-                meta["resourceVersion"] = revision
+                meta["resourceVersion"] = str(entry.revision)
         return {**self.form, "metadata": meta}
 
 
@@ -186,6 +199,8 @@ class ResourceCache:
         """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
         self._subscription: Subscription | None = None
         self._expected: dict[str, Expected] = {}
+        self.ended = False
+        """It follows the store no more: what is in here is the past."""
         self.object_watches = 0
         """How many of the watches look at decoded objects."""
 
@@ -198,6 +213,7 @@ class ResourceCache:
         self._subscription = self._store.watch(self.prefix, page.revision, self._on_events)
 
     def stop(self) -> None:
+        self.ended = True
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None

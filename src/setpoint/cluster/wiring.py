@@ -10,13 +10,15 @@ from setpoint.apiserver.allocation.cluster_ips import ClusterIps
 from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.custom import definitions
+from setpoint.apiserver.custom.conversion import conversion_for
 from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.component_status import ComponentStatuses
 from setpoint.apiserver.handlers.eviction import Evictions
 from setpoint.apiserver.handlers.node_proxy import Proxies
 from setpoint.apiserver.handlers.pod_streams import PodStreams
-from setpoint.apiserver.handlers.scale import get_scale, patch_scale, update_scale
+from setpoint.apiserver.handlers.scale import BuiltInScaling, ScaleHandlers
 from setpoint.apiserver.health import Health
 from setpoint.apiserver.http.certificates import CertificateFiles
 from setpoint.apiserver.http.message import Answer, Response
@@ -39,7 +41,9 @@ def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles
     api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
     api.paths["/metrics"] = _metrics(api)
     _gauges(api)
-    OpenApi().install(api.paths)
+    openapi = OpenApi()
+    openapi.install(api.paths)
+    api.env.hooks[(definitions.GROUP, definitions.PLURAL)] = definitions.Definitions(api, openapi, conversion_for)
     _subresources(api)
     services = api.env.hooks[("", "services")] = _services(api, config)
     return services
@@ -79,7 +83,7 @@ def _flow_revision(api: ApiServer) -> int:
 
 def _subresources(api: ApiServer) -> None:
     """What is not simply a write of the object itself."""
-    scale: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
+    scale: dict[str, Handler] = ScaleHandlers(BuiltInScaling()).by_verb
     for group, plural in (
         ("apps", "deployments"),
         ("apps", "replicasets"),
@@ -143,14 +147,14 @@ def _gauges(api: ApiServer) -> None:
     def watches() -> Iterable[tuple[dict[str, str], float]]:
         for registry in api.registries.values():
             resource = registry.resource
-            if registry.cache.watch_count and registry.encoding.stored:
+            if registry.cache.watch_count and resource.storage == (resource.group, resource.version):
                 labels = {"verb": "WATCH", "group": resource.group, "version": resource.version}
                 yield {**labels, "resource": resource.plural}, registry.cache.watch_count
 
     def objects() -> Iterable[tuple[dict[str, str], float]]:
         for registry in api.registries.values():
-            if registry.encoding.stored:
-                resource = registry.resource
+            resource = registry.resource
+            if resource.storage == (resource.group, resource.version):
                 yield {"group": resource.group, "resource": resource.plural}, len(registry.cache)
 
     def size() -> Iterable[tuple[dict[str, str], float]]:

@@ -64,6 +64,11 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
 
+    is_custom = False
+    """Whether a CustomResourceDefinition brought it."""
+    deprecation = ""
+    """What a client is told that still uses this version."""
+
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
@@ -74,6 +79,11 @@ class Resource:
     @property
     def singular_name(self) -> str:
         return self.singular or self.kind.lower()
+
+    @property
+    def shown_verbs(self) -> tuple[str, ...]:
+        """What discovery says; more may work."""
+        return self.verbs
 
     @property
     def list_kind(self) -> str:

@@ -131,6 +131,10 @@ class Strategy:
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return self.warnings_on_create(obj, ctx)
 
+    def is_new_generation(self, obj: Obj, old: Obj) -> bool:
+        """Whether an update is more than bookkeeping (of kinds with `has_generation`)."""
+        return any(obj.get(name) != old.get(name) for name in self.spec_fields)
+
     def warnings_on_delete(self, policy_given: bool) -> list[str]:
         """`policy_given`: the client said what is to become of the dependents."""
         return []
@@ -142,6 +146,11 @@ class Strategy:
     def removable(self, obj: Obj) -> bool:
         """Whether a deleted object without finalizers may go; Namespaces hold finalizers in their spec too."""
         return True
+
+    def begin_deletion(self, obj: Obj, now: str) -> bool:
+        """For kinds that mark the deletion of their objects in a way of their own: whether `obj` (its metadata and top
+        level are its own, the rest is shared) was marked just now."""
+        return False
 
     def mark_deleted(self, obj: Obj) -> None:
         """The object has just been marked for deletion but stays for now; change `obj` (metadata and top level are

@@ -1,5 +1,6 @@
 """Decoders of custom types, which have no presence rules and are judged by their schema's validation, later: they copy,
-prune what is unknown and fill defaults. A value of the wrong type stays as it is.
+prune what is unknown, drop nulls that mean nothing and fill defaults. A value of the wrong type stays as it is, but an
+object or list in the place of a scalar loses all that the schema does not know: everything.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from setpoint.meta.schema import Shape, Type
 Part = Callable[[Type, Callable[[Decoder], None]], Decoder]
 """Gives the decoder of a part, which may later be replaced through the second argument."""
 
+_SCALARS = frozenset({str, int, bool, float})
+
 
 def struct_decoder(type: Type, part: Part) -> Decoder:
     decoders: dict[str, Decoder | None] = {}
@@ -22,21 +25,24 @@ def struct_decoder(type: Type, part: Part) -> Decoder:
         plain = _is_plain(field.type)
         decoders[name] = None if plain else part(field.type, partial(decoders.__setitem__, name))
     defaults = {name: field.default for name, field in type.fields.items() if field.default is not None}
-    keeps_null = {name for name, field in type.fields.items() if field.type.nullable or field.default is None}
+    nullable = {name for name, field in type.fields.items() if field.type.nullable}
     preserve = type.preserve_unknown
 
     def decode_struct(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            return value
+            return value if value.__class__ in _SCALARS else pruned(value, unknown)
         out: dict[str, Any] = {}
         for key, one in value.items():
             if key in decoders:
                 if one is None:
-                    if key in keeps_null:
+                    if key in nullable:
                         out[key] = None
+                    continue
+                decoder = decoders[key]
+                if decoder is not None:
+                    out[key] = decoder(one, unknown)
                 else:
-                    decoder = decoders[key]
-                    out[key] = decoder(one, unknown) if decoder is not None else one
+                    out[key] = one if one.__class__ in _SCALARS else pruned(one, unknown)
             elif preserve:
                 out[key] = one
             else:
@@ -51,39 +57,70 @@ def struct_decoder(type: Type, part: Part) -> Decoder:
     return decode_struct
 
 
+def pruned(value: Any, unknown: list[bool]) -> Any:
+    """What is left of a value that the schema says nothing of: its scalars and the lists that hold them."""
+    if value.__class__ is dict:
+        if value:
+            unknown.append(True)
+        return {}
+    if value.__class__ is list:
+        return [pruned(one, unknown) for one in value]
+    return value
+
+
 def _is_plain(type: Type) -> bool:
-    return not type.go and type.item is None and type.shape is not Shape.STRUCT
+    return not type.go and type.item is None and type.shape not in (Shape.STRUCT, Shape.MAP, Shape.LIST, Shape.ANY)
 
 
-def _item(type: Type, part: Part) -> Decoder | None:
-    if type.item is None or _is_plain(type.item):
-        return None
+def _item(type: Type, part: Part) -> Decoder:
+    """Of the elements of a list or map, which are not null."""
+    if type.item is None:
+        return pruned
+    if _is_plain(type.item):
+        return lambda value, unknown: value if value.__class__ in _SCALARS else pruned(value, unknown)
     found: list[Decoder] = []
     found.append(part(type.item, partial(found.__setitem__, 0)))
     return lambda value, unknown: found[0](value, unknown)
 
 
+def _for_null(type: Type) -> Any:
+    """What an element that may not be null becomes."""
+    item = type.item
+    return None if item is None or item.nullable else item.default
+
+
 def list_decoder(type: Type, part: Part) -> Decoder:
-    decoder = _item(type, part)
+    decoder, default = _item(type, part), _for_null(type)
 
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
-            return value
-        if decoder is None:
-            return value[:]
-        return [decoder(one, unknown) if one is not None else None for one in value]
+            return value if value.__class__ in _SCALARS else pruned(value, unknown)
+        out = []
+        for one in value:
+            if one is None:
+                one = deepcopy(default)
+            out.append(decoder(one, unknown) if one is not None else None)
+        return out
 
     return decode_list
 
 
 def map_decoder(type: Type, part: Part) -> Decoder:
-    decoder = _item(type, part)
+    decoder, default = _item(type, part), _for_null(type)
+    keeps_null = type.item is None or type.item.nullable
 
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            return value
-        if decoder is None:
-            return value.copy()
-        return {key: decoder(one, unknown) if one is not None else None for key, one in value.items()}
+            return value if value.__class__ in _SCALARS else pruned(value, unknown)
+        out: dict[str, Any] = {}
+        for key, one in value.items():
+            if one is None:
+                if keeps_null:
+                    out[key] = None
+                elif default is not None:
+                    out[key] = decoder(deepcopy(default), unknown)
+            else:
+                out[key] = decoder(one, unknown)
+        return out
 
     return decode_map

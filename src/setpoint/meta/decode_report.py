@@ -93,7 +93,13 @@ def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
     look.walk(type, value, "")
     if look.saved is not None:
         raise DecodeError(look.saved.message())
-    return look.strict if type.go else sorted(look.strict)
+    return look.strict if type.go else sorted(look.strict, key=_custom_order)
+
+
+def _custom_order(finding: str) -> tuple[bool, bool, str]:
+    """Duplicates first, then what is unknown in the metadata, then the rest by name."""
+    duplicate = finding.startswith("duplicate")
+    return not duplicate, not finding.startswith('unknown field "metadata.'), "" if duplicate else finding
 
 
 class _Complaint:
@@ -151,22 +157,39 @@ class _Look:
             self.walk_struct(type, value, where)
         elif shape is Shape.MAP:
             if not isinstance(value, dict | Pairs):
-                self.mistyped(type, value)
-            elif type.item is not None:
+                self.mistyped(type, value, where)
+            else:
                 for key, one in self.items(value, where):
-                    self.walk(type.item, one, f"{where}.{key}" if where else key)
+                    below = f"{where}.{key}" if where else key
+                    if type.item is not None:
+                        self.walk(type.item, one, below)
+                    elif not type.go:
+                        self.walk_pruned(one, below)
         elif shape is Shape.LIST:
             if describe(value) != "array":
-                self.mistyped(type, value)
+                self.mistyped(type, value, where)
             elif type.item is not None:
                 for at, one in enumerate(value):
                     self.walk(type.item, one, f"{where}[{at}]")
         elif type.go:
             self.check_scalar(type, value)
+        elif shape is not Shape.ANY:
+            self.walk_pruned(value, where)
 
-    def mistyped(self, type: Type, value: Any) -> None:
-        if type.go:  # custom types are validated by their schema, later
+    def mistyped(self, type: Type, value: Any, where: str) -> None:
+        if type.go:
             self.save(self.wrong(describe(value), type.go))
+        else:  # validated by its schema, later, when it is pruned already
+            self.walk_pruned(value, where)
+
+    def walk_pruned(self, value: Any, where: str) -> None:
+        """A value that the schema of a custom type knows nothing of."""
+        if isinstance(value, dict | Pairs):
+            for key, _ in self.items(value, where):
+                self.note("unknown", f"{where}.{key}" if where else key)
+        elif isinstance(value, list):
+            for at, one in enumerate(value):
+                self.walk_pruned(one, f"{where}[{at}]")
 
     def items(self, value: Any, where: str) -> Iterable[tuple[str, Any]]:
         if isinstance(value, dict):
@@ -181,7 +204,7 @@ class _Look:
 
     def walk_struct(self, type: Type, value: Any, where: str) -> None:
         if not isinstance(value, dict | Pairs):
-            self.mistyped(type, value)
+            self.mistyped(type, value, where)
             return
         struct, depth = self.struct, len(self.path)
         seen = set()
@@ -196,12 +219,28 @@ class _Look:
                 self.note("duplicate", below)
             seen.add(key)
             self.struct = type.name.rpartition(".")[2]
+            if key == "metadata" and field.type.go and not type.go:
+                self.walk_metadata(field.type, one, where, below)
+                continue
             if field.embedded:
                 self.path += field.embedded.split(".")
             self.path.append(key)
             self.walk(field.type, one, below)
             self.struct = struct
             del self.path[depth:]
+
+    def walk_metadata(self, type: Type, value: Any, where: str, below: str) -> None:
+        """Of a custom object, or of one inside it: upstream reads the metadata by itself."""
+        inner = _Look()
+        try:
+            inner.walk(type, value, below)
+            problem = inner.saved.message() if inner.saved is not None else ""
+        except DecodeError as error:
+            problem = str(error)
+        self.strict += [entry for entry in inner.strict if entry not in self.strict]
+        if problem:
+            shown = json.dumps(_as_dicts(value), separators=(",", ":"), sort_keys=True)
+            self.end(_Complaint(f"{below}: Invalid value: {shown}: {problem}" if where else problem))
 
     def check_scalar(self, type: Type, value: Any) -> None:
         shape, what = type.shape, describe(value)
@@ -286,6 +325,12 @@ class _Look:
 
     def end(self, complaint: _Complaint) -> NoReturn:
         raise DecodeError(complaint.message())
+
+
+def _as_dicts(value: Any) -> Any:
+    if isinstance(value, Pairs):
+        return {key: _as_dicts(one) for key, one in value}
+    return [_as_dicts(one) for one in value] if isinstance(value, list) else value
 
 
 def _fits(value: Any, bits: int) -> bool:

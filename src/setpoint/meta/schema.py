@@ -63,6 +63,8 @@ class Type:
     """Unknown fields of this STRUCT stay (custom resources)."""
     nullable: bool = False
     """An explicit null stays (custom resources)."""
+    default: Any = None
+    """Of an element of a LIST or MAP: what stands in for null (custom resources)."""
     compiled: dict[str, Any] = field(default_factory=dict)
     """What others compiled from this Type, by their own name."""
 

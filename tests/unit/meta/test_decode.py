@@ -286,5 +286,5 @@ def test_a_custom_type_may_hold_a_built_in_one() -> None:
         "metadata": {"name": "x"},
         "spec": {"a": 1},
     }
-    with pytest.raises(DecodeError, match=r"ObjectMeta\.metadata\.name of type string"):
+    with pytest.raises(DecodeError, match=r"ObjectMeta\.name of type string"):
         decode(root, {"metadata": {"name": 1}})

@@ -156,7 +156,7 @@ def _subject(subject: Obj, scope: str) -> str:
     return f"U{_SERVICE_ACCOUNT}{namespace}:{name}" if kind == "ServiceAccount" and namespace else ""
 
 
-def _no_fields(_: Obj) -> dict[str, str]:
+def _no_fields(_: Entry) -> dict[str, str]:
     return {}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import orjson
 
@@ -26,6 +27,47 @@ from setpoint.meta.field import Errors
 from setpoint.meta.times import format_time
 
 SCALE = Resource("autoscaling", "v1", "Scale", "scales")
+ReplicasPaths = dict[str, tuple[str, ...] | None]
+
+
+class Scaling(Protocol):
+    """How a kind keeps its replicas."""
+
+    def to_scale(self, registry: Registry, obj: Obj) -> Obj:
+        """Raises ApiError where there is nothing to scale."""
+        ...
+
+    def live_scale(self, registry: Registry, obj: Obj) -> Obj:
+        """What a write of the Scale starts from."""
+        ...
+
+    def scaled(self, registry: Registry, obj: Obj, scale: Obj) -> Obj:
+        """A copy of `obj`, typed, with the replicas and the resourceVersion of `scale`. Raises ApiError."""
+        ...
+
+    def check(self, scale: Obj, errs: Errors) -> None: ...
+
+    def paths(self, registry: Registry) -> ReplicasPaths:
+        """Where the replicas are, by version."""
+        ...
+
+
+class BuiltInScaling:
+    """Deployments and their like: `spec.replicas`."""
+
+    def to_scale(self, registry: Registry, obj: Obj) -> Obj:
+        return to_scale({"kind": registry.resource.kind, **obj})
+
+    live_scale = to_scale
+
+    def scaled(self, registry: Registry, obj: Obj, scale: Obj) -> Obj:
+        return apply_scale(scale, obj)
+
+    def check(self, scale: Obj, errs: Errors) -> None:
+        validate_scale(scale, errs)
+
+    def paths(self, registry: Registry) -> ReplicasPaths:
+        return {registry.resource.api_version: ("f:spec", "f:replicas")}
 
 
 def _typed(scale: Obj) -> Obj:
@@ -33,125 +75,121 @@ def _typed(scale: Obj) -> Obj:
     return typed
 
 
-def _scale_of(registry: Registry, obj: Obj) -> Obj:
-    return to_scale({"kind": registry.resource.kind, **obj})
+class ScaleHandlers:
+    def __init__(self, scaling: Scaling) -> None:
+        self._scaling = scaling
 
+    @property
+    def by_verb(self) -> dict[str, Callable[[Call, Registry, Form], Awaitable[Answer]]]:
+        return {"get": self.get, "update": self.update, "patch": self.patch}
 
-def _respond(form: Form, registry: Registry, entry: Entry) -> Answer:
-    return respond(form, orjson.dumps(_scale_of(registry, entry.obj)) + b"\n")
+    def _respond(self, form: Form, registry: Registry, entry: Entry) -> Answer:
+        obj = registry.encoding.live(entry)
+        return respond(form, orjson.dumps(_typed(self._scaling.to_scale(registry, obj))) + b"\n")
 
+    async def get(self, call: Call, registry: Registry, form: Form) -> Answer:
+        entry = registry.get(call.target.namespace, call.target.name)
+        if registry.encoding.remote:
+            await registry.encoding.ready((entry,))
+        return self._respond(form, registry, entry)
 
-async def get_scale(call: Call, registry: Registry, form: Form) -> Answer:
-    return _respond(form, registry, registry.get(call.target.namespace, call.target.name))
-
-
-async def update_scale(call: Call, registry: Registry, form: Form) -> Answer:
-    write_options(call, "UpdateOptions")
-    scale = read_resource(call, SCALE)
-    check_name(call, scale)
-    return await _write(call, registry, form, lambda _: scale)
-
-
-async def patch_scale(call: Call, registry: Registry, form: Form) -> Answer:
-    media_type = patch_type(call, registry)
-    force = write_options(call, "PatchOptions", apply=media_type == APPLY, patch=True)
-    if media_type == APPLY:
-        return await _apply(call, registry, form, force)
-    patcher = patcher_for(call, SCALE, media_type)
-
-    def patched(live: Obj) -> Obj:
-        scale = patcher(_scale_of(registry, live))
+    async def update(self, call: Call, registry: Registry, form: Form) -> Answer:
+        write_options(call, "UpdateOptions")
+        scale = read_resource(call, SCALE)
         check_name(call, scale)
-        return scale
+        return await self._write(call, registry, form, lambda _: scale)
 
-    return await _write(call, registry, form, patched)
+    async def patch(self, call: Call, registry: Registry, form: Form) -> Answer:
+        media_type = patch_type(call, registry)
+        force = write_options(call, "PatchOptions", apply=media_type == APPLY, patch=True)
+        if media_type == APPLY:
+            return await self._apply(call, registry, form, force)
+        patcher = patcher_for(call, SCALE, media_type)
 
+        def patched(live: Obj) -> Obj:
+            scale = patcher(self._scaling.live_scale(registry, live))
+            check_name(call, scale)
+            return scale
 
-async def _write(call: Call, registry: Registry, form: Form, scale_for: Callable[[Obj], Obj]) -> Answer:
-    async def change(live: Obj | None) -> Obj:
-        if live is None:
-            raise registry.not_found(call.target.name)
-        scale = scale_for(live)
-        _check(registry, scale, live)
-        before = _owned_scale(registry, live)
-        owners = apply.update(
-            SCALE.type,
-            before,
-            {**scale, "metadata": {**scale["metadata"], "managedFields": before["metadata"].get("managedFields")}},
-            manager=call.field_manager,
-            api_version=SCALE.api_version,
-            subresource="scale",
-            now=format_time(call.now),
-        )
-        return _scaled(registry, live, scale, owners)
+        return await self._write(call, registry, form, patched)
 
-    entry, _ = await registry.update(call, call.target.name, change)
-    return _respond(form, registry, entry)
-
-
-def _owned_scale(registry: Registry, live: Obj) -> Obj:
-    """The Scale with what its writers own of it."""
-    scale = _scale_of(registry, live)
-    owners = apply.to_scale(live["metadata"].get("managedFields") or [], _replicas(registry))
-    return {**scale, "metadata": {**scale["metadata"], "managedFields": owners}} if owners else scale
-
-
-def _replicas(registry: Registry) -> dict[str, tuple[str, ...] | None]:
-    return {registry.resource.api_version: ("f:spec", "f:replicas")}
-
-
-def _scaled(registry: Registry, live: Obj, scale: Obj, owners: list[Obj]) -> Obj:
-    """The workload with the replicas of `scale`, and with its owners."""
-    obj: Obj = decode(registry.resource.type, apply_scale(scale, live), strict=None)
-    obj.pop("kind", None)
-    obj.pop("apiVersion", None)
-    stored = live["metadata"].get("managedFields") or []
-    entries = apply.to_parent(stored, owners, registry.resource.api_version, _replicas(registry))
-    if entries:
-        obj["metadata"]["managedFields"] = entries
-    else:
-        obj["metadata"].pop("managedFields", None)
-    return obj
-
-
-def _check(registry: Registry, scale: Obj, live: Obj) -> None:
-    errs: Errors = []
-    validate_scale(scale, errs)
-    name = scale["metadata"].get("name", "")
-    if errs:
-        raise Invalid.of("autoscaling", "Scale", name, errs)
-    uid = scale["metadata"].get("uid")
-    if uid and uid != live["metadata"]["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
-        raise Conflict.of(registry.resource.group, registry.resource.plural, name, why)
-
-
-async def _apply(call: Call, registry: Registry, form: Form, force: bool) -> Answer:
-    """The applied Scale is the workload's replicas, and nothing else of it, in the manager's ownership."""
-    config, _ = read_applied(call, SCALE)
-    check_types(SCALE.type, config)
-    check_name(call, config)
-
-    async def change(live: Obj | None) -> Obj:
-        if live is None:
-            raise registry.not_found(call.target.name)
-        try:
-            merged = apply.apply(
+    async def _write(self, call: Call, registry: Registry, form: Form, scale_for: Callable[[Obj], Obj]) -> Answer:
+        async def change(live: Obj | None) -> Obj:
+            if live is None:
+                raise registry.not_found(call.target.name)
+            scale = scale_for(live)
+            self._check(registry, scale, live)
+            before = self._owned_scale(registry, live)
+            owners = apply.update(
                 SCALE.type,
-                _owned_scale(registry, live),
-                config,
+                before,
+                {**scale, "metadata": {**scale["metadata"], "managedFields": before["metadata"].get("managedFields")}},
                 manager=call.field_manager,
-                force=force,
                 api_version=SCALE.api_version,
-                kind=SCALE.kind,
                 subresource="scale",
                 now=format_time(call.now),
             )
-        except apply.TypeMismatch as error:
-            raise PlainServerError(str(error)) from None
-        scale = _typed(merged)
-        _check(registry, scale, live)
-        return _scaled(registry, live, scale, merged["metadata"].get("managedFields") or [])
+            return self._scaled(registry, live, scale, owners)
 
-    entry, _ = await registry.update(call, call.target.name, change, check_uid=False)
-    return _respond(form, registry, entry)
+        entry, _ = await registry.update(call, call.target.name, change)
+        return self._respond(form, registry, entry)
+
+    def _owned_scale(self, registry: Registry, live: Obj) -> Obj:
+        """The Scale with what its writers own of it."""
+        scale = self._scaling.live_scale(registry, live)
+        owners = apply.to_scale(live["metadata"].get("managedFields") or [], self._scaling.paths(registry))
+        return {**scale, "metadata": {**scale["metadata"], "managedFields": owners}} if owners else scale
+
+    def _scaled(self, registry: Registry, live: Obj, scale: Obj, owners: list[Obj]) -> Obj:
+        """The workload with the replicas of `scale`, and with its owners."""
+        obj: Obj = decode(registry.resource.type, self._scaling.scaled(registry, live, scale), strict=None)
+        obj.pop("kind", None)
+        obj.pop("apiVersion", None)
+        stored = live["metadata"].get("managedFields") or []
+        entries = apply.to_parent(stored, owners, registry.resource.api_version, self._scaling.paths(registry))
+        if entries:
+            obj["metadata"]["managedFields"] = entries
+        else:
+            obj["metadata"].pop("managedFields", None)
+        return obj
+
+    def _check(self, registry: Registry, scale: Obj, live: Obj) -> None:
+        errs: Errors = []
+        self._scaling.check(scale, errs)
+        name = scale["metadata"].get("name", "")
+        if errs:
+            raise Invalid.of("autoscaling", "Scale", name, errs)
+        uid = scale["metadata"].get("uid")
+        if uid and uid != live["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
+            raise Conflict.of(registry.resource.group, registry.resource.plural, name, why)
+
+    async def _apply(self, call: Call, registry: Registry, form: Form, force: bool) -> Answer:
+        """The applied Scale is the workload's replicas, and nothing else of it, in the manager's ownership."""
+        config, _ = read_applied(call, SCALE)
+        check_types(SCALE.type, config)
+        check_name(call, config)
+
+        async def change(live: Obj | None) -> Obj:
+            if live is None:
+                raise registry.not_found(call.target.name)
+            try:
+                merged = apply.apply(
+                    SCALE.type,
+                    self._owned_scale(registry, live),
+                    config,
+                    manager=call.field_manager,
+                    force=force,
+                    api_version=SCALE.api_version,
+                    kind=SCALE.kind,
+                    subresource="scale",
+                    now=format_time(call.now),
+                )
+            except apply.TypeMismatch as error:
+                raise PlainServerError(str(error)) from None
+            scale = _typed(merged)
+            self._check(registry, scale, live)
+            return self._scaled(registry, live, scale, merged["metadata"].get("managedFields") or [])
+
+        entry, _ = await registry.update(call, call.target.name, change, check_uid=False)
+        return self._respond(form, registry, entry)

@@ -115,7 +115,7 @@ class _Stream:
         self.refuse = teller.refuse
         self.revision = 0
         self.over = asyncio.Event()
-        self._empty = b""
+        self._empty: dict[str, Any] | None = None
         """An object that says nothing, but for its metadata: what bookmarks are made of."""
         target = call.target
         self.watch = Watch(
@@ -211,13 +211,11 @@ class _Stream:
         meta: dict[str, Any] = {"resourceVersion": str(max(self.revision, self.options.revision))}
         if annotations:
             meta["annotations"] = annotations
-        if not self._empty:
+        if self._empty is None:
             empty = zero(self.registry.resource.type)
-            self._empty = orjson.dumps(
-                {name: value for name, value in empty.items() if name not in ("kind", "apiVersion", "metadata")}
-            )
-        rest = self._empty[1:] if self._empty == b"{}" else b"," + self._empty[1:]
-        self.tell("BOOKMARK", Entry("", b'{"metadata":%b%b' % (orjson.dumps(meta), rest), self.revision))
+            self._empty = {n: value for n, value in empty.items() if n not in ("kind", "apiVersion", "metadata")}
+        bookmark = {"metadata": meta, **self._empty}
+        self.tell("BOOKMARK", self.registry.encoding.entry("", bookmark, self.revision))
 
 
 def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:

@@ -33,7 +33,7 @@ async def upkeep(
     who = identity.Identity(api, hostname)
     running = [
         system_namespaces(api).run(), flow_control.flow_schema_status(api).run(),
-        availability.loop.run(), addresses.loop.run(),
+        availability.loop.run(), addresses.loop.run(), *(run() for run in api.background),
     ]  # fmt: skip
     if event_ttl > 0:
         running.append(EventExpiry(api, event_ttl).run())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from setpoint.kinds.apiextensions.approval import APPROVED, SEE, approval, is_protected
+from setpoint.kinds.apiextensions.definition_conditions import CLEANUP, pending_deletion, put
 from setpoint.kinds.apiextensions.definition_rules import Tolerance, is_ca_bundle, validate_definition, validate_names
 from setpoint.kinds.apiextensions.hoisting import hoisted
 from setpoint.kinds.apiextensions.schema_formats import is_recognized
@@ -16,8 +17,6 @@ from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strate
 from setpoint.meta.field import Errors, FieldError, invalid, required
 from setpoint.meta.objectmeta import IMMUTABLE
 
-APPROVED = "api-approved.kubernetes.io"
-_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 _REVIEW_VERSIONS = frozenset({"v1", "v1beta1"})
 
 
@@ -163,6 +162,16 @@ class CustomResourceDefinitionStrategy(Strategy):
                 errs.append(invalid(f"spec.{path}", new.get(key, ""), IMMUTABLE))
         _validate_rest(obj, old, errs)
 
+    def begin_deletion(self, obj: Obj, now: str) -> bool:
+        meta = obj["metadata"]
+        if meta.get("deletionTimestamp"):
+            return False
+        meta["deletionTimestamp"] = now
+        if CLEANUP not in (meta.get("finalizers") or ()):
+            meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]
+        put(obj, pending_deletion(), now)
+        return True
+
     def warnings_on_create(self, obj: Obj, ctx: Context) -> list[str]:
         return _warnings(obj["spec"])
 
@@ -221,29 +230,18 @@ def _validate_stored(stored: list[str] | None, spec: dict[str, Any], path: str, 
             errs.append(invalid(f"{path}[{i}]", name, text))
 
 
-def _approval(obj: Obj) -> tuple[str, str]:
-    """How the group's use was approved, if it was: the state, and the annotation."""
-    text = (obj["metadata"].get("annotations") or {}).get(APPROVED, "")
-    if not text:
-        return "missing", text
-    if text.startswith("unapproved"):
-        return "bypassed", text
-    return "approved" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s]+", text) else "invalid", text
-
-
 def _approval_error(obj: Obj, old: Obj | None) -> FieldError | None:
     """The domains of the community may be used with its approval only."""
-    group = "." + obj["spec"].get("group", "")
-    if not group.endswith((".k8s.io", ".kubernetes.io")):
+    if not is_protected(obj["spec"].get("group", "")):
         return None
-    state, text = _approval(obj)
-    if state in ("approved", "bypassed") or (old is not None and _approval(old)[0] == state):
+    state, text = approval(obj)
+    if state in ("approved", "bypassed") or (old is not None and approval(old)[0] == state):
         return None
     path = f"metadata.annotations[{APPROVED}]"
     if state == "missing":
-        return required(path, f'protected groups must have approval annotation "{APPROVED}", {_SEE}')
+        return required(path, f'protected groups must have approval annotation "{APPROVED}", {SEE}')
     why = f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with '
-    return invalid(path, text, f'{why}"unapproved", {_SEE}')
+    return invalid(path, text, f'{why}"unapproved", {SEE}')
 
 
 class CustomResourceDefinitionStatusStrategy(StatusStrategy):

@@ -2,7 +2,8 @@
 
 A check gets the value and the name under which messages speak of it (`spec.replicas`; empty at the root), appends what
 is wrong, and returns how many tests it passed through: of several alternatives that all fail, the one that got furthest
-is the one whose complaints are told.
+is the one whose complaints are told. With the old value at hand, what is wrong with fields that did not change is not
+told: it was so before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from setpoint.kinds.apiextensions.correlation import Correlated
 from setpoint.kinds.apiextensions.patterns import compile_pattern
 from setpoint.kinds.apiextensions.schema_formats import format_test, is_recognized
 from setpoint.meta.field import Errors, FieldError, invalid, not_supported, required, too_long, too_many, type_invalid
@@ -26,16 +28,22 @@ class Problem(NamedTuple):
 
 
 Problems = list[Problem]
-Check = Callable[[Any, str, Problems], int]
+Old = Correlated | None
+Check = Callable[[Any, str, Problems, Old], int]
 Schema = Mapping[str, Any]
 _TYPES: dict[type, str] = {
     bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object",
 }  # fmt: skip
 
 
-def validate_value(check: Check, value: Any, path: str, errs: Errors) -> None:
+def validate_value(check: Check, value: Any, path: str, errs: Errors, old: Old = None) -> None:
     problems: Problems = []
-    check(value, "", problems)
+    check(value, "", problems, None)
+    if problems and old is not None:
+        # A second look, with the old value in hand; most updates are spared it.
+        problems.clear()
+        if not old.same:
+            check(value, "", problems, old)
     errs.extend(problem.make(_at(path, problem.name)) for problem in problems)
 
 
@@ -71,13 +79,13 @@ def compile_schema(schema: Schema, of_default: bool = False) -> Check:
         bool: (_present(*before, enum), counted),
     }
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         if value is None:
-            passed = 1 if type_check is None else type_check(value, name, out)
-            return passed if enum is None else passed + enum(value, name, out)
+            passed = 1 if type_check is None else type_check(value, name, out, old)
+            return passed if enum is None else passed + enum(value, name, out, old)
         checks, passed = plans[value.__class__]
         for part in checks:
-            passed += part(value, name, out)
+            passed += part(value, name, out, old)
         return passed
 
     return check
@@ -102,7 +110,7 @@ def _type_check(schema: Schema, of_default: bool) -> Check | None:
     known_format = bool(format_name) and is_recognized(format_name, schema.get("type", ""))
     lenient = known_format and not {"number", "integer"} & set(types)
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         if value is None:
             actual = "null"
             if nullable:
@@ -131,16 +139,16 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
     if not any_of and not one_of and not all_of and negated is None:
         return None
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         passed = 0
         if any_of:
-            valid, best, count = _try(any_of, value, name, stop=True)
+            valid, best, count = _try(any_of, value, name, old, stop=True)
             passed += count
             if not valid:
                 out.append(_unpinned(f"{quote(name)} must validate at least one schema (anyOf)"))
                 out += best
         if one_of:
-            valid, best, count = _try(one_of, value, name, stop=False)
+            valid, best, count = _try(one_of, value, name, old, stop=False)
             passed += count
             if valid != 1:
                 found = f"Found {valid} valid alternatives" if valid else "Found none valid"
@@ -150,7 +158,7 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
         valid = 0
         for item in all_of:
             inner: Problems = []
-            passed += item(value, name, inner)
+            passed += item(value, name, inner, old)
             valid += not inner
             out += inner
         if valid != len(all_of):
@@ -158,7 +166,7 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
             out.append(_unpinned(f"{quote(name)} must validate all the schemas (allOf){tail}"))
         if negated is not None:
             inner = []
-            negated(value, name, inner)
+            negated(value, name, inner, old)
             if not inner:
                 out.append(_unpinned(f"{quote(name)} must not validate the schema (not)"))
         return passed
@@ -166,13 +174,13 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
     return check
 
 
-def _try(checks: list[Check], value: Any, name: str, stop: bool) -> tuple[int, Problems, int]:
+def _try(checks: list[Check], value: Any, name: str, old: Old, stop: bool) -> tuple[int, Problems, int]:
     """How many hold; of those that do not, the problems of the one that got furthest; and how far that was."""
     best: Problems = []
     valid, furthest = 0, -1
     for item in checks:
         inner: Problems = []
-        count = item(value, name, inner)
+        count = item(value, name, inner, old)
         if not inner:
             valid += 1
             best = []
@@ -191,7 +199,7 @@ def _string_check(schema: Schema) -> Check | None:
         return None
     compiled = compile_pattern(pattern) if pattern else None
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         length = len(value)
         if longest is not None and length > longest:
             out.append(Problem(name, lambda path: too_long(path, longest)))
@@ -212,7 +220,7 @@ def _format_check(schema: Schema) -> Check | None:
     if test is None:
         return None
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         if not test(value):
             text = f"{name} in body must be of type {name_of_format}: {quote(value)}"
             out.append(Problem(name, lambda path: type_invalid(path, value, text)))
@@ -231,7 +239,7 @@ def _number_check(schema: Schema) -> Check:
     format_name = schema.get("format", "") if is_integer else ""
     bound = _RANGES.get(format_name, 2**63) if is_integer else None
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         if bound is not None and (not -bound <= value < bound or value != int(value)):
             kind = f"with format {format_name}" if format_name in _RANGES else "(default format)"
             out.append(_unpinned(f"Checked value must be of type integer {kind} in {name}"))
@@ -268,11 +276,14 @@ def _list_check(schema: Schema, of_default: bool) -> Check:
     item_check = compile_schema(items, of_default) if isinstance(items, dict) else None
     fewest, most, unique = schema.get("minItems"), schema.get("maxItems"), schema.get("uniqueItems")
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         passed = 1
         if item_check is not None:
             for i, item in enumerate(value):
-                passed += item_check(item, f"{name}[{i}]", out)
+                if old is None:
+                    passed += item_check(item, f"{name}[{i}]", out, None)
+                else:
+                    passed += _unless_unchanged(item_check, item, f"{name}[{i}]", out, old.item(i))
         size = len(value)
         if fewest is not None and size < fewest:
             out.append(_bad(name, size, f"{name} in body should have at least {fewest} items"))
@@ -295,7 +306,7 @@ def _enum_check(schema: Schema) -> Check | None:
         return None
     shown = [choice if isinstance(choice, str) else orjson.dumps(choice).decode() for choice in choices]
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         if value is None or not any(_same(value, choice) for choice in choices):
             out.append(Problem(name, lambda path: not_supported(path, value, shown)))
         return 0
@@ -309,7 +320,7 @@ def _object_check(schema: Schema, of_default: bool) -> Check:
     other_check = compile_schema(others, of_default) if isinstance(others, dict) else None
     fewest, most, needed = schema.get("minProperties"), schema.get("maxProperties"), schema.get("required") or ()
 
-    def check(value: Any, name: str, out: Problems) -> int:
+    def check(value: Any, name: str, out: Problems, old: Old) -> int:
         passed = 0
         size = len(value)
         if fewest is not None and size < fewest:
@@ -323,13 +334,28 @@ def _object_check(schema: Schema, of_default: bool) -> Check:
         elif other_check is not None:
             for key, item in value.items():
                 if key not in properties:
-                    passed += other_check(item, f"{name}.{key}", out)
+                    if old is None:
+                        passed += other_check(item, f"{name}.{key}", out, None)
+                    else:
+                        passed += _unless_unchanged(other_check, item, f"{name}.{key}", out, old.key(key))
         for key, item_check in properties.items():
             if key in value:
-                passed += item_check(value[key], f"{name}.{key}" if name else key, out)
+                below = f"{name}.{key}" if name else key
+                if old is None:
+                    passed += item_check(value[key], below, out, None)
+                else:
+                    passed += _unless_unchanged(item_check, value[key], below, out, old.key(key))
         for key in needed:
             if key not in value:
                 out.append(Problem(f"{name}.{key}", lambda path: required(path)))
         return passed
 
     return check
+
+
+def _unless_unchanged(check: Check, value: Any, name: str, out: Problems, old: Old) -> int:
+    before = len(out)
+    passed = check(value, name, out, old)
+    if old is not None and len(out) > before and old.same:
+        del out[before:]
+    return passed

@@ -1,0 +1,146 @@
+"""Brings definitions into service, keeps them there as they change, and takes them out with all their objects.
+
+One loop looks at a definition whenever it changes and takes the next step: its names are accepted or not, it is served,
+it is established; or, when it is deleted, its objects are, and then it is let go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from setpoint.apiserver.custom.conversion import Conversion
+from setpoint.apiserver.custom.removal import Removal
+from setpoint.apiserver.custom.serving import Serving
+from setpoint.apiserver.openapi.service import OpenApi
+from setpoint.apiserver.own_writes import update
+from setpoint.apiserver.registry import Hooks
+from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.upkeep.loop import KeyedLoop
+from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.kinds.apiextensions.definition_conditions import (
+    APPROVAL,
+    CLEANUP,
+    ESTABLISHED,
+    NAMES_ACCEPTED,
+    NON_STRUCTURAL,
+    accept_names,
+    approval_condition,
+    equivalent,
+    establish,
+    find,
+    is_true,
+    put,
+    remove,
+    structural_condition,
+)
+from setpoint.meta.times import format_time
+
+GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+ConversionFor = Callable[[Obj], Conversion]
+"""How the versions of a definition are converted."""
+
+
+class Definitions(Hooks):
+    """Also the hooks of the definitions themselves: those that are there are served before the first request."""
+
+    def __init__(self, api: ApiServer, openapi: OpenApi, conversion_for: ConversionFor) -> None:
+        self._api = api
+        self._serving = Serving(api, openapi, conversion_for)
+        self._removal = Removal(api, self._serving, self._write)
+        self._loop = KeyedLoop("custom resources", api.clock, self._sync)
+        api.background.append(self._loop.run)
+
+    async def start(self) -> None:
+        cache = self._api.registry(GROUP, PLURAL).cache
+        for entry in cache.scan():
+            if _is_servable(entry.obj):
+                await self._serving.serve(entry.obj, since=0)
+        self._loop.follow(cache, lambda entry: [entry.obj["metadata"]["name"]])
+
+    def _entry(self, name: str) -> Entry | None:
+        cache = self._api.registry(GROUP, PLURAL).cache
+        return cache.get(cache.prefix + name)
+
+    def _siblings(self, name: str) -> list[Obj]:
+        """The other definitions of the same group."""
+        group = name.partition(".")[2]
+        objs = [entry.obj for entry in self._api.registry(GROUP, PLURAL).cache.scan()]
+        return [obj for obj in objs if obj["spec"]["group"] == group and obj["metadata"]["name"] != name]
+
+    async def _sync(self, name: str) -> float | None:
+        entry = self._entry(name)
+        if entry is None:
+            await self._serving.retire(name)
+            self._removal.forget(name)
+            # Its names are free again.
+            self._loop.due(*(obj["metadata"]["name"] for obj in self._siblings(name)))
+            await self._serving.register(name.partition(".")[2])
+            return self._serving.close_left(name)
+        obj, meta = entry.obj, entry.obj["metadata"]
+        if meta.get("deletionTimestamp") and CLEANUP in (meta.get("finalizers") or ()):
+            await self._serve(obj)
+            return await self._removal.proceed(obj, lambda: self._loop.due(name))
+        if await self._name(name, obj) or await self._judge(name, obj):
+            return None  # the change brings us here again
+        await self._serve(obj)
+        if is_true(obj, NAMES_ACCEPTED) and not is_true(obj, ESTABLISHED):
+            established = establish(obj)
+            if not equivalent(established, find(obj, ESTABLISHED)):
+                await self._write(name, lambda changed: put(changed, established, self._now()))
+                return None
+        await self._serving.register(obj["spec"]["group"])
+        return self._serving.close_left(name)
+
+    async def _serve(self, obj: Obj) -> None:
+        if _is_servable(obj):
+            await self._serving.serve(obj, since=self._api.store.revision)
+        else:
+            await self._serving.retire(obj["metadata"]["name"])
+
+    async def _name(self, name: str, obj: Obj) -> bool:
+        """Whether its names had to be looked at and something changed by it."""
+        had = _said((obj.get("status") or {}).get("acceptedNames"))
+        if _said(obj["spec"].get("names")) == had:
+            return False
+        names, accepted, established = accept_names(obj, self._siblings(name))
+        if _said(names) == had and equivalent(accepted, find(obj, NAMES_ACCEPTED)):
+            return False
+
+        def change(changed: Obj) -> None:
+            changed["status"] = {**(changed.get("status") or {}), "acceptedNames": names}
+            put(changed, accepted, self._now())
+            put(changed, established, self._now())
+
+        await self._write(name, change)
+        self._loop.due(*(other["metadata"]["name"] for other in self._siblings(name)))
+        return True
+
+    async def _judge(self, name: str, obj: Obj) -> bool:
+        """Conditions that say something and decide nothing."""
+        for kind, judged in ((APPROVAL, approval_condition(obj)), (NON_STRUCTURAL, structural_condition(obj))):
+            if equivalent(judged, find(obj, kind)):
+                continue
+            await self._write(name, partial(self._set, kind, judged))
+            return True
+        return False
+
+    def _set(self, kind: str, judged: Obj | None, changed: Obj) -> None:
+        if judged is None:
+            remove(changed, kind)
+        else:
+            put(changed, judged, self._now())
+
+    async def _write(self, name: str, change: Callable[[Obj], None]) -> None:
+        await update(self._api, GROUP, PLURAL, "", name, change, subresource="status")
+
+    def _now(self) -> str:
+        return format_time(self._api.clock.now())
+
+
+def _is_servable(obj: Obj) -> bool:
+    return is_true(obj, NAMES_ACCEPTED) or is_true(obj, ESTABLISHED)
+
+
+def _said(names: Obj | None) -> Obj:
+    return {name: value for name, value in (names or {}).items() if value}

@@ -1,0 +1,159 @@
+"""Custom objects between store and wire.
+
+They are stored as they are sent, kind and apiVersion included: those say in which version an object was written. What
+was written under the present definition is sent as it is. What is older is read by the present schema once: pruned,
+with its defaults filled in, and converted where it was stored in another version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import orjson
+
+from setpoint.apiserver.custom.conversion import Conversion
+from setpoint.apiserver.custom.resource import CustomResource
+from setpoint.apiserver.encoding import Encoding
+from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.meta.decode import decode
+from setpoint.meta.schema import Type
+
+_HEAD = b'{"apiVersion":"'
+_OF_ALL = ("apiVersion", "kind")
+
+
+def written_as(entry: Entry) -> str:
+    """The apiVersion in which the object was stored."""
+    end = entry.value.index(b'"', len(_HEAD))
+    return entry.value[len(_HEAD) : end].decode()
+
+
+class CustomEncoding(Encoding):
+    stored = False
+    strategic = False
+
+    def __init__(
+        self, resource: CustomResource, siblings: Mapping[str, CustomResource], conversion: Conversion
+    ) -> None:
+        """`siblings`: all versions of the kind, by name."""
+        super().__init__(resource)
+        self._resource = resource
+        self._siblings = siblings
+        self._conversion = conversion
+        self._storage = siblings[resource.stored_version]
+        self._sent = f"{self.form}#sent"
+        self._whole = f"{self.form}#whole"
+        # What came from another version has not got the defaults of this one yet.
+        self.final_as = self._sent if resource is self._storage else ""
+        self.remote = conversion.remote
+        self.converts_ownership = not conversion.remote
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def item(self, entry: Entry) -> bytes:
+        value: bytes = entry.remembered(self._sent, self._send)
+        return value
+
+    def items(self, entries: Iterable[Entry]) -> list[bytes]:
+        name, send = self._sent, self._send
+        return [entry.remembered(name, send) for entry in entries]
+
+    def single(self, entry: Entry) -> bytes:
+        return self.item(entry)
+
+    def obj(self, entry: Entry) -> Obj:
+        read: Obj = entry.remembered(self.form, self._read)
+        return read
+
+    def live(self, entry: Entry) -> Obj:
+        return self.obj(entry)
+
+    def shared(self, entry: Entry) -> Obj:
+        whole: Obj = entry.remembered(self._whole, lambda e: self._with_kind(self.obj(e)))
+        return whole
+
+    def _with_kind(self, obj: Obj) -> Obj:
+        return {"apiVersion": self.form, "kind": self.resource.kind, **obj}
+
+    def _send(self, entry: Entry) -> bytes:
+        obj = self.obj(entry)
+        whole = self._with_kind(obj)
+        # Most often what was stored is what the schema makes of it: then no second copy is kept.
+        return entry.value if whole == entry.obj else orjson.dumps(whole)
+
+    def _read(self, entry: Entry) -> Obj:
+        if entry.knows(self._sent):
+            return _bare(entry.obj)
+        return self._read_converted(entry, self._conversion.convert)
+
+    def _read_converted(self, entry: Entry, convert: Callable[[Obj, str], Obj]) -> Obj:
+        if entry.obj["apiVersion"] == self.form:
+            return _bare(decode(self._resource.type, entry.obj))
+        return _bare(decode(self._resource.bare_type, convert(self._as_written(entry), self.form)))
+
+    def _as_written(self, entry: Entry) -> Obj:
+        """With the defaults of the version that it was stored in."""
+        version = entry.obj["apiVersion"].rpartition("/")[2]
+        known = self._siblings.get(version)
+        whole: Obj = decode(known.type, entry.obj) if known is not None else entry.obj
+        return whole
+
+    async def ready(self, entries: Iterable[Entry]) -> None:
+        missing = [entry for entry in entries if not entry.knows(self.form) and written_as(entry) != self.form]
+        if missing:
+            written = [self._as_written(entry) for entry in missing]
+            converted = await self._conversion.convert_all(written, self.form)
+            for entry, whole in zip(missing, converted):
+                typed = _bare(decode(self._resource.bare_type, whole))
+                entry.remembered(self.form, partial(_given, typed))
+
+    def list(self, items: Sequence[bytes], meta: Obj) -> list[bytes]:
+        return super().list(items, {"continue": "", **meta})
+
+    def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
+        known = self._siblings.get(api_version.rpartition("/")[2])
+        if known is None or known.api_version != api_version:
+            return None
+        if api_version != self.form:
+            obj = self._conversion.convert(self._with_kind(obj), api_version)
+        return known.type, obj
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def entry(self, key: str, obj: Obj, revision: int) -> Entry:
+        entry = Entry(key, orjson.dumps(self._with_kind(obj)), revision)
+        entry.remembered(self._sent, lambda e: e.value)
+        return entry
+
+    def same(self, obj: Obj, live: Obj) -> bool:
+        # To Python True is 1.
+        option = orjson.OPT_SORT_KEYS
+        return obj == live and orjson.dumps(obj, option=option) == orjson.dumps(live, option=option)
+
+    def dump(self, obj: Obj) -> bytes:
+        whole = self._with_kind(obj)
+        if self.resource is not self._storage:
+            whole = self._to_storage(self._conversion.convert(whole, self._storage.api_version))
+        return orjson.dumps(whole)
+
+    async def dump_remote(self, obj: Obj) -> bytes:
+        whole = self._with_kind(obj)
+        if self.resource is not self._storage:
+            whole = self._to_storage((await self._conversion.convert_all([whole], self._storage.api_version))[0])
+        return orjson.dumps(whole)
+
+    def _to_storage(self, whole: Obj) -> Obj:
+        """What the schema of the stored version makes of a converted object; the metadata first, in order."""
+        typed = _bare(decode(self._storage.bare_type, whole))
+        meta = typed.pop("metadata")
+        meta.pop("resourceVersion", None)
+        return {"apiVersion": self._storage.api_version, "kind": self._storage.kind, "metadata": meta, **typed}
+
+
+def _given(typed: Obj, _: Entry) -> Obj:
+    return typed
+
+
+def _bare(whole: Obj) -> Obj:
+    return {name: value for name, value in whole.items() if name not in _OF_ALL}

@@ -1,0 +1,110 @@
+"""Where a custom kind keeps its replicas, and the Scale that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from setpoint.meta.field import Errors, invalid
+from setpoint.meta.goformat import plain, type_name
+
+_MOST = 2**31 - 1
+
+
+class ScaleProblem(ValueError):
+    """A value on the way is not what it must be; the text says so."""
+
+
+class ScalePaths(NamedTuple):
+    spec: str
+    status: str
+    selector: str
+
+    @classmethod
+    def of(cls, subresources: Mapping[str, Any]) -> ScalePaths | None:
+        scale = subresources.get("scale")
+        if scale is None:
+            return None
+        return cls(
+            scale.get("specReplicasPath", ""), scale.get("statusReplicasPath", ""), scale.get("labelSelectorPath", "")
+        )
+
+    def validate_spec(self, obj: Mapping[str, Any], errs: Errors) -> None:
+        _validate_replicas(obj, self.spec, errs)
+
+    def validate_status(self, obj: Mapping[str, Any], errs: Errors) -> None:
+        _validate_replicas(obj, self.status, errs)
+        if self.selector:
+            try:
+                _nested(obj, self.selector, str)
+            except ScaleProblem as problem:
+                errs.append(invalid(self.selector, "", str(problem)))
+
+    def replicas(self, obj: Mapping[str, Any]) -> int | None:
+        """The wanted number; None: none is given. Raises ScaleProblem."""
+        found: int | None = _nested(obj, self.spec, int)
+        return found
+
+    def to_scale(self, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises ScaleProblem."""
+        meta = obj["metadata"]
+        names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        replicas = self.replicas(obj)
+        status: dict[str, Any] = {"replicas": _nested(obj, self.status, int) or 0}
+        if self.selector and (selector := _nested(obj, self.selector, str)):
+            status["selector"] = selector
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": {name: meta[name] for name in names if name in meta},
+            "spec": {"replicas": replicas} if replicas else {},
+            "status": status,
+        }
+
+    def with_replicas(self, obj: Mapping[str, Any], replicas: int) -> dict[str, Any]:
+        """A copy, as far as it is another."""
+        result = here = dict(obj)
+        *way, last = keys(self.spec)
+        for key in way:
+            below = here.get(key)
+            here[key] = dict(below) if isinstance(below, dict) else {}
+            here = here[key]
+        here[last] = replicas
+        return result
+
+
+def keys(path: str) -> list[str]:
+    return path.removeprefix(".").split(".")
+
+
+def _nested(obj: Any, path: str, kind: type) -> Any:
+    """The value at the path, None if there is none. Raises ScaleProblem if it is of another kind."""
+    walked = ""
+    for key in keys(path):
+        walked = f"{walked}.{key}"
+        if obj is None:
+            return None
+        if not isinstance(obj, dict):
+            raise ScaleProblem(
+                f"{walked} accessor error: {plain(obj)} is of the type {type_name(obj)}, "
+                "expected map[string]interface{}"
+            )
+        if key not in obj:
+            return None
+        obj = obj[key]
+    if obj.__class__ is not kind:
+        wanted = "int64" if kind is int else "string"
+        raise ScaleProblem(f"{walked} accessor error: {plain(obj)} is of the type {type_name(obj)}, expected {wanted}")
+    return obj
+
+
+def _validate_replicas(obj: Mapping[str, Any], path: str, errs: Errors) -> None:
+    try:
+        replicas = _nested(obj, path, int) or 0
+    except ScaleProblem as problem:
+        errs.append(invalid(path, 0, str(problem)))
+        return
+    if replicas < 0:
+        errs.append(invalid(path, replicas, "should be a non-negative integer"))
+    elif replicas > _MOST:
+        errs.append(invalid(path, replicas, f"should be less than or equal to {_MOST}"))
