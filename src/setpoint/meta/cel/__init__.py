@@ -1,0 +1,85 @@
+"""CEL: the expression language of rules and policies. Own parser, checker, compiler and cost model; no I/O.
+
+    env = kubernetes_environment().extended(variables={"self": schema.type}, structs=schema.structs)
+    program = env.compile("self.replicas <= self.maxReplicas")       # raises CelProblem
+    outcome = program.evaluate({"self": schema.value(document)})     # never raises
+
+What callers may rely on:
+
+- `compile` finds every mistake that can be found without values, and says so in the reference's words, with line,
+  column and caret (`str(CelProblem)`). Texts are limited to 100,000 code points, nesting to 250 levels.
+- `evaluate` ends: its cost is counted as it goes, and it stops when the limit is passed. The values it is given are
+  never changed. What it returns is an `Outcome`: a value or an error, and the cost.
+- Costs, estimated and counted, are the reference's numbers.
+- Values are JSON values plus the classes of `values`; a schema says how JSON is to be read (`schema_type`).
+- Environments and programs are immutable and may be shared.
+"""
+
+from __future__ import annotations
+
+from setpoint.meta.cel.cost import Sizer
+from setpoint.meta.cel.declarations import Library
+from setpoint.meta.cel.environment import PER_CALL_LIMIT, Environment, Outcome, Program
+from setpoint.meta.cel.kubernetes import kubernetes_environment
+from setpoint.meta.cel.schema import SchemaType, schema_type, sizer
+from setpoint.meta.cel.sizes import CostRange, SizeRange
+from setpoint.meta.cel.source import CelProblem, Issue
+from setpoint.meta.cel.structs import StructType
+from setpoint.meta.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+    struct,
+)
+from setpoint.meta.cel.values import CelError, Duration, Optional, Timestamp, Uint
+
+__all__ = [
+    "BOOL",
+    "BYTES",
+    "DOUBLE",
+    "DURATION",
+    "DYN",
+    "INT",
+    "NULL",
+    "PER_CALL_LIMIT",
+    "STRING",
+    "TIMESTAMP",
+    "TYPE",
+    "UINT",
+    "CelError",
+    "CelProblem",
+    "CostRange",
+    "Duration",
+    "Environment",
+    "Issue",
+    "Library",
+    "Optional",
+    "Outcome",
+    "Program",
+    "SchemaType",
+    "SizeRange",
+    "Sizer",
+    "StructType",
+    "Timestamp",
+    "Type",
+    "Uint",
+    "kubernetes_environment",
+    "list_of",
+    "map_of",
+    "optional_of",
+    "schema_type",
+    "sizer",
+    "struct",
+]

@@ -1,0 +1,44 @@
+"""What the compiler makes of a node: a Python function over a frame, and what running it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Frame = list[Any]
+"""One evaluation: [cost so far, cost limit, variables ...]."""
+Run = Callable[[Frame], Any]
+
+COST, LIMIT, FIRST_VARIABLE = 0, 1, 2
+
+
+class Code:
+    """`cost` is what running it always costs; whoever runs it charges that. What depends on values, `run` charges."""
+
+    __slots__ = ("attribute", "constant", "cost", "run", "value")
+
+    def __init__(
+        self, run: Run, cost: int = 0, *, constant: bool = False, value: Any = None, attribute: int | None = None
+    ) -> None:
+        self.run = run
+        self.cost = cost
+        self.constant = constant  # known before anything runs; `value` has it
+        self.value = value
+        self.attribute = attribute
+        """For a variable with its fields and indexes: the cost without reading the variable itself, which is what a
+        branch of `?:` and an index pay for it."""
+
+    @property
+    def bare(self) -> int:
+        """The cost as a branch of a conditional or as an index."""
+        return self.cost if self.attribute is None else self.attribute
+
+    def qualified(self, run: Run, more: int) -> Code:
+        """A field or index of this. What is no variable costs one more when it is read from; a conditional nothing."""
+        base = self.bare + more
+        overhead = 1 if self.attribute is None else self.cost - self.attribute
+        return Code(run, base + overhead, attribute=base)
+
+
+def constant(value: Any) -> Code:
+    return Code(lambda frame: value, constant=True, value=value)

@@ -1,0 +1,191 @@
+"""An environment: what an expression may use. It compiles texts into programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from setpoint.meta.cel import types as t
+from setpoint.meta.cel.checker import Checker
+from setpoint.meta.cel.code import FIRST_VARIABLE, Frame
+from setpoint.meta.cel.compiler import Access, Compiler
+from setpoint.meta.cel.cost import Sizer, estimate
+from setpoint.meta.cel.declarations import Function, Library, overload
+from setpoint.meta.cel.macros import Macro, MacroKey
+from setpoint.meta.cel.parser import parse
+from setpoint.meta.cel.sizes import CostRange
+from setpoint.meta.cel.source import CelProblem, Issue, Source
+from setpoint.meta.cel.structs import StructType
+from setpoint.meta.cel.syntax import Expr
+from setpoint.meta.cel.types import Type
+from setpoint.meta.cel.validators import validate
+from setpoint.meta.cel.values import MISSING, CelError, CostExceeded, Message
+
+PER_CALL_LIMIT = 1_000_000
+"""What one evaluation may cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an evaluation came to, and what it cost. Exactly one of `value` and `error` means something."""
+
+    value: Any
+    cost: int
+    error: str | None = None
+    cost_exceeded: bool = False
+
+
+class Environment:
+    """Variables with their types, libraries and message types. Immutable: `extended` makes another one.
+
+    Building one is work; keep it. Compiling does not change it, so it can be shared.
+    """
+
+    def __init__(
+        self,
+        libraries: Iterable[Library],
+        variables: Mapping[str, Type] | None = None,
+        structs: Iterable[StructType] = (),
+        *,
+        homogeneous: bool = True,
+        container: str = "",
+        resolve_struct: Callable[[str], StructType | None] | None = None,
+    ) -> None:
+        self._variables = dict(variables or {})
+        self._functions: dict[str, Function] = {}
+        self._macros: dict[MacroKey, Macro] = {}
+        self._types: dict[str, Type] = {}
+        self._structs = {struct.name: struct for struct in structs}
+        self._resolve_struct = resolve_struct
+        self._homogeneous = homogeneous
+        self._container = container
+        self._optional_syntax = False
+        for library in libraries:
+            self._optional_syntax |= library.optional_syntax
+            self._macros.update(library.macros)
+            self._types.update(library.types)
+            for identity, signature, call in library.functions:
+                name, declared = overload(identity, signature, call)
+                known = self._functions.setdefault(name, Function(name)).overloads
+                known[:] = [other for other in known if other.id != identity]
+                known.append(declared)
+
+    def extended(
+        self,
+        variables: Mapping[str, Type] | None = None,
+        structs: Iterable[StructType] = (),
+        resolve_struct: Callable[[str], StructType | None] | None = None,
+    ) -> Environment:
+        """The same environment with more in it; functions and macros are shared."""
+        other = object.__new__(Environment)
+        other.__dict__.update(self.__dict__)
+        other._variables = {**self._variables, **(variables or {})}
+        other._structs = {**self._structs, **{struct.name: struct for struct in structs}}
+        other._resolve_struct = resolve_struct or self._resolve_struct
+        return other
+
+    def struct(self, name: str) -> StructType | None:
+        found = self._structs.get(name)
+        if found is None and self._resolve_struct is not None:
+            found = self._resolve_struct(name)
+        return found
+
+    def _field(self, struct: str, field: str) -> Type | None:
+        found = self.struct(struct)
+        return None if found is None else found.field(field)
+
+    def check(self, text: str) -> tuple[Source, Expr]:
+        """The checked tree of a text. Raises CelProblem."""
+        source, tree = parse(text, self._macros, self._optional_syntax)
+        checker = Checker(
+            self._variables,
+            self._functions,
+            self._types,
+            lambda name: self.struct(name) is not None,
+            self._field,
+            self._homogeneous,
+            self._container,
+        )
+        try:
+            checker.run(tree)
+        except RecursionError:
+            raise CelProblem(source, [Issue("max recursion depth exceeded")]) from None
+        if checker.issues:
+            raise CelProblem(source, checker.issues)
+        issues = validate(tree, self._homogeneous)
+        if issues:
+            raise CelProblem(source, issues)
+        return source, tree
+
+    def compile(self, text: str) -> Program:
+        """A program that can be evaluated any number of times. Raises CelProblem, or CelError where a constant part
+        of the expression cannot be computed."""
+        source, tree = self.check(text)
+        compiler = Compiler(self._functions, self._construct, self._access)
+        try:
+            code = compiler.compile(tree)
+        except RecursionError:
+            raise CelProblem(source, [Issue("max recursion depth exceeded")]) from None
+        return Program(text, tree, code.run, code.cost, dict(compiler.variables), compiler.size)
+
+    def _access(self, struct: Type, field: str) -> Access | None:
+        found = self.struct(struct.name)
+        return None if found is None or found.access is None else found.access.get(field)
+
+    def _construct(self, name: str, fields: dict[str, Any]) -> Any:
+        found = self.struct(name)
+        if found is None:
+            raise CelError(f"unknown type: {name}")
+        if found.construct is not None:
+            return found.construct(fields)
+        return Message(t.struct(name), fields)
+
+
+class Program:
+    """A compiled expression. Evaluating it keeps nothing."""
+
+    __slots__ = ("_base_cost", "_places", "_run", "_size", "_template", "result", "text", "tree")
+
+    def __init__(
+        self, text: str, tree: Expr, run: Callable[[Frame], Any], cost: int, places: dict[str, int], size: int
+    ) -> None:
+        self.text = text
+        self.tree = tree
+        self.result: Type = tree.type
+        """The type of what it gives."""
+        self._run = run
+        self._base_cost = cost
+        self._places = tuple(places.items())
+        self._template: Frame = [cost, 0, *[MISSING] * (size - FIRST_VARIABLE)]
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The variables that it reads."""
+        return frozenset(name for name, _ in self._places)
+
+    def evaluate(self, bindings: Mapping[str, Any], limit: int = PER_CALL_LIMIT) -> Outcome:
+        """Runs it with these variables. Never raises: what went wrong is in the outcome, with the cost until then."""
+        frame = self._template.copy()
+        frame[1] = limit
+        for name, place in self._places:
+            frame[place] = bindings.get(name, MISSING)
+        try:
+            value = self._run(frame)
+        except CelError as error:
+            cost = frame[0]
+            if cost > limit:
+                return Outcome(None, cost, str(CostExceeded()), True)
+            return Outcome(None, cost, error.message)
+        except CostExceeded as error:
+            return Outcome(None, frame[0], str(error), True)
+        except RecursionError:
+            return Outcome(None, frame[0], "internal error: expression nests too deeply")
+        cost = frame[0]
+        if cost > limit:
+            return Outcome(None, cost, str(CostExceeded()), True)
+        return Outcome(value, cost)
+
+    def cost_estimate(self, sizer: Sizer | None = None) -> CostRange:
+        """The least and the most that an evaluation can cost, given how large the variables can be."""
+        return estimate(self.tree, sizer)

@@ -1,0 +1,185 @@
+"""IP addresses and networks in expressions. Parsing is as strict as Go's netip: no leading zeros, no zones."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+from setpoint.meta.cel import types as t
+from setpoint.meta.cel.declarations import Library
+from setpoint.meta.cel.libraries.go_netip import address_complaint, prefix_complaint
+from setpoint.meta.cel.libraries.quoting import quote
+from setpoint.meta.cel.values import CelError, Opaque
+
+_Address = IPv4Address | IPv6Address
+
+
+class IpValue(Opaque):
+    __slots__ = ("address",)
+    TYPE = t.opaque("net.IP")
+
+    def __init__(self, address: _Address) -> None:
+        self.address = address
+
+    def equals(self, other: Any) -> bool:
+        if not isinstance(other, IpValue):
+            raise CelError("no such overload")
+        return self.address == other.address
+
+    def size(self) -> int:
+        return self.address.max_prefixlen // 8
+
+    def __str__(self) -> str:
+        return _shown(self.address)
+
+
+class CidrValue(Opaque):
+    __slots__ = ("address", "bits")
+    TYPE = t.opaque("net.CIDR")
+
+    def __init__(self, address: _Address, bits: int) -> None:
+        self.address = address
+        self.bits = bits
+
+    def equals(self, other: Any) -> bool:
+        if not isinstance(other, CidrValue):
+            raise CelError("no such overload")
+        return self.address == other.address and self.bits == other.bits
+
+    def size(self) -> int:
+        return -(-self.bits // 8)
+
+    def masked(self) -> CidrValue:
+        width = self.address.max_prefixlen
+        kept = int(self.address) >> (width - self.bits) << (width - self.bits)
+        return CidrValue(type(self.address)(kept), self.bits)
+
+    def contains(self, address: _Address) -> bool:
+        if address.version != self.address.version:
+            return False
+        shift = self.address.max_prefixlen - self.bits
+        return int(address) >> shift == int(self.address) >> shift
+
+    def __str__(self) -> str:
+        return f"{_shown(self.address)}/{self.bits}"
+
+
+def _shown(address: _Address) -> str:
+    return address.compressed
+
+
+def _strict(text: str) -> _Address | None:
+    """An address as netip takes it, zone or not."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _address(text: str) -> _Address:
+    address = _strict(text)
+    if address is None:
+        complaint = address_complaint(text)
+        raise CelError(f"IP Address {quote(text)} parse error during conversion from string: {complaint}")
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            raise CelError(f"IP address {quote(text)} with zone value is not allowed")
+        if address.ipv4_mapped is not None:
+            raise CelError(f"IPv4-mapped IPv6 address {quote(text)} is not allowed")
+    return address
+
+
+def _cidr(text: str) -> CidrValue:
+    twice = "network address parse error during conversion from string: "
+    complaint = prefix_complaint(text)
+    head, _, bits = text.rpartition("/")
+    address = _strict(head) if complaint is None else None
+    if address is None or complaint is not None:
+        raise CelError(f"{twice}{twice}{complaint}")
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        raise CelError(f"{twice}IPv4-mapped IPv6 address {quote(text)} is not allowed")
+    return CidrValue(address, int(bits))
+
+
+def _to_ip(text: str) -> IpValue:
+    return IpValue(_address(text))
+
+
+def _accepts(read: Any) -> Any:
+    def accepts(text: str) -> bool:
+        try:
+            read(text)
+        except CelError:
+            return False
+        return True
+
+    return accepts
+
+
+def _contains_ip(network: CidrValue, other: Any) -> bool:
+    return network.contains(other.address if isinstance(other, IpValue) else _address(other))
+
+
+def _contains_cidr(network: CidrValue, other: Any) -> bool:
+    inner = other if isinstance(other, CidrValue) else _cidr(other)
+    return network.bits <= inner.bits and network.contains(inner.address)
+
+
+def _is_global_unicast(value: IpValue) -> bool:
+    address = value.address
+    if isinstance(address, IPv4Address) and address == IPv4Address("255.255.255.255"):
+        return False
+    return not (
+        address.is_unspecified or address.is_loopback or address.is_multicast or _is_link_local_unicast(address)
+    )
+
+
+def _is_link_local_unicast(address: _Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return address.packed[:2] == b"\xa9\xfe"
+    return address.packed[0] == 0xFE and address.packed[1] & 0xC0 == 0x80
+
+
+def _is_link_local_multicast(value: IpValue) -> bool:
+    address = value.address
+    if isinstance(address, IPv4Address):
+        return address.packed[:3] == b"\xe0\x00\x00"
+    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
+
+
+IP = Library(
+    "kubernetes.net.ip",
+    (
+        ("string_to_ip", "ip(string) -> net.IP", _to_ip),
+        ("ip_family", "net.IP::family() -> int", lambda value: value.address.version),
+        ("ip_is_canonical", "ip.isCanonical(string) -> bool", lambda text: _shown(_address(text)) == text),
+        ("ip_is_unspecified", "net.IP::isUnspecified() -> bool", lambda value: value.address.is_unspecified),
+        ("ip_is_loopback", "net.IP::isLoopback() -> bool", lambda value: value.address.is_loopback),
+        ("ip_is_link_local_multicast", "net.IP::isLinkLocalMulticast() -> bool", _is_link_local_multicast),
+        (
+            "ip_is_link_local_unicast",
+            "net.IP::isLinkLocalUnicast() -> bool",
+            lambda value: _is_link_local_unicast(value.address),
+        ),
+        ("ip_is_global_unicast", "net.IP::isGlobalUnicast() -> bool", _is_global_unicast),
+        ("is_ip", "isIP(string) -> bool", _accepts(_address)),
+        ("ip_to_string", "string(net.IP) -> string", str),
+    ),
+    types={"net.IP": IpValue.TYPE},
+)
+CIDR = Library(
+    "kubernetes.net.cidr",
+    (
+        ("string_to_cidr", "cidr(string) -> net.CIDR", _cidr),
+        ("cidr_contains_ip_string", "net.CIDR::containsIP(string) -> bool", _contains_ip),
+        ("cidr_contains_ip_ip", "net.CIDR::containsIP(net.IP) -> bool", _contains_ip),
+        ("cidr_contains_cidr_string", "net.CIDR::containsCIDR(string) -> bool", _contains_cidr),
+        ("cidr_contains_cidr", "net.CIDR::containsCIDR(net.CIDR) -> bool", _contains_cidr),
+        ("cidr_ip", "net.CIDR::ip() -> net.IP", lambda value: IpValue(value.address)),
+        ("cidr_prefix_length", "net.CIDR::prefixLength() -> int", lambda value: value.bits),
+        ("cidr_masked", "net.CIDR::masked() -> net.CIDR", CidrValue.masked),
+        ("is_cidr", "isCIDR(string) -> bool", _accepts(_cidr)),
+        ("cidr_to_string", "string(net.CIDR) -> string", str),
+    ),
+    types={"net.CIDR": CidrValue.TYPE},
+)

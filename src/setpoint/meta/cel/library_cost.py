@@ -1,0 +1,352 @@
+"""What calls of Kubernetes' library functions can cost, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from setpoint.meta.cel.runtime_cost import AUTHORIZATION_CHECK, LIST_BASE, REGEX, STRUCT_BASE, TRAVERSAL
+from setpoint.meta.cel.sizes import MOST, ONE, UNKNOWN, CallEstimate, CostRange, SizeRange
+from setpoint.meta.cel.types import Kind, Type
+
+MAX_FORMAT_SIZE = 64
+MAX_NAME_FORMAT_REGEX_SIZE = 128
+_UNIT = CallEstimate(CostRange(1, 1))
+_ADDRESS = SizeRange(4, 16)
+_Sizer = Callable[[tuple[str, ...], Type], SizeRange | None]
+
+
+class Node(NamedTuple):
+    """What is known about an argument."""
+
+    path: tuple[str, ...]
+    type: Type
+    size: SizeRange | None
+    literal: Any = None
+
+
+_NOMINAL = frozenset(
+    [
+        "serviceAccount",
+        "path",
+        "group",
+        "resource",
+        "subresource",
+        "namespace",
+        "name",
+        "allowed",
+        "reason",
+        "error",
+        "errored",
+        "masked",
+        "prefixLength",
+        "family",
+        "isUnspecified",
+        "isLoopback",
+        "isLinkLocalMulticast",
+        "isLinkLocalUnicast",
+        "isGlobalUnicast",
+        "format.named",
+        "sign",
+        "asInteger",
+        "isInteger",
+        "asApproximateFloat",
+        "isGreaterThan",
+        "isLessThan",
+        "compareTo",
+        "add",
+        "sub",
+        "major",
+        "minor",
+        "patch",
+        "getScheme",
+        "getHostname",
+        "getHost",
+        "getPort",
+        "getEscapedPath",
+        "getQuery",
+    ]
+)
+_WALKS = frozenset(["isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"])
+_READS_ARGUMENT = frozenset(["cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"])
+_TRANSFORMS = frozenset(["lowerAscii", "upperAscii", "substring", "trim"])
+_UNIT_EQUALITY = frozenset(
+    {
+        "net.IP",
+        "net.CIDR",
+        "kubernetes.Quantity",
+        "kubernetes.Semver",
+        "kubernetes.authorization.Authorizer",
+        "kubernetes.authorization.PathCheck",
+        "kubernetes.authorization.GroupCheck",
+        "kubernetes.authorization.ResourceCheck",
+        "kubernetes.authorization.Decision",
+    }
+)
+
+
+def call_estimate(
+    function: str, overload: str, target: Node | None, arguments: Sequence[Node], sizer: _Sizer | None
+) -> CallEstimate | None:
+    """None: not one of these functions."""
+
+    def size(node: Node) -> SizeRange:
+        if node.size is not None:
+            return node.size
+        told = sizer(node.path, node.type) if sizer is not None else None
+        return told or UNKNOWN
+
+    own = _OWN.get(overload)
+    if own is not None:
+        return own(target, arguments, size)
+    if function in _NOMINAL:
+        return _UNIT
+    if function == "check":
+        return CallEstimate(CostRange(AUTHORIZATION_CHECK, AUTHORIZATION_CHECK))
+    if function in _WALKS and target is not None:
+        return CallEstimate(_walk(function, target, size))
+    if function in _TRANSFORMS and target is not None:
+        return CallEstimate(size(target).times(TRAVERSAL), size(target))
+    if function in _READS_ARGUMENT and arguments:
+        return CallEstimate(size(arguments[0]).times(TRAVERSAL))
+    rule = _RULES.get(function)
+    return rule(overload, target, arguments, size) if rule is not None else None
+
+
+_Size = Callable[[Node], SizeRange]
+
+
+def _element(node: Node) -> Node | None:
+    if not node.type.parameters:
+        return None
+    return Node((*node.path, "@items") if node.path else (), node.type.parameters[0], None)
+
+
+def _walk(function: str, target: Node, size: _Size) -> CostRange:
+    each = CostRange(1, 1)
+    element = _element(target)
+    if element is not None:
+        if element.type.kind in (Kind.STRING, Kind.BYTES):
+            each = each.plus(size(element).times(TRAVERSAL))
+        return size(target).times_cost(each)
+    if function == "includes":
+        return size(target).times_cost(each)
+    return size(target).times(TRAVERSAL)
+
+
+def _url(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if len(arguments) != 1:
+        return None
+    return CallEstimate(size(arguments[0]).times(TRAVERSAL), size(arguments[0]))
+
+
+def _selector(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if len(arguments) != 1:
+        return None
+    length = size(arguments[0])
+    requirements = length.times(0.5).times(float(LIST_BASE + STRUCT_BASE))
+    return CallEstimate(CostRange(LIST_BASE, LIST_BASE).plus(length.times(TRAVERSAL)).plus(requirements))
+
+
+def _replace(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if target is None or len(arguments) < 2:
+        return None
+    whole, old, new = size(target), size(arguments[0]), size(arguments[1])
+    most_kept = least_kept = 0
+    if old.least == 0:
+        most = min(whole.most + 1, MOST)
+        most_kept = whole.most
+    elif new.most <= old.least:
+        most, most_kept = 0, whole.most
+    else:
+        most = _ceil(float(whole.most) / float(old.least))
+    if old.most == 0:
+        least = min(whole.least + 1, MOST)
+        least_kept = whole.least
+    elif old.most <= new.least:
+        least, least_kept = 0, whole.least
+    else:
+        least = _ceil(float(whole.least) / float(old.most))
+    result = SizeRange(least, most).multiplied(new).plus(SizeRange(least_kept, most_kept))
+    return CallEstimate(whole.times(2 * TRAVERSAL), result)
+
+
+def _ceil(value: float) -> int:
+    # The reference converts a float that is too large for its integer: on its machines that gives the top bit alone.
+    rounded = math.ceil(value)
+    return rounded if rounded < 1 << 64 else 1 << 63
+
+
+def _split(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if target is None:
+        return None
+    whole = size(target)
+    most = whole.most
+    if len(arguments) > 1 and type(arguments[1].literal) is int:
+        most = arguments[1].literal & MOST
+    return CallEstimate(whole.times(2 * TRAVERSAL), SizeRange(0, most))
+
+
+def _join(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if target is None:
+        return None
+    count = size(target)
+    element = _element(target)
+    result = count.multiplied(size(element)) if element is not None else SizeRange(0, 0)
+    if arguments:
+        between = SizeRange(max(count.least - 1, 0), max(count.most - 1, 0))
+        result = result.plus(size(arguments[0]).multiplied(between))
+    return CallEstimate(result.times(TRAVERSAL), result)
+
+
+def _find(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if target is None or not arguments:
+        return None
+    whole = size(target)
+    cost = whole.plus(ONE).times(TRAVERSAL).multiplied(size(arguments[0]).times(REGEX))
+    return CallEstimate(cost, SizeRange(0, whole.most))
+
+
+def _ip(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if overload == "cidr_ip":
+        return _UNIT
+    return CallEstimate(size(arguments[0]).times(TRAVERSAL)) if arguments else None
+
+
+def _canonical(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    return CallEstimate(size(arguments[0]).times(2 * TRAVERSAL)) if arguments else None
+
+
+def _contains_ip(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if not arguments:
+        return None
+    cost = _ADDRESS.plus(_ADDRESS).times(TRAVERSAL)
+    if overload == "cidr_contains_ip_string":
+        cost = cost.plus(size(arguments[0]).times(TRAVERSAL))
+    return CallEstimate(cost)
+
+
+def _contains_cidr(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if not arguments:
+        return None
+    cost = _ADDRESS.plus(_ADDRESS).times(TRAVERSAL).plus(_ADDRESS.times(TRAVERSAL)).plus(CostRange(1, 1))
+    if overload == "cidr_contains_cidr_string":
+        cost = cost.plus(size(arguments[0]).times(TRAVERSAL))
+    return CallEstimate(cost)
+
+
+def _validate(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if not arguments:
+        return None
+    return CallEstimate(size(arguments[0]).times(TRAVERSAL).times(MAX_NAME_FORMAT_REGEX_SIZE * REGEX))
+
+
+def _equal(overload: str, target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate | None:
+    if len(arguments) != 2 or arguments[0].type != arguments[1].type:
+        return None
+    name = arguments[0].type.name
+    if name in _UNIT_EQUALITY:
+        return _UNIT
+    if name == "kubernetes.NamedFormat":
+        return CallEstimate(CostRange(1, MAX_FORMAT_SIZE).times(TRAVERSAL))
+    if name == "kubernetes.URL":
+        most = arguments[1].size.most if arguments[1].size is not None else 1
+        return CallEstimate(CostRange(1, most).times(TRAVERSAL))
+    return None
+
+
+def _sets(factor: float) -> Callable[[Node | None, Sequence[Node], _Size], CallEstimate]:
+    def rule(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+        both = size(arguments[0]).multiplied(size(arguments[1]))
+        return CallEstimate(both.times(factor).plus(CostRange(1, 1)))
+
+    return rule
+
+
+def _allocating(factor: float, result: SizeRange) -> CallEstimate:
+    return CallEstimate(result.times(factor).plus(CostRange(1, 1)).plus(CostRange(LIST_BASE, LIST_BASE)), result)
+
+
+def _constant(node: Node, otherwise: int) -> int:
+    return max(node.literal, 0) if type(node.literal) is int else otherwise
+
+
+def _slice(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+    assert target is not None
+    length = (_constant(arguments[1], size(target).most) - _constant(arguments[0], 0)) & MOST
+    return _allocating(1, SizeRange(length, length))
+
+
+def _range(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+    count = _constant(arguments[0], MOST)
+    return _allocating(1, SizeRange(count, count))
+
+
+def _reverse(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+    assert target is not None
+    return _allocating(1, size(target))
+
+
+def _flatten(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+    assert target is not None
+    return _allocating(float(_constant(arguments[0], MOST)) if arguments else 1, size(target))
+
+
+def _distinct(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+    assert target is not None
+    return _allocating(2.0, size(target).multiplied(size(target)))
+
+
+def _sort(kind: str, by_key: bool) -> Callable[[Node | None, Sequence[Node], _Size], CallEstimate]:
+    factor = 2.0 + TRAVERSAL if kind in ("string", "bytes") else 2.0
+
+    def rule(target: Node | None, arguments: Sequence[Node], size: _Size) -> CallEstimate:
+        assert target is not None
+        compared = size(arguments[0] if by_key else target)
+        return _allocating(factor, compared.multiplied(compared))
+
+    return rule
+
+
+_SORTABLE = [
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "string",
+    "bytes",
+]
+# These libraries say themselves what their functions cost.
+_OWN: dict[str, Callable[[Node | None, Sequence[Node], _Size], CallEstimate]] = {
+    "list_sets_contains_list": _sets(1),
+    "list_sets_intersects_list": _sets(1),
+    "list_sets_equivalent_list": _sets(2),
+    "list_slice": _slice,
+    "lists_range": _range,
+    "list_reverse": _reverse,
+    "list_flatten": _flatten,
+    "list_flatten_int": _flatten,
+    "list_distinct": _distinct,
+    **{f"list_{kind}_sort": _sort(kind, by_key=False) for kind in _SORTABLE},
+    **{f"list_{kind}_sortByAssociatedKeys": _sort(kind, by_key=True) for kind in _SORTABLE},
+}
+_RULES: dict[str, Callable[[str, Node | None, Sequence[Node], _Size], CallEstimate | None]] = {
+    "url": _url,
+    "jsonpatch.escapeKey": _url,
+    "fieldSelector": _selector,
+    "labelSelector": _selector,
+    "replace": _replace,
+    "split": _split,
+    "join": _join,
+    "find": _find,
+    "findAll": _find,
+    "ip": _ip,
+    "ip.isCanonical": _canonical,
+    "containsIP": _contains_ip,
+    "containsCIDR": _contains_cidr,
+    "validate": _validate,
+    "_==_": _equal,
+}

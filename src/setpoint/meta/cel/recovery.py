@@ -1,0 +1,136 @@
+"""Reading tokens with forgiveness: one token too many or too few is noted, and the parser goes on.
+
+The words, and when which of them is said, are those of the parser generator that the reference uses.
+"""
+
+from __future__ import annotations
+
+from setpoint.meta.cel.lexer import EOF, IDENTIFIER, Token
+from setpoint.meta.cel.source import Issue
+from setpoint.meta.cel.syntax import Expr, Literal
+
+MAX_DEPTH = 250
+FIRST = (
+    "'['", "'{'", "'('", "'.'", "'-'", "'!'", "'true'", "'false'", "'null'",
+    "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER",
+)  # fmt: skip
+_ORDER = (
+    "'=='", "'!='", "'in'", "'<'", "'<='", "'>='", "'>'", "'&&'", "'||'", "'['", "']'", "'{'", "'}'", "'('", "')'",
+    "'.'", "','", "'-'", "'!'", "'?'", "':'", "'+'", "'*'", "'/'", "'%'", "'true'", "'false'", "'null'",
+    "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER", "ESC_IDENTIFIER",
+)  # fmt: skip
+STARTS = frozenset(name.strip("'") for name in FIRST)
+RELATIONS = {"<": "_<_", "<=": "_<=_", ">=": "_>=_", ">": "_>_", "==": "_==_", "!=": "_!=_", "in": "@in"}
+SUMS = {"+": "_+_", "-": "_-_"}
+PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
+_OPERATORS = frozenset([*RELATIONS, *SUMS, *PRODUCTS, "&&", "||", "?", ".", "[", EOF])
+
+
+def one_of(*names: str) -> str:
+    if len(names) == 1:
+        return names[0]
+    return "{" + ", ".join(sorted(names, key=_ORDER.index)) + "}"
+
+
+PRIMARY = one_of(*FIRST)
+
+
+class GiveUp(Exception):
+    """A rule that cannot go on; the error is noted already."""
+
+
+class TooDeep(Exception):
+    """The expression nests deeper than it may."""
+
+
+class TokenReader:
+    """The tokens of an expression one after the other, and what is said when one does not fit."""
+
+    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.issues = issues
+        self.recovering = False  # after an error nothing is reported until a token fits again
+        self.last_error_at = -1
+        self.followers: list[frozenset[str]] = []
+        self.depth = {"expr": 0, "relation": 0, "calc": 0, "member": 0}
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def ahead(self) -> Token:
+        return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind != EOF:
+            self.at += 1
+        self.recovering = False
+        return token
+
+    def complain(self, message: str, token: Token) -> None:
+        if not self.recovering:
+            self.issues.append(Issue(f"Syntax error: {message}", token.position))
+        self.recovering = True
+
+    def report(self, message: str, position: int) -> Expr:
+        self.issues.append(Issue(message, position))
+        return Literal(position, None)
+
+    def expect(self, kind: str, after: frozenset[str] = _OPERATORS) -> Token:
+        """The next token, which must be of that kind; else one token too many or too few is forgiven, and noted."""
+        token = self.token
+        if token.kind == kind:
+            return self.take()
+        shown = kind if kind in (EOF, IDENTIFIER) else f"'{kind}'"
+        if self.ahead().kind == kind and token.kind != EOF:
+            self.complain(f"extraneous input {quote(token)} expecting {shown}", token)
+            self.at += 1
+            return self.take()
+        if kind != EOF and token.kind in self.allowed_after(kind, after):
+            self.complain(f"missing {shown} at {quote(token)}", token)
+            return Token(kind, f"<missing {shown}>", token.position)
+        self.complain(f"mismatched input {quote(token)} expecting {shown}", token)
+        raise GiveUp
+
+    def allowed_after(self, kind: str, after: frozenset[str]) -> frozenset[str]:
+        if kind in (")", "]", "}"):
+            # What may follow the closed thing: operators, and whatever the construct around it waits for.
+            return after | (self.followers[-2] if len(self.followers) > 1 else frozenset())
+        if kind == ":":
+            return STARTS
+        return frozenset()
+
+    def sync(self, allowed: frozenset[str], expecting: str) -> None:
+        """Before an optional part: a token that is neither its beginning nor what comes behind it is an error here."""
+        token = self.token
+        if token.kind in allowed:
+            return
+        if self.recovering:
+            return
+        if self.ahead().kind in allowed and token.kind != EOF:
+            self.complain(f"extraneous input {quote(token)} expecting {expecting}", token)
+            self.at += 1
+            self.recovering = False
+            return
+        self.complain(f"mismatched input {quote(token)} expecting {expecting}", token)
+        raise GiveUp
+
+    def recover(self) -> None:
+        """Skips to a token with which something around can go on."""
+        if self.last_error_at == self.at and self.token.kind != EOF:
+            self.at += 1
+        self.last_error_at = self.at
+        allowed = _OPERATORS.union(*self.followers) if self.followers else _OPERATORS
+        while self.token.kind not in allowed:
+            self.at += 1
+
+    def enter(self, rule: str, count: int = 1) -> None:
+        self.depth[rule] += count
+        if self.depth[rule] > MAX_DEPTH:
+            raise TooDeep
+
+
+def quote(token: Token) -> str:
+    return "'" + token.text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"

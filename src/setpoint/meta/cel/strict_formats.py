@@ -1,0 +1,36 @@
+"""Durations as OpenAPI has them: Go's, or numbers with units in words (`3 weeks`)."""
+
+from __future__ import annotations
+
+import re
+
+from setpoint.meta.cel.libraries.go_times import read_duration
+from setpoint.meta.cel.values import SECOND, Duration
+
+_PART = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
+_UNITS = (
+    # Words for a unit; anything that begins with the last one counts too.
+    (1, ("ns", "nano")),
+    (10**3, ("us", "µs", "micro")),
+    (10**6, ("ms", "milli")),
+    (SECOND, ("s", "sec")),
+    (60 * SECOND, ("m", "min")),
+    (3600 * SECOND, ("h", "hr", "hour")),
+    (86400 * SECOND, ("d", "day")),
+    (7 * 86400 * SECOND, ("w", "wk", "week")),
+)
+
+
+def parse_duration(text: str) -> Duration | None:
+    """None where it is none."""
+    found = read_duration(text)
+    if found is not None:
+        return found
+    total, matched = 0, False
+    for part in _PART.finditer(text):
+        unit = part[2].lower()
+        for nanoseconds, words in _UNITS:
+            if unit in words or unit.startswith(words[-1]):
+                total += int(part[1][:18]) * nanoseconds
+                matched = True
+    return Duration(total) if matched else None

@@ -1,0 +1,28 @@
+"""Message types: names with fields of known types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from setpoint.meta.cel import types as t
+from setpoint.meta.cel.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """A type with fields. `construct` builds a value from an expression's `Name{field: value}`."""
+
+    name: str
+    fields: Mapping[str, Type]
+    construct: Callable[[dict[str, Any]], Any] | None = None
+    access: Mapping[str, tuple[str, Callable[[Any], Any] | None]] | None = None
+    """For JSON objects, where a field that is null is not there: the property of each field, and how it is read."""
+
+    def field(self, name: str) -> Type | None:
+        return self.fields.get(name)
+
+    @property
+    def type(self) -> Type:
+        return t.struct(self.name)
