@@ -32,12 +32,16 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     },
     "Advanced commands": {
         "apply": _of("verbs.apply", "Apply a configuration to a resource by file name or stdin"),
+        "patch": _of("verbs.patch", "Update fields of a resource"),
+        "replace": _of("verbs.replace", "Replace a resource by file name or stdin"),
         "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
     "Troubleshooting and debugging": {
         "describe": _of("verbs.describe", "Show details of a specific resource or group of resources"),
     },
     "Settings and other commands": {
+        "label": _of("verbs.label", "Update the labels on a resource"),
+        "annotate": _of("verbs.annotate", "Update the annotations on a resource"),
         "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),
         "api-versions": _of("verbs.api_versions", "Print the supported API versions on the server"),
         "version": _of("verbs.version", "Print the client and server version information"),

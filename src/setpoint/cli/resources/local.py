@@ -1,0 +1,21 @@
+"""Objects of files without a server: for `--local`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from setpoint.cli.call import Call
+from setpoint.cli.resources.manifests import read_files
+from setpoint.cli.resources.target import Target
+from setpoint.client import Resource
+from setpoint.client.resources import BY_KIND
+
+
+def local_targets(call: Call) -> Iterator[Target]:
+    """What the files say, as they say it. Kinds that are not built in are called by a guess."""
+    for obj, source in read_files(call):
+        version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+        group, _, bare = version.rpartition("/")
+        resource = BY_KIND.get((version, kind)) or Resource(group, bare, kind, f"{kind.lower()}s")
+        meta = obj.get("metadata") or {}
+        yield Target(resource, str(meta.get("namespace") or ""), str(meta.get("name") or ""), obj, source)

@@ -1,0 +1,138 @@
+"""`KEY=VALUE` and `KEY-` on the command line, and the labels or annotations of objects changed by them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import EXPECTED, Failed
+from setpoint.cli.resources import Target, choose, fetch
+from setpoint.cli.resources.local import local_targets
+from setpoint.cli.writing.options import DryRun, dry_run, recorded
+from setpoint.meta.patch import merge_patch_between
+
+Obj = dict[str, Any]
+
+
+class Words(NamedTuple):
+    resources: list[str]
+    pairs: list[str]
+
+
+class Pairs(NamedTuple):
+    new: dict[str, str]
+    remove: list[str]
+
+
+def split(args: list[str], what: str) -> Words:
+    """Which words name objects and which are changes. Raises Failed."""
+    found = Words([], [])
+    for word in args:
+        is_pair = ("=" in word and word[0] != "=") or (word.endswith("-") and word != "-")
+        if is_pair:
+            found.pairs.append(word)
+        elif found.pairs:
+            raise Failed(f"all resources must be specified before {what} changes: {word}")
+        else:
+            found.resources.append(word)
+    return found
+
+
+class Change(NamedTuple):
+    """One object before and after."""
+
+    target: Target
+    new: Obj
+    said: Obj
+    """The labels or annotations it has now."""
+    single: bool
+
+
+async def changes(
+    call: Call,
+    field: str,
+    words: Words,
+    pairs: Pairs,
+    examples: str,
+    check: Callable[[dict[str, str]], None],
+    errors: list[Exception],
+) -> AsyncIterator[Change]:
+    """Every object that is meant, with its `field` of metadata changed; nothing is written yet. `check` refuses what
+    may not be overwritten; what goes wrong is put among `errors`."""
+    flags = call.flags
+    _check(call, words, pairs, field, examples)
+    if flags.local:
+        targets = list(local_targets(call))
+        single = len(targets) == 1 and flags.filename != ["-"]
+    else:
+        chosen = await choose(call, words.resources, lists=flags.all)
+        single = chosen.single
+        if not single and flags.resource_version:
+            raise Failed("--resource-version may only be used with a single resource")
+        targets = await fetch(call, chosen, errors)
+    for target in targets:
+        assert target.obj is not None
+        meta = target.obj.get("metadata") or {}
+        before = meta.get(field) or {}
+        try:
+            if not flags.overwrite:
+                check(before)
+        except EXPECTED as error:
+            errors.append(error)
+            continue
+        after = {key: value for key, value in {**before, **pairs.new}.items() if key not in pairs.remove}
+        new = {**target.obj, "metadata": {**meta, field: after}}
+        if flags.resource_version:
+            new["metadata"]["resourceVersion"] = flags.resource_version
+        yield Change(target, new, after, single)
+
+
+def _check(call: Call, words: Words, pairs: Pairs, field: str, examples: str) -> None:
+    flags = call.flags
+    for name in ("selector", "field-selector"):
+        if flags.all and getattr(flags, name.replace("-", "_")):
+            raise Failed(f"cannot set --all and --{name} at the same time")
+    files = bool(flags.filename or getattr(flags, "kustomize", ""))
+    if not flags.local:
+        if not words.resources and not files:
+            raise Failed("one or more resources must be specified as <resource> <name> or <resource>/<name>")
+    elif dry_run(call) is DryRun.SERVER:
+        raise Failed("cannot specify --local and --dry-run=server - did you mean --dry-run=client?")
+    elif words.resources:
+        yaml, json = f"{examples}.yaml", f"{examples}.json"
+        raise Failed(f"can only use local files by -f {yaml} or --filename={json} when --local=true is set")
+    elif not files:
+        raise Failed(f"one or more files must be specified as -f {examples}.yaml or --filename={examples}.json")
+    if not pairs.new and not pairs.remove and not flags.list:
+        raise Failed(f"at least one {field.removesuffix('s')} update is required")
+
+
+async def written(call: Call, change: Change, dry: DryRun) -> Obj:
+    """The change sent to the server, as a merge patch."""
+    target = change.target
+    assert target.obj is not None
+    before = target.obj
+    if call.flags.resource_version:
+        meta = {key: value for key, value in before["metadata"].items() if key != "resourceVersion"}
+        before = {**before, "metadata": meta}
+    patch = merge_patch_between(before, recorded(call, change.new))
+    return await call.client.patch(
+        target.resource,
+        target.name,
+        patch,
+        target.namespace,
+        dry_run=dry is DryRun.SERVER,
+        field_manager=call.flags.field_manager,
+    )
+
+
+def show(call: Call, change: Change, what: str) -> None:
+    """For `--list`."""
+    indent = ""
+    if not change.single:
+        indent = " "
+        of = change.target.resource
+        call.say(f"Listing {what} for {of.kind}.{of.group}/{change.target.name}:")
+    for key, value in sorted(change.said.items()):
+        call.say(f"{indent}{key}={value}")
