@@ -36,7 +36,6 @@ class Checker:
         type_names: Mapping[str, Type],
         find_struct: Callable[[str], bool],
         find_field: FieldType,
-        homogeneous: bool = True,
         container: str = "",
     ) -> None:
         self.variables = variables
@@ -44,7 +43,6 @@ class Checker:
         self.type_names = type_names
         self.find_struct = find_struct
         self.find_field = find_field
-        self.homogeneous = homogeneous
         self.container = container
         self.issues: list[Issue] = []
         self.bindings: Bindings = {}
@@ -259,15 +257,12 @@ class Checker:
 
     # -- construction
 
-    def join(self, expr: Expr, previous: Type | None, current: Type) -> Type:
+    def join(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
             return current
         if assignable(self.bindings, previous, current):
             return most_general(previous, current)
-        if not self.homogeneous:
-            return t.DYN
-        self.mismatch(expr, previous, current)
-        return t.ERROR
+        return t.DYN
 
     def unwrapped(self, expr: Expr) -> Type:
         """The type of what an optional element brings."""
@@ -281,7 +276,7 @@ class Checker:
         for index, element in enumerate(expr.elements):
             self.check(element)
             found = self.unwrapped(element) if index in expr.optional else element.type
-            element_type = self.join(element, element_type, found)
+            element_type = self.join(element_type, found)
         expr.type = t.list_of(element_type or self.unknown())
 
     def map(self, expr: MapExpr) -> None:
@@ -289,10 +284,10 @@ class Checker:
         value_type: Type | None = None
         for entry in expr.entries:
             self.check(entry.key)
-            key_type = self.join(entry.key, key_type, entry.key.type)
+            key_type = self.join(key_type, entry.key.type)
             self.check(entry.value)
             found = self.unwrapped(entry.value) if entry.optional else entry.value.type
-            value_type = self.join(entry.value, value_type, found)
+            value_type = self.join(value_type, found)
         expr.type = t.map_of(key_type or self.unknown(), value_type or self.unknown())
 
     def struct(self, expr: Struct) -> None:

@@ -12,18 +12,21 @@ from setpoint.meta.cel.code import FIRST_VARIABLE, Frame
 from setpoint.meta.cel.compiler import Access, Compiler
 from setpoint.meta.cel.cost import Sizer, estimate
 from setpoint.meta.cel.declarations import Function, Library, overload
+from setpoint.meta.cel.depth import room_for_depth
 from setpoint.meta.cel.macros import Macro, MacroKey
 from setpoint.meta.cel.parser import parse
 from setpoint.meta.cel.sizes import CostRange
-from setpoint.meta.cel.source import CelProblem, Issue, Source
+from setpoint.meta.cel.source import CelProblem, Source
 from setpoint.meta.cel.structs import StructType
-from setpoint.meta.cel.syntax import Expr
+from setpoint.meta.cel.syntax import Expr, depth_of
 from setpoint.meta.cel.types import Type
 from setpoint.meta.cel.validators import validate
 from setpoint.meta.cel.values import MISSING, CelError, CostExceeded, Message
 
 PER_CALL_LIMIT = 1_000_000
 """What one evaluation may cost."""
+_SHALLOW = 60
+"""Trees up to this depth need no room of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,10 @@ class Environment:
 
     def check(self, text: str) -> tuple[Source, Expr]:
         """The checked tree of a text. Raises CelProblem."""
+        with room_for_depth():
+            return self._check(text)
+
+    def _check(self, text: str) -> tuple[Source, Expr]:
         source, tree = parse(text, self._macros, self._optional_syntax)
         checker = Checker(
             self._variables,
@@ -104,13 +111,9 @@ class Environment:
             self._types,
             lambda name: self.struct(name) is not None,
             self._field,
-            self._homogeneous,
             self._container,
         )
-        try:
-            checker.run(tree)
-        except RecursionError:
-            raise CelProblem(source, [Issue("max recursion depth exceeded")]) from None
+        checker.run(tree)
         if checker.issues:
             raise CelProblem(source, checker.issues)
         issues = validate(tree, self._homogeneous)
@@ -121,12 +124,10 @@ class Environment:
     def compile(self, text: str) -> Program:
         """A program that can be evaluated any number of times. Raises CelProblem, or CelError where a constant part
         of the expression cannot be computed."""
-        source, tree = self.check(text)
+        _, tree = self.check(text)
         compiler = Compiler(self._functions, self._construct, self._access)
-        try:
+        with room_for_depth():
             code = compiler.compile(tree)
-        except RecursionError:
-            raise CelProblem(source, [Issue("max recursion depth exceeded")]) from None
         return Program(text, tree, code.run, code.cost, dict(compiler.variables), compiler.size)
 
     def _access(self, struct: Type, field: str) -> Access | None:
@@ -145,7 +146,7 @@ class Environment:
 class Program:
     """A compiled expression. Evaluating it keeps nothing."""
 
-    __slots__ = ("_base_cost", "_places", "_run", "_size", "_template", "result", "text", "tree")
+    __slots__ = ("_deep", "_places", "_run", "_template", "result", "text", "tree")
 
     def __init__(
         self, text: str, tree: Expr, run: Callable[[Frame], Any], cost: int, places: dict[str, int], size: int
@@ -155,8 +156,8 @@ class Program:
         self.result: Type = tree.type
         """The type of what it gives."""
         self._run = run
-        self._base_cost = cost
         self._places = tuple(places.items())
+        self._deep = depth_of(tree) > _SHALLOW
         self._template: Frame = [cost, 0, *[MISSING] * (size - FIRST_VARIABLE)]
 
     @property
@@ -171,7 +172,11 @@ class Program:
         for name, place in self._places:
             frame[place] = bindings.get(name, MISSING)
         try:
-            value = self._run(frame)
+            if self._deep:
+                with room_for_depth():
+                    value = self._run(frame)
+            else:
+                value = self._run(frame)
         except CelError as error:
             cost = frame[0]
             if cost > limit:
@@ -179,8 +184,6 @@ class Program:
             return Outcome(None, cost, error.message)
         except CostExceeded as error:
             return Outcome(None, frame[0], str(error), True)
-        except RecursionError:
-            return Outcome(None, frame[0], "internal error: expression nests too deeply")
         cost = frame[0]
         if cost > limit:
             return Outcome(None, cost, str(CostExceeded()), True)
@@ -188,4 +191,5 @@ class Program:
 
     def cost_estimate(self, sizer: Sizer | None = None) -> CostRange:
         """The least and the most that an evaluation can cost, given how large the variables can be."""
-        return estimate(self.tree, sizer)
+        with room_for_depth():
+            return estimate(self.tree, sizer)

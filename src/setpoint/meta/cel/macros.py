@@ -160,7 +160,6 @@ STANDARD: dict[MacroKey, Macro] = {
     ("all", 2, True): _quantifier("all"),
     ("exists", 2, True): _quantifier("exists"),
     ("exists_one", 2, True): _quantifier("exists_one"),
-    ("existsOne", 2, True): _quantifier("exists_one"),
     ("map", 2, True): expand_map,
     ("map", 3, True): expand_map,
     ("filter", 2, True): _filter,

@@ -164,8 +164,11 @@ class _Parser(TokenReader):
                 if operator == "-":
                     shown = "-" if token.kind == EOF else f"-{token.text}"
                     self.complain(f"no viable alternative at input '{shown}'", token)
+                    if token.kind == EOF:
+                        self.recovering = False
+                        self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
                 else:
-                    self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
+                    self.complain(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
                 raise GiveUp
             operand = self.member()
         except GiveUp:
@@ -225,6 +228,8 @@ class _Parser(TokenReader):
         optional = self.token.kind == "?"
         if optional:
             self.take()
+        else:
+            self.sync(STARTS | {"?"}, one_of(*FIRST, "'?'"))
         index = self.enclosed("]", self.expr)
         if optional and not self.optional_syntax:
             return self.report("unsupported syntax '[?'", opening.position)
@@ -318,11 +323,14 @@ class _Parser(TokenReader):
         try:
             wanted = one_of("'}'", "','", "'?'", "IDENTIFIER", "ESC_IDENTIFIER")
             self.sync(frozenset({"}", ",", "?", IDENTIFIER, lexer.ESC_IDENTIFIER}), wanted)
-            while self.token.kind not in ("}", ","):
-                fields.append(self.field())
-                if self.token.kind != "," or self.ahead().kind == "}":
-                    break
-                self.take()
+            try:
+                while self.token.kind not in ("}", ","):
+                    fields.append(self.field())
+                    if self.token.kind != "," or self.ahead().kind in ("}", ","):
+                        break
+                    self.take()
+            except GiveUp:
+                self.recover()
             self.close("}")
         finally:
             self.followers.pop()
@@ -368,7 +376,7 @@ class _Parser(TokenReader):
                     else:
                         self.report("unsupported syntax '?'", mark.position)
                 elements.append(self.expr())
-                if self.token.kind != "," or self.ahead().kind == "]":
+                if self.token.kind != "," or self.ahead().kind in ("]", ","):
                     break
                 self.take()
             self.close("]")
@@ -382,23 +390,29 @@ class _Parser(TokenReader):
         self.followers.append(frozenset({"}", ",", ":"}))
         try:
             self.sync(STARTS | {"}", ",", "?"}, one_of(*FIRST, "'}'", "','", "'?'"))
-            while self.token.kind not in ("}", ","):
-                mark = self.token
-                optional = mark.kind == "?"
-                if optional:
+            try:
+                while self.token.kind not in ("}", ","):
+                    entries.append(self.entry())
+                    if self.token.kind != "," or self.ahead().kind in ("}", ","):
+                        break
                     self.take()
-                    if not self.optional_syntax:
-                        self.report("unsupported syntax '?'", mark.position)
-                key = self.expr()
-                colon = self.expect(":")
-                entries.append(Entry(colon.position, key, self.expr(), optional))
-                if self.token.kind != "," or self.ahead().kind == "}":
-                    break
-                self.take()
+            except GiveUp:
+                self.recover()
             self.close("}")
         finally:
             self.followers.pop()
         return MapExpr(opening.position, entries)
+
+    def entry(self) -> Entry:
+        mark = self.token
+        optional = mark.kind == "?"
+        if optional:
+            self.take()
+            if not self.optional_syntax:
+                self.report("unsupported syntax '?'", mark.position)
+        key = self.expr()
+        colon = self.expect(":")
+        return Entry(colon.position, key, self.expr(), optional)
 
     def literal(self) -> Expr:
         token = self.take()

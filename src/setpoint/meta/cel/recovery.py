@@ -97,7 +97,8 @@ class TokenReader:
     def allowed_after(self, kind: str, after: frozenset[str]) -> frozenset[str]:
         if kind in (")", "]", "}"):
             # What may follow the closed thing: operators, and whatever the construct around it waits for.
-            return after | (self.followers[-2] if len(self.followers) > 1 else frozenset())
+            around = self.followers[-2] if len(self.followers) > 1 else frozenset({EOF})
+            return after - {EOF} | around
         if kind == ":":
             return STARTS
         return frozenset()

@@ -70,13 +70,12 @@ class SchemaType:
 _KEY = SchemaType(t.STRING, 0, 2)
 
 
-def sizer(variables: Mapping[str, SchemaType]) -> Sizer:
-    """Sizes for a cost estimate: what the schemas of these variables say."""
+def sizer(root: SchemaType) -> Sizer:
+    """Sizes for a cost estimate: what the schema says. Which variable a path begins with makes no difference: the
+    rules of a schema have `self` and `oldSelf`, and both have that type."""
 
     def size(path: Path, _: Type) -> SizeRange | None:
-        if not path or path[0] not in variables:
-            return None
-        return variables[path[0]].size(path[1:])
+        return root.size(path[1:]) if path else None
 
     return size
 

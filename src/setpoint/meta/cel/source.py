@@ -61,6 +61,8 @@ class Source:
 
     def _render(self, at: tuple[int, int], message: str) -> str:
         line, column = at
+        if not self.text:
+            return f"ERROR: <input>:1:0: {message}"
         head = f"ERROR: <input>:{line}:{column + 1}: {message}"
         if line < 1:
             return head

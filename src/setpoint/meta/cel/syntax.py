@@ -172,6 +172,15 @@ def walk(expr: Expr) -> Iterator[Expr]:
         pending.extend(reversed(list(children(node))))
 
 
+def depth_of(expr: Expr) -> int:
+    deepest, pending = 0, [(expr, 1)]
+    while pending:
+        node, depth = pending.pop()
+        deepest = max(deepest, depth)
+        pending.extend((child, depth + 1) for child in children(node))
+    return deepest
+
+
 def copy(expr: Expr) -> Expr:
     """The same tree with nodes of its own: macros that use an argument twice need it."""
     at = expr.position

@@ -20,16 +20,21 @@ _LITERALS: dict[str, Callable[[str], object]] = {
 
 
 def validate(tree: Expr, homogeneous: bool) -> list[Issue]:
+    """`homogeneous`: the elements of a list have one type, unless they are the arguments of `format`."""
     issues: list[Issue] = []
+    exempt: set[int] = set()
     for node in walk(tree):
         if isinstance(node, Call):
             _literal_argument(node, issues)
-            if node.function == "format" and node.target is not None:
-                issues.extend(bad_format(node))
-        elif homogeneous and isinstance(node, ListExpr):
-            _same_elements(node, issues)
-        elif homogeneous and isinstance(node, MapExpr):
-            _same_entries(node, issues)
+            if node.function == "format":
+                exempt.update(id(inner) for inner in walk(node))
+                if node.target is not None:
+                    issues.extend(bad_format(node))
+        elif homogeneous and id(node) not in exempt:
+            if isinstance(node, ListExpr):
+                _same_elements(node, issues)
+            elif isinstance(node, MapExpr):
+                _same_entries(node, issues)
     return issues
 
 
