@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from setpoint.cli.describe.looking import Looking, meta
 from setpoint.cli.describe.writer import Writer
+from setpoint.cli.printing.go_sort import sort
 from setpoint.client.interface import Obj, ResourceRef
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError
@@ -62,9 +63,15 @@ def write_found_events(w: Writer, look: Looking, events: list[Obj]) -> None:
     w.flush()
     w.write(0, "Events:\n  Type\tReason\tAge\tFrom\tMessage\n")
     w.row(1, "----", "------", "----", "----", "-------")
-    for event in sorted(events, key=lambda each: str(each.get("lastTimestamp") or _NEVER)):
+    for event in _in_order(events):
         source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
         w.row(1, event.get("type", ""), event.get("reason", ""), _age(look, event), source, _message(look, event))
+
+
+def _in_order(events: list[Obj]) -> list[Obj]:
+    """By their last occurrence. Many occur in one second: these stand as kubectl's way of sorting leaves them."""
+    last = [str(event.get("lastTimestamp") or _NEVER) for event in events]
+    return [events[at] for at in sort(len(events), lambda left, right: last[left] < last[right])]
 
 
 def _age(look: Looking, event: Obj) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from setpoint.cli.printing.escaping import escaped
 from setpoint.cli.tabwriter import align
-
-_ESCAPES = str.maketrans({"\x1b": "^[", "\r": "\\r"})
 
 
 class Writer:
@@ -16,7 +15,7 @@ class Writer:
         self._pending: list[str] = []
 
     def write(self, level: int, text: str) -> None:
-        self._pending.append("  " * level + text.translate(_ESCAPES))
+        self._pending.append("  " * level + escaped(text))
 
     def line(self, text: str = "") -> None:
         """The rest of a line that was begun."""
