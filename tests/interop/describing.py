@@ -3,7 +3,8 @@
 The files in `describe_objects` hold them, and beside what the server takes: `status` is written after the object,
 `approval` and `ephemeralContainers` through their subresources, `delete: true` tells it to go. In texts `$uid` with
 kind and name stands for the uid of another object, `$namespace` for the namespace, `$ago` and `$micro` with a number
-for so many seconds ago. With `times` there are so many of an object, and `#` is the number of each.
+for so many seconds ago. With `times` there are so many of an object, and `#` is the number of each. `since` names the
+first minor version of kubectl that shows the object as we do.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from setpoint.meta.times import format_micro, format_time
 
 Obj = dict[str, Any]
 NAMESPACE = "described"
-_AFTERWARDS = ("times", "status", "approval", "ephemeralContainers", "delete")
+_AFTERWARDS = ("times", "since", "status", "approval", "ephemeralContainers", "delete")
 
 
 def documents() -> Iterator[Obj]:
     for path in sorted((Path(__file__).parent / "describe_objects").glob("*.yaml")):
         for text in path.read_text().split("\n---\n"):
             for number in range(yaml.safe_load(text).get("times", 1)):
-                yield yaml.safe_load(re.sub(r"(?<=[.\w])#", f"{number:02}", text))
+                yield yaml.safe_load(re.sub(r"(?<=[-.\w])#", f"{number:02}", text))
 
 
 def title(document: Obj) -> str:

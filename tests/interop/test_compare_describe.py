@@ -29,10 +29,11 @@ from setpoint.cluster.system import SystemClock
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import ApiError
 
-BINARIES = kubectls()
+LEAST = 33
+BINARIES = [path for path in kubectls() if Kubectl(path, Path(), Path(), "").minor >= LEAST]
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not BINARIES, reason="no kubectl on the path, nor in SETPOINT_TEST_KUBECTL"),
+    pytest.mark.skipif(not BINARIES, reason=f"no kubectl 1.{LEAST} or newer on the path, nor in SETPOINT_TEST_KUBECTL"),
 ]
 
 
@@ -47,7 +48,7 @@ class View:
     limited: bool = False
 
 
-EVERYTHING = tuple(title(one) for one in documents() if one["kind"] != "Event")
+SINCE = {title(one): one.get("since", LEAST) for one in documents() if one["kind"] != "Event"}
 WITH_TIMES = (
     "Pod/full", "NetworkPolicy/some", "Node/worker-1", "Node/bare", "Deployment/web", "StatefulSet/db", "Job/done",
     "CronJob/nightly", "ServiceCIDR/more", "PersistentVolumeClaim/bound", "CSINode/worker-1",
@@ -58,7 +59,7 @@ WITH_MORE = (
     "Ingress/routes", "ConfigMap/settings", "ServiceAccount/runner", "Namespace/limited", "ControllerRevision/odd",
 )  # fmt: skip
 VIEWS = {
-    "as it is": View(EVERYTHING),
+    "as it is": View(tuple(SINCE)),
     "from New York": View(
         WITH_TIMES, environment={"TZ": "America/New_York"}, options={"zone": ZoneInfo("America/New_York")}
     ),
@@ -119,7 +120,10 @@ class Comparison:
         return Described(theirs, ours)
 
 
-async def all_described(server: ServerProcess, home: Path) -> dict[tuple[str, str], Described]:
+Texts = dict[tuple[str, str, str], Described]
+
+
+async def all_described(server: ServerProcess, home: Path) -> Texts:
     clock = SystemClock()
     limited = server.kubeconfig_with_token("limited-token")
     client, other = (connect(find_access(str(path)), clock) for path in (server.kubeconfig, limited))
@@ -127,35 +131,37 @@ async def all_described(server: ServerProcess, home: Path) -> dict[tuple[str, st
     await seeds.sow()
     for one in ONLY_GETS:
         await client.create(one)
-    kubectl = Kubectl(BINARIES[-1], server.kubeconfig, home, NAMESPACE)
-    free, bound = Comparison(client, kubectl), Comparison(other, replace(kubectl, kubeconfig=limited))
     made = {title(one): (one["metadata"], resource) for one, resource in seeds.made}
     few = asyncio.Semaphore(4)
-    found: dict[tuple[str, str], Described] = {}
+    found: Texts = {}
 
-    async def compare(name: str, view: str) -> None:
+    async def compare(binary: Path, name: str, view: str) -> None:
         about, resource = made[name]
-        look = bound if VIEWS[view].limited else free
+        kubectl = Kubectl(binary, limited if VIEWS[view].limited else server.kubeconfig, home, NAMESPACE)
+        comparison = Comparison(other if VIEWS[view].limited else client, kubectl)
         async with few:
-            found[name, view] = await look.both(about["name"], about.get("namespace", ""), resource, VIEWS[view])
+            described = await comparison.both(about["name"], about.get("namespace", ""), resource, VIEWS[view])
+        found[binary.name, name, view] = described
 
     async with asyncio.TaskGroup() as tasks:
-        for name, view in CASES:
-            tasks.create_task(compare(name, view))
+        for binary in BINARIES:
+            for name, view in CASES:
+                tasks.create_task(compare(binary, name, view))
     await client.close()
     await other.close()
     return found
 
 
 @pytest.fixture(scope="module")
-def texts(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Described]:
+def texts(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Texts:
     return asyncio.run(all_described(server, tmp_path_factory.mktemp("home")))
 
 
 @pytest.mark.parametrize(("name", "view"), CASES)
-def test_it_reads_the_same(texts: dict[tuple[str, str], Described], name: str, view: str) -> None:
-    if name.startswith("VolumeAttributesClass/") and Kubectl(BINARIES[-1], Path(), Path(), "").minor < 34:
-        pytest.skip("this kubectl asks for a version of the class that is no longer served")
-    found = texts[name, view]
+@pytest.mark.parametrize("binary", [path.name for path in BINARIES])
+def test_it_reads_the_same(texts: Texts, binary: str, name: str, view: str) -> None:
+    if Kubectl(Path(binary), Path(), Path(), "").minor < SINCE[name]:
+        pytest.skip(f"before kubectl 1.{SINCE[name]} it fails, or says things in an order that changes")
+    found = texts[binary, name, view]
     diff = difflib.unified_diff(found.theirs.splitlines(True), found.ours.splitlines(True), "kubectl", "setpoint", n=1)
     assert found.theirs == found.ours, "".join(diff)

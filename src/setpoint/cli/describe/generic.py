@@ -64,12 +64,14 @@ def _titled(part: str, minor: int) -> str:
 
 
 def _with_plurals(parts: list[str]) -> list[str]:
-    """Capitals that belong to the word after them: `CIDRs` is one word, not `CID` and `Rs`."""
+    """Capitals that belong to the word after them: `CIDRs` is one word, not `CID` and `Rs`. It goes by bytes, as
+    kubectl does: one letter beyond ASCII is as good as two."""
     joined: list[str] = []
     at = 0
     while at < len(parts):
         part = parts[at]
-        if len(part) >= 2 and part.isupper() and at + 1 < len(parts) and parts[at + 1][0].isupper():
+        capitals = len(part.encode()) >= 2 and all(char.isupper() or not char.isalpha() for char in part)
+        if capitals and at + 1 < len(parts) and chr(parts[at + 1].encode()[0]).isupper():
             part += parts[at + 1]
             at += 1
         joined.append(part)
