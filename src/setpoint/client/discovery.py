@@ -23,7 +23,7 @@ class Discovery:
         self._resources: tuple[Resource, ...] | None = None
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
-        self._documents: dict[str, tuple[dict[str, Any], list[Resource]]] = {}
+        self._last_read: dict[str, tuple[dict[str, Any], list[Resource]]] = {}
         """What was read last: who asks again, and some ask every half minute, mostly gets the same."""
         self.missing: dict[str, str] = {}
         """The group versions (`metrics.k8s.io/v1`) whose resources could not be had when last asked, and why."""
@@ -73,9 +73,9 @@ class Discovery:
             except NotAcceptable:
                 document = await self._fetch(path, "application/json")
             if document.get("kind") == "APIGroupDiscoveryList":
-                known = self._documents.get(path)
+                known = self._last_read.get(path)
                 if known is None or known[0] != document:
-                    known = self._documents[path] = (document, _from_aggregated(document))
+                    known = self._last_read[path] = (document, _from_aggregated(document))
                 found += known[1]
                 missing |= _stale(document)
             else:
