@@ -25,12 +25,14 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     "Basic commands": {
         "create": _of("verbs.create", "Create a resource from a file or from stdin"),
         "get": _of("verbs.get", "Display one or many resources"),
+        "edit": _of("verbs.edit", "Edit a resource on the server"),
         "delete": _of(
             "verbs.delete",
             "Delete resources by file names, stdin, resources and names, or by resources and label selector",
         ),
     },
     "Advanced commands": {
+        "diff": _of("verbs.diff", "Diff the live version against a would-be applied version"),
         "apply": _of("verbs.apply", "Apply a configuration to a resource by file name or stdin"),
         "patch": _of("verbs.patch", "Update fields of a resource"),
         "replace": _of("verbs.replace", "Replace a resource by file name or stdin"),

@@ -50,6 +50,8 @@ class Command(NamedTuple):
     raw: bool = False
     """Its words are not looked at: all of them are its arguments."""
     hidden: bool = False
+    fails_with: int = 1
+    """The exit code of failures; more than 1 where 1 says something else."""
 
     def child(self, name: str) -> Command | Lazy | None:
         return self.children.get(self.name_of(name))

@@ -62,8 +62,10 @@ def with_source(error: Exception, doing: str, source: str) -> Exception:
     return Failed(message + str(error))
 
 
-def exit_code(error: BaseException) -> int:
-    return error.code if isinstance(error, (Failed, Exit)) else 1
+def exit_code(error: BaseException, of_failures: int = 1) -> int:
+    if isinstance(error, Exit):
+        return error.code
+    return max(error.code, of_failures) if isinstance(error, Failed) else of_failures
 
 
 def told(error: BaseException, command: str = "setpoint") -> str:

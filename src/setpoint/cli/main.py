@@ -53,6 +53,7 @@ async def run_within(words: Sequence[str], around: Surroundings) -> int:
 class _Outcome:
     code = 0
     command = PROGRAM
+    fails_with = 1
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def _telling(around: Surroundings) -> Iterator[_Outcome]:
             around.stdout.flush()
             if text := told(error, outcome.command):
                 around.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))
-            outcome.code = exit_code(error)
+            outcome.code = exit_code(error, outcome.fails_with)
         around.stdout.flush()
         around.stderr.flush()
     except BrokenPipeError:
@@ -108,6 +109,7 @@ def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | A
     path = [PROGRAM]
     command, words = _find(words, path)
     name = outcome.command = " ".join(path)
+    outcome.fails_with = command.fails_with
     if command.raw:
         return _begun(command, Call(around, Flags(()).parse(["--", *words]), name))
     if command is ROOT and words and not words[0].startswith("-"):

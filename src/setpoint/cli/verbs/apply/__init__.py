@@ -187,6 +187,10 @@ COMMAND = Command(
     setpoint apply --prune -f ./web.yaml -l app=web
     """,
     children={
+        "edit-last-applied": Lazy(
+            "Edit latest last-applied-configuration annotations of a resource/object",
+            "setpoint.cli.verbs.apply.edit_last_applied",
+        ),
         "set-last-applied": Lazy(
             "Set the last-applied-configuration annotation on a live object to match the contents of a file",
             "setpoint.cli.verbs.apply.set_last_applied",

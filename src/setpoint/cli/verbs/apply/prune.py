@@ -35,19 +35,20 @@ async def allowed(call: Call) -> list[Resource]:
     return found
 
 
+async def default_kinds(call: Call) -> list[Resource]:
+    call.tell(
+        "Deprecated: setpoint apply will no longer prune non-namespaced resources by default when used with the "
+        "--namespace flag in a future release. To preserve the current behaviour, list the resources you want to "
+        "target explicitly in the --prune-allowlist flag."
+    )
+    return [await call.client.discovery.find(kind) for kind in (*_NAMESPACED, *_CLUSTER_SCOPED)]
+
+
 async def prune(session: Session) -> None:
     if session.apply_set is not None:
         await session.apply_set.prune(session)
         return
-    kinds = session.prunable
-    if not kinds:
-        find = session.call.client.discovery.find
-        kinds = [await find(kind) for kind in (*_NAMESPACED, *_CLUSTER_SCOPED)]
-        session.call.tell(
-            "Deprecated: setpoint apply will no longer prune non-namespaced resources by default when used with the "
-            "--namespace flag in a future release. To preserve the current behaviour, list the resources you want to "
-            "target explicitly in the --prune-allowlist flag."
-        )
+    kinds = session.prunable or await default_kinds(session.call)
     if session.call.namespace_given:
         session.namespaces.add(session.call.namespace)
     for namespace in sorted(session.namespaces):

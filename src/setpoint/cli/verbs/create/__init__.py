@@ -69,7 +69,11 @@ async def run(call: Call) -> None:
         await send_raw(call, "POST", flags.raw)
         return
     if flags.edit:
-        raise Failed("objects cannot be edited before they are created yet")
+        # Here, because few have an editor in mind.
+        from setpoint.cli.editing import edit_before_create
+
+        await edit_before_create(call)
+        return
     errors: list[Exception] = []
     count = 0
     async for target in from_files(call, errors, labels=flags.selector, validate=directive != "Ignore"):

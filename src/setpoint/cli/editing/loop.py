@@ -1,0 +1,181 @@
+"""Edit, save; and again with the reasons, if it could not be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.editing.editor import edit_text
+from setpoint.cli.failures import EXPECTED, Exit, Failed
+from setpoint.cli.resources import Target
+from setpoint.cli.resources.choosing import placed
+from setpoint.cli.resources.manifests import documents
+from setpoint.meta.body import BodyError, dump_yaml, parse_yaml
+from setpoint.meta.errors import ApiError, Invalid, NotFound
+from setpoint.meta.goformat import quote
+from setpoint.meta.gojson import indented
+
+Obj = dict[str, Any]
+OBJECTS = """\
+# Please edit the object below. Lines beginning with a '#' will be ignored,
+# and an empty file will abort the edit. If an error occurs while saving this file will be
+# reopened with the relevant failures.
+#
+"""
+ANNOTATIONS = """\
+# Please edit the 'last-applied-configuration' annotations below.
+# Lines beginning with a '#' will be ignored, and an empty file will abort the edit.
+#
+"""
+
+
+@dataclass
+class Outcome:
+    """Of one attempt to save."""
+
+    reasons: list[tuple[str, list[str]]] = field(default_factory=list)
+    """What is wrong with what was typed: it is edited again."""
+    retryable: int = 0
+    missing: int = 0
+
+    def add(self, error: ApiError, target: Target) -> str:
+        """What went wrong with one object; gives what to tell at once."""
+        what = f"{target.resource} {quote(target.name)}"
+        if isinstance(error, Invalid) and error.reason == "Invalid":
+            causes = (error.details or {}).get("causes") or ()
+            said = [f"{one.get('field', '')}: {one.get('message', '')}" for one in causes]
+            self.reasons.append((f"{what} was not valid", said))
+            return f"error: {what} is invalid"
+        if isinstance(error, NotFound):
+            self.missing += 1
+            return f"error: {what} could not be found on the server"
+        self.retryable += 1
+        return f"error: {what} could not be patched: {error.message}"
+
+
+Save = Callable[[list[Target], Outcome], Awaitable[None]]
+"""Writes what was edited; what the user can mend goes into the outcome, anything else is raised."""
+
+
+class Editing:
+    def __init__(self, call: Call, header: str) -> None:
+        self._call = call
+        self._header = header
+        self._json = call.flags.output == "json"
+        self._file: Path | None = None
+        """With what was typed last."""
+
+    async def edit(self, targets: list[Target], save: Save) -> None:
+        """Until it is saved or given up. Raises Failed and Exit."""
+        original = self._text(targets)
+        text, outcome, edited = original, Outcome(), b""
+        while True:
+            shown = (b"" if self._json else self._headed(outcome)) + text
+            before = edited
+            edited = self._edited(shown)
+            again = bool(outcome.reasons)
+            if again and _stripped(before) == _stripped(edited):
+                raise self._kept(Failed("Edit cancelled, no valid changes were saved."))
+            if _stripped(original) == _stripped(edited):
+                self._forget()
+                self._call.tell("Edit cancelled, no changes made.")
+                return
+            if not _has_lines(edited):
+                self._forget()
+                self._call.tell("Edit cancelled, saved file was empty.")
+                return
+            text, outcome = _without_comments(edited), Outcome()
+            try:
+                found = await self._read(edited)
+            except EXPECTED as error:
+                outcome.reasons.append((f"The edited file had a syntax error: {error}", []))
+                continue
+            try:
+                await save(found, outcome)
+            except EXPECTED as error:
+                raise self._kept(error) from None
+            if self._settled(outcome):
+                return
+
+    def _settled(self, outcome: Outcome) -> bool:
+        if outcome.retryable:
+            self._call.tell(f"You can run `setpoint replace -f {self._file}` to try this update again.")
+            raise Exit(1)
+        if outcome.missing:
+            self._call.tell(f"The edits you made on deleted resources have been saved to {quote(str(self._file))}")
+            raise Exit(1)
+        if outcome.reasons:
+            return False
+        self._forget()
+        return True
+
+    def _text(self, targets: list[Target]) -> bytes:
+        objects = [_without_managed_fields(target.obj or {}) for target in targets]
+        obj = objects[0]
+        if len(objects) > 1:
+            obj = {"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {}}
+        return (indented(obj) + "\n").encode() if self._json else dump_yaml(obj)
+
+    def _headed(self, outcome: Outcome) -> bytes:
+        lines = [self._header]
+        for head, others in outcome.reasons:
+            lines.append(f"# {_hashed(head)}{':' if others else ''}\n")
+            lines += [f"# * {_hashed(one)}\n" for one in others]
+            lines.append("#\n")
+        return "".join(lines).encode()
+
+    def _edited(self, data: bytes) -> bytes:
+        if self._call.flags.windows_line_endings:
+            data = data.replace(b"\n", b"\r\n")
+        before = self._file
+        try:
+            edited, self._file = edit_text(self._call, data, ".json" if self._json else ".yaml")
+        except Failed as error:
+            raise self._kept(error) from None
+        if before is not None:
+            before.unlink(missing_ok=True)
+        return edited
+
+    async def _read(self, data: bytes) -> list[Target]:
+        return [await placed(self._call, document) for document in documents(data, "edited-file")]
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+            self._file = None
+
+    def _kept(self, error: Exception) -> Exception:
+        if self._file is not None and self._file.exists():
+            self._call.tell(f"A copy of your changes has been stored to {quote(str(self._file))}")
+        return error
+
+
+def _without_managed_fields(obj: Obj) -> Obj:
+    meta = obj.get("metadata") or {}
+    if "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def _without_comments(data: bytes) -> bytes:
+    return b"".join(line for line in data.splitlines(True) if not line.lstrip().startswith(b"#"))
+
+
+def _stripped(data: bytes) -> Any:
+    """What it says, as far as that can be told; two texts that say the same are no change."""
+    try:
+        return parse_yaml(data)[0]
+    except BodyError:
+        return _without_comments(data)
+
+
+def _has_lines(data: bytes) -> bool:
+    return any((bare := line.strip()) and not bare.startswith(b"#") for line in data.splitlines())
+
+
+def _hashed(text: str) -> str:
+    """Lines after the first are comments too."""
+    return text.replace("\n#", "\n").replace("\n", "\n# ")

@@ -1,0 +1,239 @@
+"""`diff`: what apply would change."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Exit, Failed, raise_all
+from setpoint.cli.flags import array, number, switch, text
+from setpoint.cli.resources import FILES, Target, from_files
+from setpoint.cli.writing import field_manager
+from setpoint.cli.writing.annotation import encoded, original
+from setpoint.meta.body import dump_yaml
+from setpoint.meta.errors import Conflict, NotFound
+from setpoint.meta.goformat import quote
+
+Obj = dict[str, Any]
+_TRIES = 4
+_ARGUMENT = re.compile(r"[a-zA-Z0-9-=]+")
+_MASK, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    if call.args:
+        call.usage(f"Unexpected args: [{' '.join(call.args)}]")
+    if not flags.filename and not flags.kustomize:
+        raise Failed("must specify one of -f and -k")
+    if flags.force_conflicts and not flags.server_side:
+        raise Failed("--force-conflicts only works with --server-side")
+    kinds = None
+    if flags.prune:
+        from setpoint.cli.verbs.apply.prune import allowed
+
+        kinds = await allowed(call)
+    with tempfile.TemporaryDirectory(prefix="LIVE-") as live, tempfile.TemporaryDirectory(prefix="MERGED-") as merged:
+        visited: list[tuple[Target, Obj | None]] = []
+        errors: list[Exception] = []
+        async for target in from_files(call, errors, labels=flags.selector):
+            before, after = await _versions(call, target)
+            visited.append((target, before))
+            name = _file_name(target.resource.api_version, target.resource.kind, target.namespace, target.name)
+            _write(call, Path(live) / name, Path(merged) / name, before, after)
+        raise_all(errors)
+        if kinds is not None:
+            await _pruned(call, kinds, visited, Path(live))
+        _compare(call, live, merged)
+
+
+async def _versions(call: Call, target: Target) -> tuple[Obj | None, Obj]:
+    """The object as it is, and as it would be. Tries again when it changes in between."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            before: Obj | None = await call.client.get(target.resource, target.name, target.namespace)
+        except NotFound:
+            before = None
+        if before is not None and before["metadata"].get("deletionTimestamp"):
+            call.tell(f"Warning: Detected changes to resource {target.name} which is currently being deleted.")
+        if attempt == _TRIES:
+            kind = f"{target.resource.group}/{target.resource.version}, Kind={target.resource.kind}"
+            call.tell(f"Object ({kind}: {target.name}) keeps changing, diffing without lock")
+        try:
+            return before, await _merged(call, target, before, locked=attempt < _TRIES)
+        except Conflict:
+            if attempt == _TRIES or call.flags.server_side:
+                raise
+    raise AssertionError("the last attempt gives or raises")
+
+
+async def _merged(call: Call, target: Target, before: Obj | None, *, locked: bool) -> Obj:
+    """By a dry run on the server."""
+    flags, client = call.flags, call.client
+    assert target.obj is not None
+    manager = flags.field_manager
+    if not flags.given("field-manager"):
+        manager = "kubectl" if flags.server_side else "kubectl-client-side-apply"
+    if flags.server_side:
+        return await client.apply(
+            target.obj, resource=target.resource, field_manager=manager, force=flags.force_conflicts, dry_run=True
+        )
+    if before is None:
+        return await client.create(
+            target.obj, resource=target.resource, namespace=target.namespace, field_manager=manager, dry_run=True
+        )
+    patch, kind = _patch(target, before)
+    if not patch:
+        return before
+    if locked:
+        patch = {**patch, "metadata": {**(patch.get("metadata") or {})}}
+        patch["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
+    return await client.patch(
+        target.resource, target.name, patch, target.namespace, kind=kind, field_manager=manager, dry_run=True
+    )
+
+
+def _patch(target: Target, before: Obj) -> tuple[Obj, str]:
+    import json
+
+    from setpoint.client.resources import BY_KIND
+    from setpoint.meta.patch import three_way_merge, three_way_strategic
+
+    wanted = json.loads(encoded(target.obj or {}))
+    last = json.loads(original(before) or "{}")
+    known = BY_KIND.get((target.resource.api_version, target.resource.kind))
+    if known is None:
+        return three_way_merge(last, wanted, before), "merge"
+    return three_way_strategic(known.type, last, wanted, before), "strategic"
+
+
+def _write(call: Call, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
+    if not call.flags.show_managed_fields:
+        before, after = _without_managed_fields(before), _without_managed_fields(after) or {}
+    if not call.flags.show_secrets and after.get("kind") == "Secret" and after.get("apiVersion", "").endswith("v1"):
+        before, after = _masked(before, after)
+    live.write_bytes(dump_yaml(before) if before is not None else b"")
+    merged.write_bytes(dump_yaml(after))
+
+
+def _without_managed_fields(obj: Obj | None) -> Obj | None:
+    if obj is None or "managedFields" not in (obj.get("metadata") or {}):
+        return obj
+    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
+
+
+def _masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
+    """That values differ may be seen, not what they are."""
+    old, new = dict((before or {}).get("data") or {}), dict(after.get("data") or {})
+    differ = {key for key in old if key in new and old[key] != new[key]}
+    old = {key: _BEFORE if key in differ else _MASK for key in old}
+    new = {key: _AFTER if key in differ else _MASK for key in new}
+    if before is not None and "data" in before:
+        before = {**before, "data": old}
+    return before, {**after, "data": new} if "data" in after else after
+
+
+async def _pruned(call: Call, kinds: list[Any], visited: list[tuple[Target, Obj | None]], live: Path) -> None:
+    from setpoint.cli.verbs.apply.prune import default_kinds
+
+    uids = {before["metadata"].get("uid") for _, before in visited if before is not None}
+    namespaces = sorted({target.namespace for target, _ in visited if target.namespace})
+    for kind in kinds or await default_kinds(call):
+        for namespace in namespaces if kind.namespaced else [""]:
+            found = await call.client.list(kind, namespace, label_selector=call.flags.selector)
+            for obj in found.items:
+                meta = obj["metadata"]
+                if original(obj) is not None and meta.get("uid") not in uids:
+                    name = _file_name(kind.api_version, kind.kind, meta.get("namespace", ""), meta["name"])
+                    (live / name).write_bytes(dump_yaml(obj))
+
+
+def _file_name(api_version: str, kind: str, namespace: str, name: str) -> str:
+    return f"{api_version.replace('/', '.')}.{kind}.{namespace}.{name}".replace("/", "_")
+
+
+def _compare(call: Call, live: str, merged: str) -> None:
+    """By the program that KUBECTL_EXTERNAL_DIFF names, by `diff`, or here."""
+    said = call.around.environment.get("KUBECTL_EXTERNAL_DIFF", "")
+    path = call.around.environment.get("PATH")
+    if said:
+        program, *rest = said.split(" ")
+        arguments = [live, merged, *(word for word in rest if _ARGUMENT.fullmatch(word))]
+    else:
+        program, arguments = "diff", ["-u", "-N", live, merged]
+        if shutil.which(program, path=path) is None:
+            _compare_here(call, Path(live), Path(merged))
+            return
+    call.flush()
+    try:
+        own = call.around.stdout.fileno()
+    except (OSError, ValueError):  # a test's buffer
+        own = subprocess.PIPE
+    try:
+        done = subprocess.run(
+            [program, *arguments], stdout=own, env=dict(call.around.environment), check=False, stderr=None
+        )
+    except OSError as error:
+        raise Failed(f"failed to run {quote(program)}: {error.strerror}") from None
+    if done.stdout:
+        call.write(done.stdout)
+    if done.returncode == 1:
+        raise Exit(1)
+    if done.returncode:
+        raise Failed(f"failed to run {quote(program)}: exit status {done.returncode}")
+
+
+def _compare_here(call: Call, live: Path, merged: Path) -> None:
+    from difflib import unified_diff
+
+    differ = False
+    for name in sorted({*os.listdir(live), *os.listdir(merged)}):
+        old, new = (
+            path.read_text().splitlines(True) if (path := folder / name).exists() else [] for folder in (live, merged)
+        )
+        lines = list(unified_diff(old, new, str(live / name), str(merged / name)))
+        if lines:
+            differ = True
+            call.say(f"diff -u -N {live / name} {merged / name}")
+            call.say("".join(lines), end="")
+    if differ:
+        raise Exit(1)
+
+
+COMMAND = Command(
+    "Diff the live version against a would-be applied version",
+    run,
+    (
+        *FILES,
+        *field_manager("kubectl-client-side-apply"),
+        text("selector", "l", help="Selector (label query): of the objects in the files, only those that match."),
+        switch("server-side", help="If true, apply runs in the server instead of the client."),
+        switch("force-conflicts", help="If true, server-side apply will force the changes against conflicts."),
+        switch("prune", help="Include resources that would be deleted by pruning."),
+        array("prune-allowlist", help="Overwrite the default allowlist with <group/version/kind> for --prune"),
+        switch("show-managed-fields", help="If true, include managed fields in the diff."),
+        switch("show-secrets", help="If true, do not mask secret values in the diff."),
+        number("concurrency", default=1, help="Accepted; objects are looked at one after another."),
+    ),
+    usage="-f FILENAME [flags]",
+    about="""
+    Diff configurations specified by file name or stdin between the current online configuration, and the configuration
+    as it would be if applied. KUBECTL_EXTERNAL_DIFF names another program than `diff`, with its flags. The exit code is
+    0 if nothing would change, 1 if something would, and greater than 1 if something went wrong.
+    """,
+    examples="""
+    # What would be changed by a file
+    setpoint diff -f web.yaml
+
+    # What would be changed by what another command prints
+    cat web.yaml | setpoint diff -f -
+    """,
+    fails_with=2,
+)
