@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+
+from setpoint.meta.field import Errors, FieldError, forbidden, internal, invalid
 
 
 class Purpose(Enum):
@@ -19,8 +20,6 @@ class Purpose(Enum):
     APPLY_CONFIGURATION = "apply configuration"  # Object{}
     JSON_PATCH = "json patch"  # list of JSONPatch{}
     DEVICE_SELECTOR = "device selector"  # bool
-    SCHEMA_RULE = "schema rule"  # bool
-    SCHEMA_MESSAGE = "schema message"  # string
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,32 @@ class Usage:
     has_authorizer: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     """Expressions that this one may refer to as `variables.<name>`."""
-    schema: Mapping[str, Any] | None = None
-    """For schema rules: the (structural) schema that `self` has."""
-    uncorrelatable: str = ""
-    """For schema rules: where `oldSelf` stops to mean anything, if it does; a rule there may not use it."""
     stored: bool = False
     """The object had this very expression before: what used to compile still does."""
 
 
 def check_expression(text: str, usage: Usage) -> list[str]:
-    """What is wrong with the expression, in words; empty: nothing. The one place where the compiler is called."""
-    return []
+    """What is wrong with the expression, in words; empty: nothing. The one place where the compiler is called.
+    (The rules in the schemas of custom resources have their own: `apiextensions.rule_checks`.)"""
+    # The compiler is loaded for the first expression that there is: many clusters have none.
+    from setpoint.kinds.expression_checks import check_admission, check_selector
+
+    if usage.purpose is Purpose.DEVICE_SELECTOR:
+        return check_selector(text)
+    # Without variables there is no `variables`, except for a variable, which sees those before it, be they none.
+    composed = usage.purpose is Purpose.VARIABLE or bool(usage.variables)
+    variables = tuple(usage.variables.items()) if composed else None
+    return list(check_admission(text, usage.purpose, usage.has_params, usage.has_authorizer, usage.stored, variables))
+
+
+def expression_errors(text: str, shown: str, usage: Usage, path: str) -> Errors:
+    """The same as errors of a field; `shown` is the value as it stands there."""
+    return [_as_error(problem, shown, path) for problem in check_expression(text, usage)]
+
+
+def _as_error(problem: str, shown: str, path: str) -> FieldError:
+    if problem.startswith("program instantiation failed: "):
+        return internal(path, problem)
+    if problem.startswith("too complex, "):
+        return forbidden(path, problem)
+    return invalid(path, shown, problem)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from setpoint.kinds.expressions import Purpose, Usage, check_expression
+from setpoint.kinds.expressions import Purpose, Usage, expression_errors
 from setpoint.meta.field import Errors, duplicate, invalid, required, too_many
 from setpoint.meta.names import qualified_name
 
@@ -15,7 +15,7 @@ _CONDITION = Usage(Purpose.MATCH_CONDITION, has_authorizer=True)
 
 
 def validate_expression(text: str, shown: str, usage: Usage, path: str, errs: Errors) -> None:
-    errs.extend(invalid(path, shown, detail) for detail in check_expression(text, usage))
+    errs.extend(expression_errors(text, shown, usage, path))
 
 
 def validate_match_conditions(

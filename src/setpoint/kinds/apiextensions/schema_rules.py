@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from setpoint.kinds.apiextensions.internal_schema import RULE_FORM, SCHEMA_FIELDS, show_schema
+from setpoint.kinds.apiextensions.internal_schema import SCHEMA_FIELDS, show_schema
 from setpoint.kinds.apiextensions.list_rules import validate_list_and_map_types
 from setpoint.kinds.apiextensions.schema_defaults import META_FIELDS, validate_defaults
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow
 from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
-from setpoint.kinds.expressions import Purpose, Usage, check_expression
-from setpoint.kinds.internal_form import internal_form
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
+
+if TYPE_CHECKING:
+    from setpoint.kinds.apiextensions.rule_checks import CostTotal
 
 Schema = Mapping[str, Any]
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -38,6 +39,31 @@ class _Place:
     """Expressions are compiled only in the open, not in conditions."""
     uncorrelatable: str = ""
     """The outermost list or map whose items of before and after cannot be matched: inside it there is no `oldSelf`."""
+    cardinality: int | None = 1
+    """How many such values there can be in an object; None: nothing limits it."""
+
+
+class _Rules:
+    """The expressions in a schema: what is wrong with them, and what they can cost together."""
+
+    def __init__(self) -> None:
+        self.errors: Errors = []
+        self._total: CostTotal | None = None
+
+    def check(self, schema: Schema, path: str, place: _Place) -> None:
+        if not schema.get("x-kubernetes-validations"):
+            return
+        # The compiler is loaded for the first expression that there is; most definitions have none.
+        from setpoint.kinds.apiextensions.rule_checks import CostTotal, RulePlace, check_rules
+
+        if self._total is None:
+            self._total = CostTotal()
+        where = RulePlace(place.root or bool(schema.get(_EMBEDDED)), place.cardinality, place.uncorrelatable)
+        check_rules(schema, path, where, self._total, self.errors)
+
+    def validate_total(self, path: str, errs: Errors) -> None:
+        if self._total is not None:
+            self._total.validate(path, errs)
 
 
 def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors) -> None:
@@ -56,11 +82,12 @@ def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors) 
         if len(found) == before:
             validate_defaults(schema, path, found)
         sound = len(found) == before
-    rule_errors: Errors = []
-    _validate(schema, path, _Place(root=True, rules=sound), found, rule_errors)
-    found += rule_errors
+    rules = _Rules()
+    _validate(schema, path, _Place(root=True, rules=sound), found, rules)
+    found += rules.errors
     if not found and not_structural:
         found.append(invalid(path, "", not_structural))
+    rules.validate_total(path, found)
     errs.extend(found)
 
 
@@ -84,11 +111,11 @@ def _validate_root_fields(schema: Schema, path: str, errs: Errors) -> None:
             return
 
 
-def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_errors: Errors) -> None:
+def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rules: _Rules) -> None:
     before = len(errs)
     _validate_fields(schema, path, place, errs)
     others, properties = schema.get("additionalProperties"), schema.get("properties") or {}
-    below = replace(place, root=False)
+    below = replace(place, root=False, cardinality=_cardinality_below(schema, place))
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         errs.append(forbidden(f"{path}.uniqueItems", text))
@@ -98,7 +125,7 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_error
             errs.append(forbidden(f"{path}.additionalProperties", text))
         if isinstance(others, dict):
             why = "inside additionalProperties applying to object metadata" if place.inside_meta else place.no_defaults
-            _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rule_errors)
+            _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rules)
     for key, item in properties.items():
         inner = below
         if schema.get("x-kubernetes-map-type") == "atomic":
@@ -107,33 +134,33 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rule_error
             inner = replace(inner, inside_meta=True)
             if place.root:
                 inner = replace(inner, no_defaults=f"in top-level {key}")
-        _validate(item, f"{path}.properties[{key}]", inner, errs, rule_errors)
+        _validate(item, f"{path}.properties[{key}]", inner, errs, rules)
     condition = replace(below, rules=False)
     if schema.get("not") is not None:
-        _validate(schema["not"], f"{path}.not", condition, errs, rule_errors)
+        _validate(schema["not"], f"{path}.not", condition, errs, rules)
     for name in ("allOf", "oneOf", "anyOf"):
         for i, item in enumerate(schema.get(name) or ()):
-            _validate(item, f"{path}.{name}[{i}]", condition, errs, rule_errors)
+            _validate(item, f"{path}.{name}[{i}]", condition, errs, rules)
     for key, item in (schema.get("definitions") or {}).items():
-        _validate(item, f"{path}.definitions[{key}]", condition, errs, rule_errors)
+        _validate(item, f"{path}.definitions[{key}]", condition, errs, rules)
     items = schema.get("items")
     if schema.get("x-kubernetes-list-type") != "map":
         below = replace(below, uncorrelatable=place.uncorrelatable or path)
     if isinstance(items, dict):
-        _validate(items, f"{path}.items", below, errs, rule_errors)
+        _validate(items, f"{path}.items", below, errs, rules)
     elif isinstance(items, list):
         for i, item in enumerate(items):
-            _validate(item, f"{path}.items[{i}]", below, errs, rule_errors)
+            _validate(item, f"{path}.items[{i}]", below, errs, rules)
     for key, item in (schema.get("dependencies") or {}).items():
         if isinstance(item, dict):
-            _validate(item, f"{path}.dependencies[{key}]", condition, errs, rule_errors)
+            _validate(item, f"{path}.dependencies[{key}]", condition, errs, rules)
     preserve = "x-kubernetes-preserve-unknown-fields"
     if schema.get(preserve) is False:
         errs.append(invalid(f"{path}.{preserve}", False, "must be true or undefined"))
     validate_list_and_map_types(schema, path, errs)
     _validate_rules(schema, path, errs)
     if place.rules and len(errs) == before:
-        _compile_rules(schema, path, place.uncorrelatable, rule_errors)
+        rules.check(schema, path, place)
 
 
 def _validate_fields(schema: Schema, path: str, place: _Place, errs: Errors) -> None:
@@ -194,11 +221,10 @@ def _leads_somewhere(path: str, schema: Schema) -> bool:
     return True
 
 
-def _compile_rules(schema: Schema, path: str, uncorrelatable: str, errs: Errors) -> None:
-    for i, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        at = f"{path}.x-kubernetes-validations[{i}]"
-        shown = internal_form(rule, RULE_FORM)
-        for name, purpose in (("rule", Purpose.SCHEMA_RULE), ("messageExpression", Purpose.SCHEMA_MESSAGE)):
-            if expression := rule.get(name, ""):
-                texts = check_expression(expression, Usage(purpose, schema=schema, uncorrelatable=uncorrelatable))
-                errs.extend(invalid(f"{at}.{name}", shown, text) for text in texts)
+def _cardinality_below(schema: Schema, place: _Place) -> int | None:
+    limit: Any = 1
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not None:
+        limit = schema.get("maxProperties")
+    elif schema.get("type") == "array":
+        limit = schema.get("maxItems")
+    return None if limit is None or place.cardinality is None else place.cardinality * max(int(limit), 0)

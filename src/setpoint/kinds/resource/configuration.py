@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from setpoint.kinds.expressions import Purpose, Usage, check_expression
+from setpoint.kinds.expressions import Purpose, Usage, expression_errors
 from setpoint.kinds.resource.identifiers import declared_driver_name, oversized
 from setpoint.meta.field import Errors, invalid, required, too_long
 
@@ -31,9 +31,7 @@ def validate_selectors(
             if len(expression.encode()) > _LARGEST:
                 errs.append(too_long(f"{at}.expression", _LARGEST))
                 continue
-            errs.extend(
-                invalid(f"{at}.expression", expression, text) for text in check_expression(expression, _SELECTOR)
-            )
+            errs.extend(expression_errors(expression, expression, _SELECTOR, f"{at}.expression"))
 
 
 def validate_configuration(config: dict[str, Any], path: str, errs: Errors, late: Errors, stored: bool = False) -> None:

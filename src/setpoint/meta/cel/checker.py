@@ -341,7 +341,7 @@ class Checker:
             return (t.INT, ranged.parameters[0]) if expr.variable2 else (ranged.parameters[0], t.ERROR)
         if ranged.kind is Kind.MAP:
             return ranged.parameters[0], ranged.parameters[1]
-        if ranged.is_dyn_or_error or ranged.kind is Kind.PARAM:
+        if ranged.kind in (Kind.DYN, Kind.ERROR, Kind.PARAM):
             assignable(self.bindings, t.DYN, ranged)
             return t.DYN, t.DYN
         message = f"expression of type '{ranged}' cannot be range of a comprehension (must be list, map, or dynamic)"

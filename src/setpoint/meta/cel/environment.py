@@ -65,27 +65,36 @@ class Environment:
         self._container = container
         self._optional_syntax = False
         for library in libraries:
-            self._optional_syntax |= library.optional_syntax
-            self._macros.update(library.macros)
-            self._types.update(library.types)
-            for identity, signature, call in library.functions:
-                name, declared = overload(identity, signature, call)
-                known = self._functions.setdefault(name, Function(name)).overloads
-                known[:] = [other for other in known if other.id != identity]
-                known.append(declared)
+            self._add(library)
+
+    def _add(self, library: Library) -> None:
+        self._optional_syntax |= library.optional_syntax
+        self._macros.update(library.macros)
+        self._types.update(library.types)
+        for identity, signature, call in library.functions:
+            name, declared = overload(identity, signature, call)
+            known = self._functions.setdefault(name, Function(name)).overloads
+            known[:] = [other for other in known if other.id != identity]
+            known.append(declared)
 
     def extended(
         self,
         variables: Mapping[str, Type] | None = None,
         structs: Iterable[StructType] = (),
         resolve_struct: Callable[[str], StructType | None] | None = None,
+        libraries: Iterable[Library] = (),
     ) -> Environment:
-        """The same environment with more in it; functions and macros are shared."""
+        """The same environment with more in it; without further libraries, functions and macros are shared."""
         other = object.__new__(Environment)
         other.__dict__.update(self.__dict__)
         other._variables = {**self._variables, **(variables or {})}
         other._structs = {**self._structs, **{struct.name: struct for struct in structs}}
         other._resolve_struct = resolve_struct or self._resolve_struct
+        if libraries:
+            other._functions = {name: Function(name, list(known.overloads)) for name, known in self._functions.items()}
+            other._macros, other._types = dict(self._macros), dict(self._types)
+            for library in libraries:
+                other._add(library)
         return other
 
     def struct(self, name: str) -> StructType | None:

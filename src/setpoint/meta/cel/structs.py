@@ -20,8 +20,12 @@ class StructType:
     access: Mapping[str, tuple[str, Callable[[Any], Any] | None]] | None = None
     """For JSON objects, where a field that is null is not there: the property of each field, and how it is read."""
 
+    is_open: bool = False
+    """Any field may be there, of any type."""
+
     def field(self, name: str) -> Type | None:
-        return self.fields.get(name)
+        found = self.fields.get(name)
+        return t.DYN if found is None and self.is_open else found
 
     @property
     def type(self) -> Type:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Any
 
 
 class Kind(Enum):
@@ -148,6 +147,8 @@ MAP_DYN = map_of(DYN, DYN)
 STRING_MAP = map_of(STRING, DYN)
 
 
-def runtime_name(value: Any) -> str:
-    """The name of a type when it is used as a value, as `string(type(x))` shows it."""
-    return value.name if isinstance(value, Type) else str(value)
+def declared_name(value: Type) -> str:
+    """A type as messages about results show it: names as declared, unlike in the checker's own messages."""
+    if not value.parameters:
+        return f"wrapper({value.name})" if value.nullable else value.name
+    return f"{value.name}({', '.join(map(declared_name, value.parameters))})"

@@ -55,7 +55,8 @@ def test_mutations(life: Any) -> None:
         found: list[str] = policies.errors(policy(**spec))
         return found
 
-    assert errors({"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}) == []
+    patch = {"expression": "[JSONPatch{op: 'remove', path: '/spec/paused'}]"}
+    assert errors({"patchType": "JSONPatch", "jsonPatch": patch}) == []
     assert errors({"patchType": "JSONPatch", "applyConfiguration": {"expression": "x"}}) == [
         "spec.mutations[0].jsonPatch: Required value: must be specified when patchType is JSONPatch",
         'spec.mutations[0].applyConfiguration: Invalid value: "{applyConfiguration}": '

@@ -1,0 +1,190 @@
+"""Which variables expressions have, by where they stand: in admission policies, in schemas, in device selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from setpoint.meta.cel import (
+    BOOL,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Environment,
+    SchemaType,
+    StructType,
+    Type,
+    kubernetes_environment,
+    list_of,
+    map_of,
+    optional_of,
+)
+from setpoint.meta.cel.cost import Path
+from setpoint.meta.cel.libraries.authorizer import AuthorizerValue, ResourceCheckValue
+from setpoint.meta.cel.libraries.comprehensions import BINDINGS
+from setpoint.meta.cel.libraries.patches import JSON_PATCH, resolve_patch_type
+from setpoint.meta.cel.libraries.quantities import QuantityValue
+from setpoint.meta.cel.sizes import SizeRange
+from setpoint.meta.cel.types import ANY, Kind
+
+_KIND = StructType("kubernetes.GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})
+_RESOURCE = StructType("kubernetes.GroupVersionResource", {"group": STRING, "version": STRING, "resource": STRING})
+_USER = StructType(
+    "kubernetes.UserInfo",
+    {
+        "username": STRING,
+        "uid": STRING,
+        "groups": list_of(STRING),
+        "extra": map_of(STRING, list_of(STRING)),
+    },
+)
+_REQUEST = StructType(
+    "kubernetes.AdmissionRequest",
+    {
+        "kind": _KIND.type,
+        "resource": _RESOURCE.type,
+        "subResource": STRING,
+        "requestKind": _KIND.type,
+        "requestResource": _RESOURCE.type,
+        "requestSubResource": STRING,
+        "name": STRING,
+        "namespace": STRING,
+        "operation": STRING,
+        "userInfo": _USER.type,
+        "dryRun": BOOL,
+        "options": DYN,
+    },
+)
+_NAMESPACE_SPEC = StructType("kubernetes.NamespaceSpec", {"finalizers": list_of(STRING)})
+_NAMESPACE_CONDITION = StructType(
+    "kubernetes.NamespaceCondition",
+    {"status": STRING, "type": STRING, "lastTransitionTime": TIMESTAMP, "message": STRING, "reason": STRING},
+)
+_NAMESPACE_STATUS = StructType(
+    "kubernetes.NamespaceStatus", {"conditions": list_of(_NAMESPACE_CONDITION.type), "phase": STRING}
+)
+_NAMESPACE_METADATA = StructType(
+    "kubernetes.NamespaceMetadata",
+    {
+        "name": STRING,
+        "generateName": STRING,
+        "namespace": STRING,
+        "labels": map_of(STRING, STRING),
+        "annotations": map_of(STRING, STRING),
+        "UID": STRING,
+        "creationTimestamp": TIMESTAMP,
+        "deletionGracePeriodSeconds": INT,
+        "deletionTimestamp": TIMESTAMP,
+        "generation": INT,
+        "resourceVersion": STRING,
+        "finalizers": list_of(STRING),
+    },
+)
+_NAMESPACE = StructType(
+    "kubernetes.Namespace",
+    {"metadata": _NAMESPACE_METADATA.type, "spec": _NAMESPACE_SPEC.type, "status": _NAMESPACE_STATUS.type},
+)
+_STRUCTS = (
+    _KIND,
+    _RESOURCE,
+    _USER,
+    _REQUEST,
+    _NAMESPACE_SPEC,
+    _NAMESPACE_CONDITION,
+    _NAMESPACE_STATUS,
+    _NAMESPACE_METADATA,
+    _NAMESPACE,
+)
+
+
+@cache
+def _admission(has_params: bool, has_authorizer: bool, patch_types: bool, stored: bool) -> Environment:
+    variables = {"object": DYN, "oldObject": DYN, "namespaceObject": _NAMESPACE.type, "request": _REQUEST.type}
+    if has_params:
+        variables["params"] = DYN
+    if has_authorizer:
+        variables["authorizer"] = AuthorizerValue.TYPE
+        variables["authorizer.requestResource"] = ResourceCheckValue.TYPE
+    base = kubernetes_environment(stored)
+    if patch_types:
+        return base.extended(variables, _STRUCTS, resolve_patch_type, (JSON_PATCH,))
+    return base.extended(variables, _STRUCTS)
+
+
+def admission_environment(
+    *,
+    has_params: bool = False,
+    has_authorizer: bool = False,
+    patch_types: bool = False,
+    stored: bool = False,
+    variables: Mapping[str, Type] | None = None,
+) -> Environment:
+    """Of policies and match conditions. `variables`: the types of what may be used as `variables.<name>`, or None
+    where there is no such thing."""
+    base = _admission(has_params, has_authorizer, patch_types, stored)
+    if variables is None:
+        return base
+    struct = StructType("kubernetes.variables", {name: variable_type(kind) for name, kind in variables.items()})
+    return base.extended({"variables": struct.type}, (struct,))
+
+
+def variable_type(result: Type) -> Type:
+    """The type under which others see a policy's variable: messages and what only libraries know becomes dyn."""
+    if result.kind is Kind.LIST:
+        return list_of(variable_type(result.parameters[0]))
+    if result.kind is Kind.MAP:
+        return map_of(variable_type(result.parameters[0]), variable_type(result.parameters[1]))
+    if result.kind in (Kind.STRUCT, Kind.OPAQUE, Kind.TYPE, Kind.PARAM, Kind.ERROR):
+        return DYN
+    return result
+
+
+def schema_environment(schema: SchemaType, *, optional_old: bool = False, stored: bool = False) -> Environment:
+    """Of the rules in a schema: `self`, and `oldSelf`, which is optional if the rule says so."""
+    old = optional_of(schema.type) if optional_old else schema.type
+    return kubernetes_environment(stored).extended({"self": schema.type, "oldSelf": old}, schema.structs)
+
+
+_DEVICE = StructType(
+    "kubernetes.DRADevice",
+    {
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, ANY)),
+        "capacity": map_of(STRING, map_of(STRING, QuantityValue.TYPE)),
+    },
+)
+_DOMAINS = 32
+_DEVICE_SIZES: dict[Path, int] = {
+    ("driver",): 63,
+    ("allowMultipleAllocations",): 1,
+    ("attributes",): _DOMAINS,
+    ("attributes", "@keys"): 63,
+    ("attributes", "@values"): _DOMAINS,
+    ("attributes", "@values", "@keys"): 32,
+    ("attributes", "@values", "@values"): 64,
+    ("capacity",): _DOMAINS,
+    ("capacity", "@keys"): 63,
+    ("capacity", "@values"): _DOMAINS,
+    ("capacity", "@values", "@keys"): 32,
+    ("capacity", "@values", "@values"): 0,
+    (): 0,
+}
+
+
+@cache
+def device_environment() -> Environment:
+    """Of the selectors of devices: one variable, `device`, and `cel.bind`."""
+    return kubernetes_environment().extended({"device": _DEVICE.type}, (_DEVICE,), libraries=(BINDINGS,))
+
+
+def device_size(path: Path, _: Type) -> SizeRange | None:
+    """How large the parts of a device can be; all attributes are alike, whatever their names."""
+    if not path or path[0] != "device":
+        return None
+    place = path[1:]
+    if len(place) == 3 and place[:2] == ("attributes", "@values") and not place[2].startswith("@"):
+        place = (*place[:2], "@values")
+    most = _DEVICE_SIZES.get(place)
+    return None if most is None else SizeRange(0, most)
