@@ -116,6 +116,8 @@ class ApiServer:
         self.nodes = NodeRoutes()
         self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """What is to run as long as the server does."""
+        self.secret_token_used: Callable[[str, str], None] = lambda namespace, name: None
+        """Hears, by namespace and name, of the Secrets whose tokens are used."""
         self.ready = False
 
     # -- putting together -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from hmac import compare_digest
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ _LEEWAY = 60.0
 _REMEMBERED = 4096
 _INVALIDATED = "service account token has been invalidated"
 _INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
+LAST_USED = "kubernetes.io/legacy-token-last-used"
 
 Claims = dict[str, Any]
 Lookup = Callable[[str, str, str], Entry | None]
@@ -70,8 +72,18 @@ class _Known:
 
 
 class ServiceAccountTokens:
-    def __init__(self, key: SigningKey, issuer: str, audiences: Sequence[str], lookup: Lookup, clock: Clock) -> None:
+    def __init__(
+        self,
+        key: SigningKey,
+        issuer: str,
+        audiences: Sequence[str],
+        lookup: Lookup,
+        clock: Clock,
+        used: Callable[[str, str], None] = lambda namespace, name: None,
+    ) -> None:
+        """`used(namespace, name)` hears of the Secrets whose tokens are used, until they say on which day they were."""
         self.key = key
+        self._used = used
         self.issuer = issuer
         self.audiences = tuple(audiences)
         self._lookup = lookup
@@ -154,7 +166,11 @@ class ServiceAccountTokens:
         held = b64decode((entry.obj.get("data") or {}).get("token", ""))
         if not compare_digest(held, token.encode()):
             raise TokenRefused("Token does not match server's copy")
-        if (entry.obj["metadata"].get("labels") or {}).get(_INVALID_SINCE):
+        labels = entry.obj["metadata"].get("labels") or {}
+        now = self._clock.now()
+        if labels.get(LAST_USED) not in (f"{now:%Y-%m-%d}", f"{now + timedelta(days=1):%Y-%m-%d}"):
+            self._used(namespace, name)
+        if labels.get(_INVALID_SINCE):
             account = f"{namespace}/{known.references[0].name}"
             raise TokenRefused(
                 f"the token in secret {namespace}/{name} for service account {account} has been marked invalid. Use "

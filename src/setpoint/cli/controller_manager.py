@@ -12,13 +12,13 @@ from setpoint.cli.serving import say, serve
 def run(call: Call) -> None:
     from setpoint.cluster.apiserver import catch_signals
     from setpoint.cluster.remote import chosen, remote_parts
-    from setpoint.controllers.builtin import CONTROLLERS, GARBAGE_COLLECTOR
+    from setpoint.controllers.builtin import ALIASES, CONTROLLERS, GARBAGE_COLLECTOR, OFF_BY_DEFAULT
 
     call.no_arguments()
 
     async def main() -> None:
         stop = catch_signals()
-        names = chosen(call.flags.controllers, [*CONTROLLERS, GARBAGE_COLLECTOR])
+        names = chosen(call.flags.controllers, [*CONTROLLERS, GARBAGE_COLLECTOR], OFF_BY_DEFAULT, ALIASES)
         config, settings = remote_config(call.flags), controller_settings(call.flags)
         async with remote_parts(config) as parts, parts.controllers(settings, names) as elected:
             say(call, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")

@@ -54,7 +54,10 @@ def _tokens(api: ApiServer, config: ApiServerConfig) -> None:
         return cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else cache.prefix + name)
 
     audiences = config.api_audiences or [config.service_account_issuer]
-    tokens = ServiceAccountTokens(signing_key(config), config.service_account_issuer, audiences, lookup, api.clock)
+    tokens = ServiceAccountTokens(
+        signing_key(config), config.service_account_issuer, audiences, lookup, api.clock,
+        lambda namespace, name: api.secret_token_used(namespace, name),
+    )  # fmt: skip
     api.authenticator.add(tokens)
     api.authenticator.serve(audiences)
     api.subresources[("", "serviceaccounts", "token")] = {"create": TokenRequests(tokens, lookup).create}

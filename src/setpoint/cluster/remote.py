@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,9 +129,16 @@ def scheduler_configuration(path: Path | None) -> Configuration | None:
         raise ConfigError(f"--config {path}: {error}") from None
 
 
-def chosen(wanted: Collection[str], known: Collection[str], off_by_default: Collection[str] = ()) -> list[str]:
+def chosen(
+    wanted: Iterable[str],
+    known: Collection[str],
+    off_by_default: Collection[str] = (),
+    aliases: Mapping[str, str] | None = None,
+) -> list[str]:
     """What `--controllers` means: names, `-name` for all but that one, `*` for all that are on by default.
     Raises ConfigError."""
+    names = aliases or {}
+    wanted = ["-" * each.startswith("-") + names.get(each.removeprefix("-"), each.removeprefix("-")) for each in wanted]
     unknown = sorted({each.removeprefix("-") for each in wanted if each != "*"} - set(known))
     if unknown:
         raise ConfigError(f"--controllers: {unknown[0]!r} is not one of {', '.join(sorted(known))}")

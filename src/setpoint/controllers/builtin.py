@@ -31,6 +31,7 @@ def _of(module: str, name: str) -> Build:
 
 
 CONTROLLERS: dict[str, Build] = {
+    "bootstrap-signer-controller": _of("bootstrap_tokens.signing", "bootstrap_signer"),
     "certificatesigningrequest-approving-controller": _of("certificates.approving", "approving_controller"),
     "certificatesigningrequest-cleaner-controller": _of("certificates.cleaning", "cleaning_controller"),
     "certificatesigningrequest-signing-controller": _of("certificates.signing", "signing_controller"),
@@ -50,6 +51,7 @@ CONTROLLERS: dict[str, Build] = {
     "kube-apiserver-serving-clustertrustbundle-publisher-controller": _of(
         "certificates.trust_bundle", "trust_bundle_publisher"
     ),
+    "legacy-serviceaccount-token-cleaner-controller": _of("serviceaccount.unused_tokens", "unused_tokens_controller"),
     "namespace-controller": _of("namespace.controller", "namespace_controller"),
     "node-ipam-controller": _of("node_ipam", "node_ipam_controller"),
     "node-lifecycle-controller": _of("node_lifecycle.controller", "node_lifecycle_controller"),
@@ -59,8 +61,12 @@ CONTROLLERS: dict[str, Build] = {
     "persistentvolume-protection-controller": _of("volume_protection.volumes", "volume_protection_controller"),
     "persistentvolumeclaim-protection-controller": _of("volume_protection.claims", "claim_protection_controller"),
     "pod-garbage-collector-controller": _of("pod_gc", "pod_gc_controller"),
+    "podcertificaterequest-cleaner-controller": _of(
+        "certificates.pod_request_cleaning", "pod_request_cleaning_controller"
+    ),
     "replicaset-controller": _of("replicaset", "replicaset_controller"),
     "replicationcontroller-controller": _of("replicationcontroller", "replicationcontroller_controller"),
+    "resourceclaim-controller": _of("resourceclaim.controller", "resource_claim_controller"),
     "resourcequota-controller": _of("resourcequota.controller", "resourcequota_controller"),
     "root-ca-certificate-publisher-controller": _of("root_ca", "root_ca_controller"),
     "service-cidr-controller": _of("service_cidr", "service_cidr_controller"),
@@ -68,7 +74,9 @@ CONTROLLERS: dict[str, Build] = {
     "serviceaccount-token-controller": _of("serviceaccount.tokens", "service_account_token_controller"),
     "setpoint-local-provisioner-controller": _of("local_provisioner.controller", "local_provisioner"),
     "statefulset-controller": _of("statefulset.controller", "statefulset_controller"),
+    "storage-version-migrator-controller": _of("storage_migration.controller", "storage_migration_controller"),
     "taint-eviction-controller": _of("taint_eviction.controller", "taint_eviction_controller"),
+    "token-cleaner-controller": _of("bootstrap_tokens.cleaning", "token_cleaner"),
     "ttl-after-finished-controller": _of("ttl_after_finished", "ttl_after_finished_controller"),
     "ttl-controller": _of("node_ttl", "node_ttl_controller"),
     "volumeattributesclass-protection-controller": _of(
@@ -78,6 +86,35 @@ CONTROLLERS: dict[str, Build] = {
 
 GARBAGE_COLLECTOR = "garbage-collector-controller"
 """Stands apart: it follows everything, and therefore begins when the others run."""
+
+OFF_BY_DEFAULT = ("bootstrap-signer-controller", "token-cleaner-controller")
+"""They run where somebody asks for them by name."""
+
+ALIASES = {
+    "attachdetach": "persistentvolume-attach-detach-controller", "bootstrapsigner": "bootstrap-signer-controller",
+    "clusterrole-aggregation": "clusterrole-aggregation-controller", "cronjob": "cronjob-controller",
+    "csrapproving": "certificatesigningrequest-approving-controller",
+    "csrcleaner": "certificatesigningrequest-cleaner-controller",
+    "csrsigning": "certificatesigningrequest-signing-controller", "daemonset": "daemonset-controller",
+    "deployment": "deployment-controller", "disruption": "disruption-controller", "endpoint": "endpoints-controller",
+    "endpointslice": "endpointslice-controller", "endpointslicemirroring": "endpointslice-mirroring-controller",
+    "ephemeral-volume": "ephemeral-volume-controller", "garbagecollector": GARBAGE_COLLECTOR,
+    "horizontalpodautoscaling": "horizontal-pod-autoscaler-controller", "job": "job-controller",
+    "legacy-service-account-token-cleaner": "legacy-serviceaccount-token-cleaner-controller",
+    "namespace": "namespace-controller", "nodeipam": "node-ipam-controller",
+    "nodelifecycle": "node-lifecycle-controller", "persistentvolume-binder": "persistentvolume-binder-controller",
+    "persistentvolume-expander": "persistentvolume-expander-controller", "podgc": "pod-garbage-collector-controller",
+    "pv-protection": "persistentvolume-protection-controller",
+    "pvc-protection": "persistentvolumeclaim-protection-controller", "replicaset": "replicaset-controller",
+    "replicationcontroller": "replicationcontroller-controller",
+    "resource-claim-controller": "resourceclaim-controller", "resourcequota": "resourcequota-controller",
+    "root-ca-cert-publisher": "root-ca-certificate-publisher-controller",
+    "serviceaccount": "serviceaccount-controller", "serviceaccount-token": "serviceaccount-token-controller",
+    "statefulset": "statefulset-controller", "svm": "storage-version-migrator-controller",
+    "tokencleaner": "token-cleaner-controller", "ttl": "ttl-controller",
+    "ttl-after-finished": "ttl-after-finished-controller",
+}  # fmt: skip
+"""Upstream's older names."""
 
 
 def _any(plural: str, group: str = "", version: str = "v1") -> First:
@@ -90,6 +127,10 @@ def _has_job_finalizer(pod: dict[str, Any]) -> bool:
 
 def _has_ephemeral_volume(pod: dict[str, Any]) -> bool:
     return any("ephemeral" in volume for volume in pod["spec"].get("volumes") or ())
+
+
+def _asks_for_devices(pod: dict[str, Any]) -> bool:
+    return bool(pod["spec"].get("resourceClaims") or (pod.get("status") or {}).get("extendedResourceClaimStatus"))
 
 
 def _was_to_be_disrupted(pod: dict[str, Any]) -> bool:
@@ -115,11 +156,17 @@ BEGIN_WITH: dict[str, tuple[First, ...]] = {
     "persistentvolume-expander-controller": (_CLAIMS,),
     "persistentvolume-protection-controller": (_VOLUMES,),
     "persistentvolumeclaim-protection-controller": (_CLAIMS,),
+    "podcertificaterequest-cleaner-controller": (_any("podcertificaterequests", "certificates.k8s.io"),),
     "replicaset-controller": (_any("replicasets", "apps"),),
     "replicationcontroller-controller": (_any("replicationcontrollers"),),
+    "resourceclaim-controller": (
+        (builtin("pods"), _asks_for_devices),
+        _any("resourceclaims", "resource.k8s.io"),
+    ),
     "resourcequota-controller": (_any("resourcequotas"),),
     "setpoint-local-provisioner-controller": (_CLAIMS, _VOLUMES),
     "statefulset-controller": (_any("statefulsets", "apps"),),
+    "storage-version-migrator-controller": (_any("storageversionmigrations", "storagemigration.k8s.io"),),
     "ttl-after-finished-controller": (_any("jobs", "batch"),),
     "volumeattributesclass-protection-controller": (_any("volumeattributesclasses", "storage.k8s.io"),),
 }
@@ -127,9 +174,9 @@ BEGIN_WITH: dict[str, tuple[First, ...]] = {
 
 
 def add_controllers(manager: Manager, options: ControllerOptions, names: Collection[str] | None = None) -> None:
-    """Those with these names, or all of them."""
+    """Those with these names, or all that are on by default."""
     for name, build in CONTROLLERS.items():
-        if names is not None and name not in names:
+        if name in OFF_BY_DEFAULT if names is None else name not in names:
             continue
         first = BEGIN_WITH.get(name)
         if first is None:

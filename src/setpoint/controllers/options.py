@@ -32,6 +32,10 @@ class ControllerOptions:
     large_cluster_size_threshold: int = 50
     unhealthy_zone_threshold: float = 0.55
 
+    legacy_service_account_token_clean_up_period: float = 365 * 24 * 3600.0
+    """For how long a token in a Secret that nobody asked for may be unused."""
+    concurrent_resourceclaim_syncs: int = 50
+
     terminated_pod_gc_threshold: int = 12500
 
     allocate_node_cidrs: bool = False

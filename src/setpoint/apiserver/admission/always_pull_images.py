@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin
-from setpoint.apiserver.admission.pod_references import containers
 from setpoint.kinds.catalog import Resource
+from setpoint.kinds.core.pod_references import containers
 from setpoint.meta.errors import PlainServerError
 from setpoint.meta.field import not_supported
 

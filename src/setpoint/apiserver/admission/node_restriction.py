@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from setpoint.apiserver.admission.node_tokens import NodeTokens
 from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
-from setpoint.apiserver.admission.pod_references import UnknownSource, api_reference
 from setpoint.apiserver.admission.service_account import MIRROR
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.kinds.catalog import Resource
+from setpoint.kinds.core.pod_references import UnknownSource, api_reference
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import NotFound
 

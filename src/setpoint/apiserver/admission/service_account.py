@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
-from setpoint.apiserver.admission.pod_references import secret_names
 from setpoint.kinds.catalog import Resource
+from setpoint.kinds.core.pod_references import secret_names
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import PlainServerError
 

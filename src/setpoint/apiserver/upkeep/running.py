@@ -34,6 +34,7 @@ async def upkeep(
     running = [
         system_namespaces(api).run(), flow_control.flow_schema_status(api).run(),
         availability.loop.run(), addresses.loop.run(), *(run() for run in api.background),
+        token_tracking.token_use(api).run(),
     ]  # fmt: skip
     if event_ttl > 0:
         running.append(EventExpiry(api, event_ttl).run())

@@ -1,4 +1,4 @@
-"""Since when the use of old, secret-based service account tokens is noted."""
+"""When old, secret-based service account tokens are used, and since when that is noted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from datetime import datetime
 
 from setpoint.apiserver.own_writes import ensure, update
 from setpoint.apiserver.server import ApiServer
+from setpoint.apiserver.tokens import LAST_USED
+from setpoint.apiserver.upkeep.loop import KeyedLoop
 from setpoint.apiserver.watch_cache import Obj
 
 EVERY = 1800.0
@@ -20,6 +22,23 @@ async def ensure_token_tracking(api: ApiServer) -> None:
         await update(
             api, "", "configmaps", _NAMESPACE, _NAME, lambda obj: obj.setdefault("data", {}).update(since=today)
         )
+
+
+def token_use(api: ApiServer) -> KeyedLoop:
+    """Each Secret whose token is used says on which day it was, the last time."""
+
+    async def mark(key: str) -> None:
+        namespace, _, name = key.partition("/")
+        today = api.clock.now().strftime("%Y-%m-%d")
+
+        def used(obj: Obj) -> None:
+            obj["metadata"].setdefault("labels", {})[LAST_USED] = today
+
+        await update(api, "", "secrets", namespace, name, used)
+
+    loop = KeyedLoop("token use", api.clock, mark)
+    api.secret_token_used = lambda namespace, name: loop.due(f"{namespace}/{name}")
+    return loop
 
 
 def _is_date(text: str) -> bool:

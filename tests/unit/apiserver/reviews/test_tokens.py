@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from base64 import b64encode, urlsafe_b64decode
 from pathlib import Path
@@ -15,6 +16,7 @@ from front_door import FrontDoor
 
 from setpoint.apiserver.signing import BadSignature, SigningKey, UnknownKey
 from setpoint.apiserver.tokens import LEGACY_ISSUER, ServiceAccountTokens
+from setpoint.apiserver.upkeep.token_tracking import token_use
 
 HERE = "/api/v1/namespaces/default"
 TOKEN = f"{HERE}/serviceaccounts/sa/token"
@@ -225,7 +227,17 @@ async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: FrontDo
             "data": {"token": b64encode(token.encode()).decode()},
         },
     )
+    using = asyncio.ensure_future(token_use(issuer.api).run())
     assert (await review(issuer, token))["user"]["username"] == "system:serviceaccount:default:sa"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    kept = (await issuer.get(f"{HERE}/secrets/t")).json
+    today = issuer.clock.now().strftime("%Y-%m-%d")
+    assert kept["metadata"]["labels"] == {"kubernetes.io/legacy-token-last-used": today}
+    await review(issuer, token)
+    await asyncio.sleep(0)
+    assert (await issuer.get(f"{HERE}/secrets/t")).json == kept, "once a day"
+    using.cancel()
     await issuer.patch(f"{HERE}/secrets/t", {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "x"}}})
     assert "has been marked invalid" in (await review(issuer, token))["error"]
     await issuer.patch(f"{HERE}/secrets/t", {"data": {"token": "AAAA"}})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from setpoint.apiserver.admission.pod_references import containers
 from setpoint.apiserver.admission.pod_security.findings import (
     Finding,
     Item,
@@ -14,6 +13,7 @@ from setpoint.apiserver.admission.pod_security.findings import (
     quoted,
     setters,
 )
+from setpoint.kinds.core.pod_references import containers
 from setpoint.meta.goformat import quote
 
 _CAPABILITIES = frozenset({

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from setpoint.apiserver.admission.pod_references import containers
 from setpoint.apiserver.admission.pod_security.baseline import PROFILES, Check, seccomp_profile
 from setpoint.apiserver.admission.pod_security.findings import (
     Finding,
@@ -13,6 +12,7 @@ from setpoint.apiserver.admission.pod_security.findings import (
     quoted,
     setters,
 )
+from setpoint.kinds.core.pod_references import containers
 
 _VOLUMES = (
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",

@@ -1,0 +1,256 @@
+"""Follows Pods that use devices, and the claims by which they do."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.options import ControllerOptions
+from setpoint.controllers.pod_control import PODS
+from setpoint.controllers.resourceclaim.facts import (
+    FINALIZER,
+    POD_CLAIM,
+    NotMade,
+    claim_from,
+    claim_name,
+    consumers,
+    is_done,
+    is_made_for,
+    must_be_reserved,
+    owning_pod,
+)
+from setpoint.meta.errors import ApiError, NotFound
+from setpoint.reconcile import Controller, Manager, key_of
+
+Obj = dict[str, Any]
+
+CLAIMS = builtin("resourceclaims", "resource.k8s.io")
+TEMPLATES = builtin("resourceclaimtemplates", "resource.k8s.io")
+_NAME, _ACCOUNT, _FIELD_MANAGER = "resourceclaim-controller", "resource-claim-controller", "ResourceClaimController"
+_POD, _CLAIM = "pod:", "claim:"
+_BY_CLAIM, _BY_TEMPLATE, _BY_OWNER = "resource claim", "resource claim template", "owning pod"
+_REMEMBERED = 500
+
+
+class Missing(Exception):
+    """Something that a Pod's claim needs is not there, or is somebody else's."""
+
+
+def resource_claim_controller(manager: Manager, options: ControllerOptions) -> Controller:
+    return ResourceClaims(manager, options.concurrent_resourceclaim_syncs).controller
+
+
+class ResourceClaims:
+    def __init__(self, manager: Manager, workers: int) -> None:
+        self._client = manager.client_for(_ACCOUNT)
+        self._recorder = manager.recorder("resource_claim", _ACCOUNT)
+        self._pods = manager.informer(PODS)
+        self._claims = manager.informer(CLAIMS)
+        self._templates = manager.informer(TEMPLATES)
+        self._made: OrderedDict[tuple[str, str], Obj] = OrderedDict()
+        """By the uid of the Pod and the name of its entry: what was just made, until the cache shows it."""
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        """The uids of Pods that are known to have been removed."""
+        self.controller = Controller(_NAME, self.reconcile, manager.clock, workers=workers)
+        self._pods.add_index(_BY_CLAIM, _claims_of)
+        self._pods.add_index(_BY_TEMPLATE, _templates_of)
+        self._claims.add_index(_BY_OWNER, lambda claim: [uid] if (uid := owning_pod(claim)[1]) else [])
+        self._pods.add_handler(self._pod_changed)
+        self._claims.add_handler(self._claim_changed)
+        self._templates.add_handler(self._template_changed)
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
+        pod = new or old or {}
+        entries = pod["spec"].get("resourceClaims") or ()
+        extended = ((pod.get("status") or {}).get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        if not entries and not extended:
+            return
+        namespace = pod["metadata"]["namespace"]
+        if new is None:
+            self._gone[pod["metadata"]["uid"]] = None
+            if len(self._gone) > _REMEMBERED:
+                self._gone.popitem(last=False)
+        if new is None or is_done(pod):
+            for name in (*_names(pod), *((extended,) if extended else ())):
+                self.controller.enqueue(f"{_CLAIM}{namespace}/{name}")
+        if new is not None and "deletionTimestamp" not in new["metadata"]:
+            self.controller.enqueue(_POD + key_of(new))
+
+    def _claim_changed(self, old: Obj | None, new: Obj | None) -> None:
+        claim = new or old or {}
+        if new is not None:
+            entry = (new["metadata"].get("annotations") or {}).get(POD_CLAIM, "")
+            self._made.pop((owning_pod(new)[1], entry), None)
+            self.controller.enqueue(_CLAIM + key_of(new))
+        for pod in self._pods.by_index(_BY_CLAIM, key_of(claim)):
+            self._pod_changed(pod, pod)
+
+    def _template_changed(self, old: Obj | None, new: Obj | None) -> None:
+        if new is not None:
+            for pod in self._pods.by_index(_BY_TEMPLATE, key_of(new)):
+                self._pod_changed(pod, pod)
+
+    async def reconcile(self, key: str) -> None:
+        if key.startswith(_POD):
+            pod = self._pods.get(key.removeprefix(_POD))
+            if pod is not None and "deletionTimestamp" not in pod["metadata"]:
+                await self._sync_pod(pod)
+        else:
+            claim = self._claims.get(key.removeprefix(_CLAIM))
+            if claim is not None:
+                await self._sync_claim(claim)
+
+    # -- a Pod --------------------------------------------------------------------------------------------------------
+
+    async def _sync_pod(self, pod: Obj) -> None:
+        fresh: dict[str, str] = {}
+        for entry in pod["spec"].get("resourceClaims") or ():
+            try:
+                made = await self._claim_for(pod, entry)
+            except (ApiError, Missing) as error:
+                told = f"PodResourceClaim {entry['name']}: {error}"
+                self._recorder.warning(pod, "FailedResourceClaimCreation", told)
+                raise
+            if made is not None:
+                fresh[entry["name"]] = made["metadata"]["name"]
+        if fresh:
+            await self._tell(pod, fresh)
+        if not pod["spec"].get("nodeName"):
+            return  # the scheduler reserves what it places
+        for entry in pod["spec"].get("resourceClaims") or ():
+            name = fresh.get(entry["name"]) or claim_name(pod, entry)
+            claim = self._claims.get(f"{pod['metadata']['namespace']}/{name}") if name else None
+            if claim is not None and must_be_reserved(pod, claim):
+                mine = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+                status = {**claim["status"], "reservedFor": [*consumers(claim), mine]}
+                await self._client.update({**claim, "status": status}, resource=CLAIMS, subresource="status")
+
+    async def _claim_for(self, pod: Obj, entry: Obj) -> Obj | None:
+        """The claim that the Pod's status is to name from now on; None: nothing new. Raises Missing."""
+        namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
+        try:
+            name = claim_name(pod, entry)
+        except NotMade:
+            pass
+        else:
+            there = self._claims.get(f"{namespace}/{name}") if name else None
+            if name is None or (there is not None and (entry.get("resourceClaimName") or is_made_for(pod, there))):
+                return None
+            if there is None and (made := self._made.get((uid, entry["name"]))) and made["metadata"]["name"] == name:
+                return None  # the cache is late
+        template_name = entry.get("resourceClaimTemplateName")
+        if not template_name:
+            return None  # whoever made the Pod must make it
+        for claim in self._claims.by_index(_BY_OWNER, uid):
+            if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM) == entry["name"]:
+                return claim  # made before, and not told
+        template = self._templates.get(f"{namespace}/{template_name}")
+        if template is None:
+            raise Missing(
+                f'resource claim template "{template_name}": '
+                f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            )
+        made = await self._client.create(claim_from(template, pod, entry))
+        self._made[(uid, entry["name"])] = made
+        if len(self._made) > _REMEMBERED:
+            self._made.popitem(last=False)
+        return made
+
+    async def _tell(self, pod: Obj, fresh: dict[str, str]) -> None:
+        known = {
+            each["name"]: each["resourceClaimName"]
+            for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+            if each.get("resourceClaimName")
+        }
+        told = [{"name": name, "resourceClaimName": claim} for name, claim in sorted({**known, **fresh}.items())]
+        meta = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
+        applied = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"resourceClaimStatuses": told}}
+        await self._client.apply(applied, field_manager=_FIELD_MANAGER, force=True, subresource="status")
+
+    # -- a claim ------------------------------------------------------------------------------------------------------
+
+    async def _sync_claim(self, claim: Obj) -> None:
+        reserved = consumers(claim)
+        left = [each for each in reserved if await self._still_uses(claim, each)]
+        protected = FINALIZER in (claim["metadata"].get("finalizers") or ())
+        if len(left) < len(reserved):
+            # An update, no patch: it must fail if anything else has changed.
+            claim = await self._with_consumers(claim, left, deallocated=not left and protected)
+            if protected and not (claim.get("status") or {}).get("allocation"):
+                claim = await self._without_finalizer(claim)
+        elif protected and "deletionTimestamp" in claim["metadata"] and not left:
+            if (claim.get("status") or {}).get("allocation"):
+                claim = await self._with_consumers(claim, left, deallocated=True)
+            claim = await self._without_finalizer(claim)
+        if not left:
+            await self._delete_if_unused(claim)
+
+    async def _still_uses(self, claim: Obj, consumer: Obj) -> bool:
+        if consumer.get("apiGroup") or consumer.get("resource") != "pods":
+            return True  # nobody knows how to find out
+        if consumer["uid"] in self._gone:
+            return False
+        namespace = claim["metadata"]["namespace"]
+        pod = self._pods.get(f"{namespace}/{consumer['name']}")
+        if pod is not None:
+            return bool(pod["metadata"]["uid"] == consumer["uid"]) and not is_done(pod)
+        try:
+            # It may be so new that the cache does not show it.
+            found = await self._client.get(PODS, consumer["name"], namespace)
+        except NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == consumer["uid"])
+
+    async def _with_consumers(self, claim: Obj, left: list[Obj], *, deallocated: bool) -> Obj:
+        status = {name: value for name, value in (claim.get("status") or {}).items() if name != "reservedFor"}
+        if left:
+            status["reservedFor"] = left
+        if deallocated:
+            status.pop("allocation", None)
+        return await self._client.update({**claim, "status": status}, resource=CLAIMS, subresource="status")
+
+    async def _without_finalizer(self, claim: Obj) -> Obj:
+        meta = claim["metadata"]
+        kept = [each for each in meta.get("finalizers") or () if each != FINALIZER]
+        return await self._client.update({**claim, "metadata": {**meta, "finalizers": kept}}, resource=CLAIMS)
+
+    async def _delete_if_unused(self, claim: Obj) -> None:
+        """It was made for a Pod that will not run: the Pod itself may stay for long."""
+        meta = claim["metadata"]
+        name, uid = owning_pod(claim)
+        pod = self._pods.get(f"{meta['namespace']}/{name}") if name else None
+        if pod is not None and (pod["metadata"]["uid"] != uid or is_done(pod)) and "deletionTimestamp" not in meta:
+            try:
+                await self._client.delete(CLAIMS, meta["name"], meta["namespace"], uid=meta["uid"])
+            except NotFound:
+                return
+
+
+def _names(pod: Obj) -> list[str]:
+    """Of the claims of a Pod that are there."""
+    found = []
+    for entry in pod["spec"].get("resourceClaims") or ():
+        try:
+            name = claim_name(pod, entry)
+        except NotMade:
+            continue
+        if name is not None:
+            found.append(name)
+    return found
+
+
+def _claims_of(pod: Obj) -> list[str]:
+    if not pod["spec"].get("resourceClaims"):
+        return []
+    return [f"{pod['metadata']['namespace']}/{name}" for name in _names(pod)]
+
+
+def _templates_of(pod: Obj) -> list[str]:
+    return [
+        f"{pod['metadata']['namespace']}/{entry['resourceClaimTemplateName']}"
+        for entry in pod["spec"].get("resourceClaims") or ()
+        if entry.get("resourceClaimTemplateName")
+    ]

@@ -1,0 +1,82 @@
+"""Objects are written once more, in the version that is stored today."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.client.resources import builtin
+from setpoint.controllers.storage_migration.conditions import progress
+from setpoint.testing import VirtualCluster, virtual
+
+Obj = dict[str, Any]
+MIGRATIONS = builtin("storageversionmigrations", "storagemigration.k8s.io")
+ALONE = virtual(nodes=0, scheduler=False, controllers=["storage-version-migrator-controller"])
+
+
+def migration(name: str, resource: str, group: str = "") -> Obj:
+    return {
+        "apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration", "metadata": {"name": name},
+        "spec": {"resource": {"group": group, "resource": resource}},
+    }  # fmt: skip
+
+
+async def conditions(cluster: VirtualCluster, name: str) -> dict[str, tuple[str, str, str]]:
+    found = await cluster.client.get(MIGRATIONS, name)
+    return {
+        each["type"]: (each["status"], each["reason"], each["message"])
+        for each in (found.get("status") or {}).get("conditions") or ()
+    }
+
+
+@ALONE
+async def test_a_migration_runs_and_says_so(cluster: VirtualCluster) -> None:
+    for number in range(3):
+        meta = {"name": f"m{number}", "namespace": "default"}
+        await cluster.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    await cluster.client.create(migration("maps", "configmaps"))
+    await cluster.sleep(5)
+    assert await conditions(cluster, "maps") == {
+        "Running": ("False", "MigrationCompleted", "Migration completed"),
+        "Succeeded": ("True", "StorageVersionMigrationSucceeded", "Migration completed"),
+    }
+    assert (await cluster.client.get(MIGRATIONS, "maps"))["status"]["resourceVersion"]
+
+
+@ALONE
+async def test_two_for_one_resource_run_one_after_the_other(cluster: VirtualCluster) -> None:
+    await cluster.client.create(migration("first", "configmaps"))
+    await cluster.client.create(migration("second", "configmaps"))
+    await cluster.sleep(5)
+    for name in ("first", "second"):
+        assert (await conditions(cluster, name))["Succeeded"][0] == "True"
+    revisions = [
+        (await cluster.client.get(MIGRATIONS, name))["status"]["resourceVersion"] for name in ("first", "second")
+    ]
+    assert int(revisions[0]) < int(revisions[1])
+
+
+@ALONE
+async def test_a_resource_that_there_is_not_is_waited_for_and_given_up(cluster: VirtualCluster) -> None:
+    await cluster.client.create(migration("none", "gadgets", "example.com"))
+    await cluster.sleep(30)
+    assert set(await conditions(cluster, "none")) == {"Running"}
+    await cluster.sleep(60)
+    found = await conditions(cluster, "none")
+    assert found["Failed"] == ("True", "StorageVersionMigrationFailed", "resource does not exist in discovery")
+    assert found["Running"][0] == "False"
+
+
+@ALONE
+async def test_what_cannot_be_written_cannot_be_migrated(cluster: VirtualCluster) -> None:
+    await cluster.client.create(migration("none", "componentstatuses"))
+    await cluster.sleep(5)
+    assert (await conditions(cluster, "none"))["Failed"][2] == (
+        'resource "/v1, Resource=componentstatuses" does not support discovery operations: [update patch list]'
+    )
+
+
+def test_progress_as_people_read_it() -> None:
+    assert progress() == progress(0, 0) == "The migration is running"
+    assert progress(2, 5) == "The migration is running, 2/5 objects not yet migrated"
+    assert progress(0, 5) == "The migration is running, 5 objects verified migrated"
+    assert progress(1, 2, "slow down").endswith("; transient error: slow down")
