@@ -118,8 +118,13 @@ def _write(call: Call, live: Path, merged: Path, before: Obj | None, after: Obj)
     if not call.flags.show_managed_fields:
         before, after = _without_managed_fields(before), _without_managed_fields(after) or {}
     if not call.flags.show_secrets and after.get("kind") == "Secret" and after.get("apiVersion", "").endswith("v1"):
+        if before is None:
+            live.write_bytes(b"null\n")  # as kubectl has it
         before, after = _masked(before, after)
-    live.write_bytes(dump_yaml(before) if before is not None else b"")
+    if before is not None:
+        live.write_bytes(dump_yaml(before))
+    elif not live.exists():
+        live.touch()
     merged.write_bytes(dump_yaml(after))
 
 

@@ -47,5 +47,15 @@ class Results:
         """Whole objects, several of them as one list."""
         objects = [target.obj or {} for target in targets]
         if self.whole and objects:
-            several = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": objects}
-            self.add(objects[0] if len(objects) == 1 else several, "")
+            if len(objects) == 1:
+                self.add(objects[0], "")
+            else:
+                # A list of its own, in the order of its fields; the objects in that of their names.
+                items = [_sorted(obj) for obj in objects]
+                self.add({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}, "", typed=True)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
