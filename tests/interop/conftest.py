@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from comparing import Both
 from server_process import ServerProcess, server_process
+from up_process import up_process
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,19 @@ def kubectls() -> list[Path]:
 @pytest.fixture(scope="module")
 def both(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Both:
     """The newest kubectl and our own command line, side by side: see `comparing`."""
+    return _side_by_side(server.kubeconfig, tmp_path_factory, request)
+
+
+@pytest.fixture(scope="module")
+def both_alive(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Both]:
+    """As `both`, on a cluster with controllers, a scheduler and nodes."""
+    with up_process(tmp_path_factory.mktemp("up"), "--nodes", "2") as kubeconfig:
+        yield _side_by_side(kubeconfig, tmp_path_factory, request)
+
+
+def _side_by_side(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Both:
     found = kubectls()
     if not found:
         pytest.skip("no kubectl is installed")
     name = request.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
-    return Both(found[-1], server.kubeconfig, tmp_path_factory.mktemp("home"), name)
+    return Both(found[-1], kubeconfig, tmp_path_factory.mktemp("home"), name)

@@ -41,7 +41,7 @@ def test_workloads(both: Both) -> None:
         create deployment web --image=nginx --save-config --dry-run=client -o yaml -- sleep 10
         create deployment web --image=nginx --replicas=2 --port=80
         create deploy other --image=nginx -o yaml
-        create deploy another --image=nginx -o yaml --show-managed-fields
+        create deploy another --image=nginx -o json --show-managed-fields
         ! create deployment web --image=nginx
         ! create deployment Web_ --image=nginx
         ! create deployment web --image=nginx --image=b -- a
@@ -57,7 +57,7 @@ def test_workloads(both: Both) -> None:
         create cronjob tick --image=busybox --schedule='* * * * *' --restart=Never --dry-run=client -o yaml -- date
         create cj tick --image=busybox --schedule='* * * * *'
         create job by-hand --from=cronjob/tick --dry-run=client -o yaml
-        create job by-hand --from=cronjob/tick -o yaml
+        create job by-hand --from=cronjob/tick -o json
         ! create job k --from=cronjob/nothing
         ! create job k --from=deployment/web
         ! create job k --from=cronjob/tick -- date

@@ -31,6 +31,10 @@ GROUPS: dict[str, dict[str, Lazy]] = {
             "Delete resources by file names, stdin, resources and names, or by resources and label selector",
         ),
     },
+    "Deploy commands": {
+        "rollout": _of("verbs.rollout", "Manage the rollout of a resource"),
+        "scale": _of("verbs.scale", "Set a new size for a deployment, replica set, or replication controller"),
+    },
     "Advanced commands": {
         "diff": _of("verbs.diff", "Diff the live version against a would-be applied version"),
         "apply": _of("verbs.apply", "Apply a configuration to a resource by file name or stdin"),

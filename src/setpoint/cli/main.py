@@ -124,8 +124,9 @@ def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | A
         # Here, because most people know what they want.
         from setpoint.cli.help import help_text
 
+        asked = line.values.help or command is ROOT
         around.stdout.write(help_text(command, name).encode())
-        return 0
+        return 0 if asked else 1
     if command.run is None:
         raise UsageProblem(_unknown(command, line.args[0], name))
     for flag in dict.fromkeys(flag for flag, _ in line.values.said if flag.deprecated):

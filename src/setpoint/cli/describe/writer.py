@@ -41,6 +41,14 @@ class Writer:
         return "".join(self._aligned)
 
 
+class RawWriter(Writer):
+    """Leaves its tabs as they are."""
+
+    def flush(self) -> None:
+        self._aligned.append("".join(self._pending))
+        self._pending.clear()
+
+
 class _Nested(Writer):
     def __init__(self, outer: Writer, levels: int) -> None:
         self._outer = outer

@@ -11,6 +11,7 @@ from setpoint.cli.printing import Printer, make_printer
 from setpoint.cli.printing.documents import without_managed_fields
 from setpoint.cli.resources.target import Target
 from setpoint.cli.writing.options import DryRun
+from setpoint.cli.writing.typed import typed as as_typed
 
 
 class Results:
@@ -23,12 +24,20 @@ class Results:
         self._printer: Printer = make_printer(self._flags)
 
     @property
+    def asked(self) -> bool:
+        """Whether there is a word on how to print."""
+        return bool(self._flags.template or self._flags.output)
+
+    @property
     def whole(self) -> bool:
         """Whether objects are printed, not a line for each."""
         return bool(self._flags.template) or self._flags.output not in ("", "name")
 
     def add(self, obj: dict[str, Any], done: str, *, typed: bool = False) -> None:
-        """One object as it is now, and what was done to it: `created`. Typed: its fields stay in their order."""
+        """One object as it is now, and what was done to it: `created`. Typed: it is printed as kubectl prints what it
+        made by itself, or read as a kind that it knows."""
+        if typed and self.whole:
+            obj = as_typed(obj, ordered=self._flags.output == "json")
         if typed and self._flags.output == "json":
             from setpoint.meta.gojson import indented
 

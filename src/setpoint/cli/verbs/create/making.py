@@ -62,7 +62,6 @@ class Making(NamedTuple):
                 )
             except ApiError as error:
                 raise (Failed(f"{failed}{error.message}") if failed else error) from None
-        obj = with_empty_fields(obj)
         self.results.add(obj, "created", typed=True)
 
 
@@ -111,28 +110,3 @@ def _annotated(meta: Obj, more: Mapping[str, str]) -> Obj:
     last = {key: meta[key] for key in ("ownerReferences",) if key in meta}
     first = {key: value for key, value in meta.items() if key not in ("annotations", *last)}
     return {**first, "annotations": dict(sorted({**(meta.get("annotations") or {}), **more}.items())), **last}
-
-
-_TEMPLATES = (("spec", "template"), ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec", "template"))
-
-
-def with_empty_fields(obj: Obj) -> Obj:
-    """With the times that templates never have: kubectl prints them in all it made itself."""
-    for path in _TEMPLATES:
-        obj = _with_time(obj, path)
-    return obj
-
-
-def _with_time(obj: Obj, path: tuple[str, ...]) -> Obj:
-    if not path:
-        meta = obj.get("metadata") or {}
-        first = {key: meta[key] for key in ("name", "namespace") if key in meta}
-        return (
-            {**obj, "metadata": {**first, "creationTimestamp": None, **meta}}
-            if "creationTimestamp" not in meta
-            else obj
-        )
-    inner = obj.get(path[0])
-    if not isinstance(inner, dict):
-        return obj
-    return {**obj, path[0]: _with_time(inner, path[1:])}
