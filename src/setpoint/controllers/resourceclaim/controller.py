@@ -76,7 +76,7 @@ class ResourceClaims:
         if new is None or is_done(pod):
             for name in (*_names(pod), *((extended,) if extended else ())):
                 self.controller.enqueue(f"{_CLAIM}{namespace}/{name}")
-        if new is not None and "deletionTimestamp" not in new["metadata"]:
+        if new is not None and _may_run(new):
             self.controller.enqueue(_POD + key_of(new))
 
     def _claim_changed(self, old: Obj | None, new: Obj | None) -> None:
@@ -96,7 +96,7 @@ class ResourceClaims:
     async def reconcile(self, key: str) -> None:
         if key.startswith(_POD):
             pod = self._pods.get(key.removeprefix(_POD))
-            if pod is not None and "deletionTimestamp" not in pod["metadata"]:
+            if pod is not None and _may_run(pod):
                 await self._sync_pod(pod)
         else:
             claim = self._claims.get(key.removeprefix(_CLAIM))
@@ -227,6 +227,10 @@ class ResourceClaims:
                 await self._client.delete(CLAIMS, meta["name"], meta["namespace"], uid=meta["uid"])
             except NotFound:
                 return
+
+
+def _may_run(pod: Obj) -> bool:
+    return "deletionTimestamp" not in pod["metadata"] and not is_done(pod)
 
 
 def _names(pod: Obj) -> list[str]:
