@@ -11,6 +11,7 @@ from cryptography.x509.oid import NameOID
 from setpoint.cli.describe.events import write_events
 from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.writer import Writer
+from setpoint.cli.failures import Failed
 from setpoint.client.interface import Obj
 from setpoint.kinds.columns import labels_text
 from setpoint.meta.times import human_duration
@@ -23,17 +24,13 @@ _SUBJECT = (
 )  # fmt: skip
 
 
-class BadRequestError(ValueError):
-    """What the object holds is no certificate request; the message is for the user."""
-
-
 async def certificatesigningrequest(obj: Obj, look: Looking) -> str:
-    """Raises BadRequestError."""
+    """Raises Failed for what is no certificate request."""
     about, wanted = meta(obj), spec(obj)
     try:
         request = x509.load_pem_x509_csr(b64decode(wanted.get("request", "")))
     except ValueError as error:
-        raise BadRequestError(f"Error parsing CSR: {error}") from error
+        raise Failed(f"Error parsing CSR: {error}") from error
     w = Writer()
     w.field("Name", about.get("name", ""))
     w.field("Labels", labels_text(about.get("labels")))
