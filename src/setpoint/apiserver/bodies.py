@@ -8,9 +8,10 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, body_type
 from setpoint.kinds.catalog import RESOURCES, Resource
-from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
+from setpoint.meta.body import BodyError, parse_json, parse_yaml, plain_numbers, type_meta
 from setpoint.meta.decode import DecodeError, decode
-from setpoint.meta.errors import BadRequest
+from setpoint.meta.errors import BadRequest, Invalid
+from setpoint.meta.field import Errors, invalid
 from setpoint.meta.schema import Type
 
 Obj = dict[str, Any]
@@ -61,7 +62,8 @@ def parse(call: Call, group: str, version: str, kind: str, type_: Type) -> tuple
 
         return read_protobuf(data, group, version, kind, type_), []
     try:
-        return parse_json(data) if media_type == JSON else parse_yaml(data)
+        value, duplicates = parse_json(data) if media_type == JSON else parse_yaml(data)
+        return value if type_.go else plain_numbers(data, value), duplicates
     except BodyError as error:
         why = f"couldn't get version/kind; json parse error: {error}" if media_type == JSON else str(error)
         raise unrecognized(data, kind, why) from None
@@ -80,6 +82,7 @@ def read_object(call: Call, group: str, version: str, kind: str, type_: Type) ->
 
 
 def check_object(call: Call, value: Any, strict: list[str], group: str, version: str, kind: str, type_: Type) -> Obj:
+    is_custom = not type_.go
     if value is None:
         value = {}
     expected = f"{group}/{version}" if group else version
@@ -90,13 +93,23 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse "
             f"error: {error} ({_summary(call.request.body)})"
         ) from None
-    given_version, given_kind = given_version or expected, given_kind or kind
+    if is_custom and not given_kind:
+        text = "{}" if isinstance(call.request, ObjectRequest) else call.request.body.decode("utf-8", "replace")
+        raise unrecognized(call.request.body, kind, f"Object 'Kind' is missing in '{text}'")
+    if not is_custom:
+        given_version, given_kind = given_version or expected, given_kind or kind
     if given_version.count("/") > 1:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind}): unexpected GroupVersion string: "
             f"{given_version} ({_summary(call.request.body)})"
         )
     given_group, _, short_version = given_version.rpartition("/")
+    if is_custom and given_version != expected:
+        raise BadRequest(
+            f"the API version in the data ({given_version}) does not match the expected API version ({expected})"
+        )
+    if is_custom and given_kind != kind:
+        raise wrong_kind(value, given_version, given_kind, expected, kind)
     if (given_version, given_kind) != (expected, kind):
         _refuse_kind(given_group, short_version, given_kind, group, version, kind)
     unknown: list[str] = []
@@ -122,6 +135,18 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
     obj.pop("apiVersion", None)
     note_cleared_ownership(call, value)
     return obj
+
+
+def wrong_kind(value: Obj, given_version: str, given_kind: str, expected: str, kind: str) -> Invalid:
+    """What a custom object is told that says it is another."""
+    errs: Errors = []
+    if given_kind != kind:
+        errs.append(invalid("kind", given_kind, f"must be {kind}"))
+    if given_version != expected:
+        errs.append(invalid("apiVersion", given_version, f"must be {expected}"))
+    metadata = value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return Invalid.of(given_version.rpartition("/")[0], given_kind, name if isinstance(name, str) else "", errs)
 
 
 def _json_text(call: Call) -> bytes | None:

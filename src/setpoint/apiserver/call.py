@@ -59,4 +59,5 @@ class Call:
             namespace=self.target.namespace,
             subresource=self.target.subresource,
             dry_run=self.dry_run,
+            warn=self.warn,
         )

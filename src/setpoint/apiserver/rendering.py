@@ -81,7 +81,7 @@ def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, sta
         return respond(form, orjson.dumps(partial(registry, entry, form)) + b"\n", status)
     raise NotAcceptable(
         f"you requested {form.transform}, but the requested object is not a list "
-        f"(*{_internal(registry)}.{registry.resource.kind})"
+        f"({_go_type(registry, registry.resource.kind)})"
     )
 
 
@@ -122,7 +122,7 @@ def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence
         return respond(form, orjson.dumps(body) + b"\n")
     raise NotAcceptable(
         f"you requested {form.transform}, but the requested object is a list "
-        f"(*{_internal(registry)}.{registry.resource.list_kind})"
+        f"({_go_type(registry, registry.resource.list_kind)})"
     )
 
 
@@ -143,8 +143,12 @@ def _listed_objects(registry: Registry, entries: Sequence[Entry], meta: Obj, for
     return {"kind": kind, "apiVersion": api_version, "metadata": meta, "items": items}
 
 
-def _internal(registry: Registry) -> str:
-    return registry.resource.group.split(".")[0] or "core"
+def _go_type(registry: Registry, kind: str) -> str:
+    """What upstream holds such an object in."""
+    resource = registry.resource
+    if resource.is_custom:
+        return "*unstructured.Unstructured" + ("List" if kind == resource.list_kind else "")
+    return f"*{resource.group.split('.')[0] or 'core'}.{kind}"
 
 
 def partial(registry: Registry, entry: Entry, form: Form) -> Obj:

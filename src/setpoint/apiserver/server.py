@@ -46,7 +46,15 @@ from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import ApiError, InternalError, MethodNotAllowed, NotAcceptable, NotFound, RequestTooLarge
+from setpoint.meta.errors import (
+    ApiError,
+    BadRequest,
+    InternalError,
+    MethodNotAllowed,
+    NotAcceptable,
+    NotFound,
+    RequestTooLarge,
+)
 from setpoint.meta.remember import remembered
 from setpoint.store.interface import Store, StoreError
 
@@ -248,8 +256,8 @@ class ApiServer:
         if resource is None:
             return self._unknown(target)
         call.resource = resource
-        if resource.is_custom and not _in_scope(resource, call):
-            return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
+        if resource.is_custom:
+            return await self._custom(call, resource)
         if resource.namespaced and not target.namespace:
             # All namespaces at once can be read, nothing else.
             if target.name:
@@ -280,11 +288,32 @@ class ApiServer:
             return await review(call, self.registries.get(key) or _none(), form)
         return await _VERBS[call.verb](call, self.registries[key], form)
 
+    async def _custom(self, call: Call, resource: Resource) -> Answer:
+        """Custom kinds have no routes upstream: one handler looks at what the request says, and says other things."""
+        target = call.target
+        if not _in_scope(resource, call):
+            return Response(404, _PAGE_NOT_FOUND, list(_PLAIN))
+        part = resource.subresource(target.subresource) if target.subresource else None
+        if target.subresource and (part is None or target.rest):
+            raise NotFound.of(resource.group, resource.plural, target.name)
+        self._warn_deprecated(call, resource)
+        if call.verb not in (part.verbs if part is not None else resource.verbs):
+            raise MethodNotAllowed(
+                f'{call.verb} is not supported on resources of kind "{resource}"',
+                details={"group": resource.group, "kind": resource.plural},
+            )
+        if part is not None:
+            return await self._subresource(call, resource)
+        if call.verb in ("update", "patch") and not target.name:
+            raise BadRequest("name must be provided")
+        registry = self.registries[(resource.group, resource.version, resource.plural)]
+        return await _VERBS[call.verb](call, registry, self._form(call))
+
     async def _subresource(self, call: Call, resource: Resource) -> Answer:
         target = call.target
         part = resource.subresource(target.subresource)
         if part is None or (target.rest and part.name != "proxy"):
-            raise NotFound.of(resource.group, resource.plural, target.name) if resource.is_custom else NotFound.path()
+            raise NotFound.path()
         asks_options = part.name == "proxy" and call.request.method == "OPTIONS"
         if call.verb not in part.verbs and not asks_options:
             raise MethodNotAllowed(_NOT_ALLOWED, details={})

@@ -37,7 +37,7 @@ class Usage:
 
 def check_expression(text: str, usage: Usage) -> list[str]:
     """What is wrong with the expression, in words; empty: nothing. The one place where the compiler is called.
-    (The rules in the schemas of custom resources have their own: `apiextensions.rule_checks`.)"""
+    (The rules in the schemas of custom resources have their own: `apiextensions.rule_compiler`.)"""
     # The compiler is loaded for the first expression that there is: many clusters have none.
     from setpoint.kinds.expression_checks import check_admission, check_selector
 

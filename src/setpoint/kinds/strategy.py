@@ -45,6 +45,8 @@ class Context(NamedTuple):
     namespace: str = ""
     subresource: str = ""
     dry_run: bool = False
+    warn: Callable[[str], None] = lambda text: None
+    """For what validation finds and lets pass."""
 
 
 class Column(NamedTuple):

@@ -110,6 +110,25 @@ def _duplicates(value: Any) -> list[str]:
     return list(found)[:MOST_STRICT_ENTRIES]
 
 
+_ODD_NUMBERS = re.compile(rb"[0-9][.eE]|[0-9]{19}")
+
+
+def plain_numbers(data: bytes, value: Any) -> Any:
+    """The value read from `data` with its numbers as upstream keeps them where no type says more: a float without a
+    fraction is an integer, an integer beyond 64 bits a float."""
+    return _plain_numbers(value) if _ODD_NUMBERS.search(data) else value
+
+
+def _plain_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain_numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(one) for one in value]
+    if value.__class__ is float:
+        return int(value) if value.is_integer() and abs(value) < 2**63 else value
+    return float(value) if value.__class__ is int and not -(2**63) <= value < 2**63 else value
+
+
 def type_meta(value: Any) -> tuple[str, str]:
     """apiVersion and kind of a body, "" where there is none. Raises DecodeError as upstream's first look does."""
     if value is None:

@@ -16,7 +16,14 @@ from setpoint.meta.schema import Shape, Type
 Part = Callable[[Type, Callable[[Decoder], None]], Decoder]
 """Gives the decoder of a part, which may later be replaced through the second argument."""
 
-_SCALARS = frozenset({str, int, bool, float})
+_SCALARS = frozenset({str, int, bool})
+
+
+def _scalar(value: Any, unknown: list[bool]) -> Any:
+    """Upstream writes a float without a fraction as an integer, and reads it as one."""
+    if value.__class__ is float:
+        return int(value) if value.is_integer() and abs(value) < 2**63 else value
+    return pruned(value, unknown)
 
 
 def struct_decoder(type: Type, part: Part) -> Decoder:
@@ -30,7 +37,7 @@ def struct_decoder(type: Type, part: Part) -> Decoder:
 
     def decode_struct(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            return value if value.__class__ in _SCALARS else pruned(value, unknown)
+            return value if value.__class__ in _SCALARS else _scalar(value, unknown)
         out: dict[str, Any] = {}
         for key, one in value.items():
             if key in decoders:
@@ -42,7 +49,7 @@ def struct_decoder(type: Type, part: Part) -> Decoder:
                 if decoder is not None:
                     out[key] = decoder(one, unknown)
                 else:
-                    out[key] = one if one.__class__ in _SCALARS else pruned(one, unknown)
+                    out[key] = one if one.__class__ in _SCALARS else _scalar(one, unknown)
             elif preserve:
                 out[key] = one
             else:
@@ -77,7 +84,7 @@ def _item(type: Type, part: Part) -> Decoder:
     if type.item is None:
         return pruned
     if _is_plain(type.item):
-        return lambda value, unknown: value if value.__class__ in _SCALARS else pruned(value, unknown)
+        return lambda value, unknown: value if value.__class__ in _SCALARS else _scalar(value, unknown)
     found: list[Decoder] = []
     found.append(part(type.item, partial(found.__setitem__, 0)))
     return lambda value, unknown: found[0](value, unknown)

@@ -96,10 +96,14 @@ def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
     return look.strict if type.go else sorted(look.strict, key=_custom_order)
 
 
-def _custom_order(finding: str) -> tuple[bool, bool, str]:
-    """Duplicates first, then what is unknown in the metadata, then the rest by name."""
-    duplicate = finding.startswith("duplicate")
-    return not duplicate, not finding.startswith('unknown field "metadata.'), "" if duplicate else finding
+def _custom_order(finding: str) -> tuple[int, str]:
+    """Duplicates first, then what is unknown in the metadata, then the rest by name, last the metadata of objects
+    inside the object."""
+    if finding.startswith("duplicate"):
+        return 0, ""
+    if finding.startswith('unknown field "metadata.'):
+        return 1, finding
+    return (3 if ".metadata." in finding else 2), finding
 
 
 class _Complaint:
@@ -219,8 +223,8 @@ class _Look:
                 self.note("duplicate", below)
             seen.add(key)
             self.struct = type.name.rpartition(".")[2]
-            if key == "metadata" and field.type.go and not type.go:
-                self.walk_metadata(field.type, one, where, below)
+            if field.type.go and not type.go:
+                self.walk_part(field.type, one, where, below)
                 continue
             if field.embedded:
                 self.path += field.embedded.split(".")
@@ -229,8 +233,12 @@ class _Look:
             self.struct = struct
             del self.path[depth:]
 
-    def walk_metadata(self, type: Type, value: Any, where: str, below: str) -> None:
-        """Of a custom object, or of one inside it: upstream reads the metadata by itself."""
+    def walk_part(self, type: Type, value: Any, where: str, below: str) -> None:
+        """Kind, version or metadata of a custom object, or of one inside it: upstream reads each by itself."""
+        if type.shape is Shape.STRING:
+            if describe(value) != "string":
+                self.end(_Complaint(f"{below}: Invalid value: {_shown(value)}: must be a string"))
+            return
         inner = _Look()
         try:
             inner.walk(type, value, below)
@@ -239,8 +247,7 @@ class _Look:
             problem = str(error)
         self.strict += [entry for entry in inner.strict if entry not in self.strict]
         if problem:
-            shown = json.dumps(_as_dicts(value), separators=(",", ":"), sort_keys=True)
-            self.end(_Complaint(f"{below}: Invalid value: {shown}: {problem}" if where else problem))
+            self.end(_Complaint(f"{below}: Invalid value: {_shown(value)}: {problem}" if where else problem))
 
     def check_scalar(self, type: Type, value: Any) -> None:
         shape, what = type.shape, describe(value)
@@ -325,6 +332,10 @@ class _Look:
 
     def end(self, complaint: _Complaint) -> NoReturn:
         raise DecodeError(complaint.message())
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(_as_dicts(value), separators=(",", ":"), sort_keys=True)
 
 
 def _as_dicts(value: Any) -> Any:

@@ -108,6 +108,8 @@ def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldErro
 
 
 def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
+    if limit == 1:
+        unit = unit.removesuffix("s")
     detail = f"may not be more than {limit} {unit}" if limit >= 0 else "value is too long"
     return FieldError("FieldValueTooLong", field, "", detail)
 

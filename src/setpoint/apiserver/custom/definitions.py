@@ -7,11 +7,10 @@ it is established; or, when it is deleted, its objects are, and then it is let g
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from setpoint.apiserver.custom.conversion import Conversion
-from setpoint.apiserver.custom.removal import Removal
-from setpoint.apiserver.custom.serving import Serving
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import update
 from setpoint.apiserver.registry import Hooks
@@ -36,6 +35,10 @@ from setpoint.kinds.apiextensions.definition_conditions import (
 )
 from setpoint.meta.times import format_time
 
+if TYPE_CHECKING:
+    from setpoint.apiserver.custom.removal import Removal
+    from setpoint.apiserver.custom.serving import Serving
+
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 ConversionFor = Callable[[Obj], Conversion]
 """How the versions of a definition are converted."""
@@ -46,10 +49,23 @@ class Definitions(Hooks):
 
     def __init__(self, api: ApiServer, openapi: OpenApi, conversion_for: ConversionFor) -> None:
         self._api = api
-        self._serving = Serving(api, openapi, conversion_for)
-        self._removal = Removal(api, self._serving, self._write)
+        self._openapi = openapi
+        self._conversion_for = conversion_for
         self._loop = KeyedLoop("custom resources", api.clock, self._sync)
         api.background.append(self._loop.run)
+
+    @cached_property
+    def _serving(self) -> Serving:
+        # Loaded with the first definition: many servers never have one.
+        from setpoint.apiserver.custom.serving import Serving
+
+        return Serving(self._api, self._openapi, self._conversion_for)
+
+    @cached_property
+    def _removal(self) -> Removal:
+        from setpoint.apiserver.custom.removal import Removal  # as above
+
+        return Removal(self._api, self._serving, self._write)
 
     async def start(self) -> None:
         cache = self._api.registry(GROUP, PLURAL).cache

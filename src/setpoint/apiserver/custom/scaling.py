@@ -8,6 +8,7 @@ from setpoint.apiserver.custom.resource import CustomResource
 from setpoint.apiserver.handlers.scale import ReplicasPaths
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.kinds.apiextensions.printer_columns import printer_columns
 from setpoint.kinds.apiextensions.scale_rules import ScalePaths, ScaleProblem, keys
 from setpoint.kinds.autoscaling.scale_mapping import replicas_of
 from setpoint.meta.errors import BadRequest, InternalError, PlainServerError
@@ -17,7 +18,16 @@ _UNSET = -(2**31)
 """Stands for replicas that the object does not have, so that a patch that sets them to 0 can be told from none."""
 
 
+_COLUMNS = (
+    {"name": "Desired", "type": "integer", "jsonPath": ".spec.replicas", "description": "Replicas that are wanted."},
+    {"name": "Available", "type": "integer", "jsonPath": ".status.replicas", "description": "Replicas that are there."},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since creation."},
+)
+
+
 class CustomScaling:
+    columns = printer_columns(_COLUMNS)
+
     def __init__(self, versions: Mapping[str, CustomResource]) -> None:
         self._paths: ReplicasPaths = {}
         for one in versions.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict
+from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict, wrong_kind
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.handlers.update import check_bare_name, strategy_for
 from setpoint.apiserver.http.message import Answer, ObjectRequest
@@ -19,7 +19,7 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import check_request
-from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
+from setpoint.meta.body import BodyError, parse_json, parse_yaml, plain_numbers, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import ApiError, BadRequest, Invalid, UnsupportedMediaType
 from setpoint.meta.field import invalid
@@ -48,7 +48,12 @@ def patch_type(call: Call, registry: Registry) -> str:
     if media_type not in (JSON_PATCH, MERGE_PATCH, APPLY) and not (
         media_type == STRATEGIC and registry.encoding.strategic
     ):
-        raise UnsupportedMediaType("415: Unsupported Media Type", details={})
+        if registry.encoding.strategic:
+            raise UnsupportedMediaType("415: Unsupported Media Type", details={})
+        raise UnsupportedMediaType(
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"{JSON_PATCH}, {MERGE_PATCH}, {APPLY}"
+        )
     return media_type
 
 
@@ -95,6 +100,8 @@ def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
         value, duplicates = parse_json(request.body)
     except BodyError:
         raise BadRequest("invalid JSON patch") from None
+    if resource.is_custom:
+        value = plain_numbers(request.body, value)
     return _patcher(call, resource, media_type, value, duplicates)
 
 
@@ -149,6 +156,10 @@ def _refuse(shown: str, why: str) -> Invalid:
 def _decode_changed(resource: Resource, patched: Obj, full: Obj, unknown: list[str] | None) -> Obj:
     """`patched` typed, decoding only what the patch touched: the rest is shared with the stored object, which is in its
     final form already, and `is` tells it apart."""
+    if resource.is_custom:
+        # What was converted from another version has not got the defaults of this one yet.
+        whole: Obj = decode(resource.type, patched, strict=unknown)
+        return whole
     changed = {key: value for key, value in patched.items() if value is not full.get(key)}
     obj: Obj = decode(resource.type, changed, strict=unknown)
     for key, value in patched.items():
@@ -167,6 +178,8 @@ def _finish(call: Call, resource: Resource, patched: Any, full: Obj, found: list
         given_version, given_kind = type_meta(patched)
     except DecodeError as error:
         raise _refuse(shown(), f"couldn't get version/kind; json parse error: {error}") from None
+    if resource.is_custom and (given_version, given_kind) != (resource.api_version, resource.kind):
+        raise wrong_kind(patched, given_version, given_kind, resource.api_version, resource.kind)
     problem = kind_problem(resource, given_version or resource.api_version, given_kind or resource.kind)
     if problem:
         raise _refuse(shown(), problem)
@@ -228,7 +241,7 @@ def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
         config, duplicates = parse_yaml(call.request.body)
     except BodyError as error:
         raise BadRequest(f"error encoding patch: {error}") from None
-    config = {} if config is None else config
+    config = {} if config is None else plain_numbers(call.request.body, config) if resource.is_custom else config
     if not isinstance(config, dict):
         raise BadRequest(
             "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import orjson
@@ -15,10 +15,11 @@ from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.rendering import respond
+from setpoint.apiserver.rendering import column_definitions, include_object, respond
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.autoscaling.scale_mapping import apply_scale, to_scale, validate_scale
 from setpoint.kinds.catalog import Resource
+from setpoint.kinds.strategy import Column
 from setpoint.meta import apply
 from setpoint.meta.apply import check_types
 from setpoint.meta.decode import decode
@@ -32,6 +33,11 @@ ReplicasPaths = dict[str, tuple[str, ...] | None]
 
 class Scaling(Protocol):
     """How a kind keeps its replicas."""
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """Of a Scale in a table; none: it is no table."""
+        ...
 
     def to_scale(self, registry: Registry, obj: Obj) -> Obj:
         """Raises ApiError where there is nothing to scale."""
@@ -54,6 +60,8 @@ class Scaling(Protocol):
 
 class BuiltInScaling:
     """Deployments and their like: `spec.replicas`."""
+
+    columns = ()
 
     def to_scale(self, registry: Registry, obj: Obj) -> Obj:
         return to_scale({"kind": registry.resource.kind, **obj})
@@ -83,15 +91,29 @@ class ScaleHandlers:
     def by_verb(self) -> dict[str, Callable[[Call, Registry, Form], Awaitable[Answer]]]:
         return {"get": self.get, "update": self.update, "patch": self.patch}
 
-    def _respond(self, form: Form, registry: Registry, entry: Entry) -> Answer:
-        obj = registry.encoding.live(entry)
-        return respond(form, orjson.dumps(_typed(self._scaling.to_scale(registry, obj))) + b"\n")
+    def _respond(self, call: Call, form: Form, registry: Registry, entry: Entry) -> Answer:
+        scale = _typed(self._scaling.to_scale(registry, registry.encoding.live(entry)))
+        if form.transform == "Table" and self._scaling.columns:
+            return respond(form, orjson.dumps(self._table(call, form, scale)))
+        return respond(form, orjson.dumps(scale) + b"\n")
+
+    def _table(self, call: Call, form: Form, scale: Obj) -> Obj:
+        partial = {"kind": "PartialObjectMetadata", "apiVersion": form.meta_version, "metadata": scale["metadata"]}
+        shown = {"": partial, "Metadata": partial, "Object": scale}.get(include_object(call))
+        columns = self._scaling.columns
+        return {
+            "kind": "Table",
+            "apiVersion": form.meta_version,
+            "metadata": {"resourceVersion": scale["metadata"]["resourceVersion"]},
+            "columnDefinitions": column_definitions(columns),
+            "rows": [{"cells": [column.cell(scale, call.now) for column in columns], "object": shown}],
+        }
 
     async def get(self, call: Call, registry: Registry, form: Form) -> Answer:
         entry = registry.get(call.target.namespace, call.target.name)
         if registry.encoding.remote:
             await registry.encoding.ready((entry,))
-        return self._respond(form, registry, entry)
+        return self._respond(call, form, registry, entry)
 
     async def update(self, call: Call, registry: Registry, form: Form) -> Answer:
         write_options(call, "UpdateOptions")
@@ -132,7 +154,7 @@ class ScaleHandlers:
             return self._scaled(registry, live, scale, owners)
 
         entry, _ = await registry.update(call, call.target.name, change)
-        return self._respond(form, registry, entry)
+        return self._respond(call, form, registry, entry)
 
     def _owned_scale(self, registry: Registry, live: Obj) -> Obj:
         """The Scale with what its writers own of it."""
@@ -192,4 +214,4 @@ class ScaleHandlers:
             return self._scaled(registry, live, scale, merged["metadata"].get("managedFields") or [])
 
         entry, _ = await registry.update(call, call.target.name, change, check_uid=False)
-        return self._respond(form, registry, entry)
+        return self._respond(call, form, registry, entry)

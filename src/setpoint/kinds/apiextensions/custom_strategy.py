@@ -5,12 +5,13 @@ a schema. Everything is compiled once, when the version begins to be served.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from setpoint.kinds.apiextensions.correlation import Correlated
 from setpoint.kinds.apiextensions.embedded_rules import embedded_rule
 from setpoint.kinds.apiextensions.list_values import list_rule
 from setpoint.kinds.apiextensions.printer_columns import is_missing, path_finder, printer_columns
+from setpoint.kinds.apiextensions.rule_costs import has_rules
 from setpoint.kinds.apiextensions.scale_rules import ScalePaths
 from setpoint.kinds.apiextensions.schema_values import compile_schema, validate_value
 from setpoint.kinds.apiextensions.value_walk import compile_walk
@@ -18,6 +19,9 @@ from setpoint.kinds.strategy import Context, Obj, Strategy
 from setpoint.meta.field import Errors
 from setpoint.meta.goformat import plain, quote
 from setpoint.meta.names import qualified_name
+
+if TYPE_CHECKING:
+    from setpoint.kinds.apiextensions.rule_validation import RuleValidator
 
 Schema = Mapping[str, Any]
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
@@ -40,6 +44,12 @@ class CustomStrategy(Strategy):
         structural: Schema = {} if preserve else self._schema
         self._embedded = compile_walk(structural, embedded_rule)
         self._lists = compile_walk(structural, list_rule)
+        self._rules: RuleValidator | None = None
+        if has_rules(structural):
+            # Loaded with the first rule: the expression language takes its time.
+            from setpoint.kinds.apiextensions.rule_validation import compile_validator
+
+            self._rules = compile_validator(structural)
         self.subresources = {"status": CustomStatusStrategy(self)} if self.has_status else {}
         self.columns = printer_columns(version.get("additionalPrinterColumns") or ())
         self._selectable = _selectable(version.get("selectableFields") or ())
@@ -71,6 +81,8 @@ class CustomStrategy(Strategy):
             self._embedded(whole, "", errs)
         if self._lists is not None:
             self._lists(whole, "", errs)
+        if self._rules is not None:
+            self._rules.validate(whole, None, self._schema, errs, ctx.warn)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         whole, before = self.whole(obj), self.whole(old)
@@ -80,6 +92,8 @@ class CustomStrategy(Strategy):
         if self._embedded is not None:
             self._embedded(whole, "", errs)
         self.validate_lists(whole, before, errs)
+        if self._rules is not None:
+            self._rules.validate(whole, before, self._schema, errs, ctx.warn)
 
     def validate_lists(self, whole: Obj, before: Obj, errs: Errors) -> None:
         """What was no set before need not become one."""
@@ -119,7 +133,7 @@ class CustomStrategy(Strategy):
 
     # -- its status -------------------------------------------------------------------------------------------------
 
-    def validate_status(self, obj: Obj, old: Obj, errs: Errors) -> None:
+    def validate_status(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         whole, before = self.whole(obj), self.whole(old)
         correlated = Correlated(whole, before, self._schema)
         part = (self._schema.get("properties") or {}).get("status")
@@ -130,6 +144,8 @@ class CustomStrategy(Strategy):
         if self.scale is not None:
             self.scale.validate_status(obj, errs)
         self.validate_lists(whole, before, errs)
+        if self._rules is not None:
+            self._rules.validate(whole, before, self._schema, errs, ctx.warn)
 
     _status_check: Any = None
 
@@ -157,7 +173,7 @@ class CustomStatusStrategy(Strategy):
         obj.update({"metadata": meta}, **_without(old, ("metadata", "status")), **status)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        self.main.validate_status(obj, old, errs)
+        self.main.validate_status(obj, old, errs, ctx)
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return []

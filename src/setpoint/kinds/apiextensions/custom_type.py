@@ -19,10 +19,10 @@ def custom_type(schema: Schema | None, preserve: bool = False, defaults: bool = 
     whether decoding fills them in; not after a conversion, for the other version had its own."""
     if schema is None or preserve:
         # Nothing is pruned, and no defaults are there to be filled in.
-        return Type(Shape.STRUCT, fields=_object_fields({}, defaults), preserve_unknown=True)
+        return Type(Shape.STRUCT, fields=_object_fields({}, defaults, root=True), preserve_unknown=True)
     return Type(
         Shape.STRUCT,
-        fields=_object_fields(schema.get("properties") or {}, defaults),
+        fields=_object_fields(schema.get("properties") or {}, defaults, root=True),
         preserve_unknown=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
     )
 
@@ -32,10 +32,11 @@ def _field(name: str, schema: Schema, defaults: bool) -> Field:
     return Field(name, _type(schema, defaults), Presence.KEEP, default=default)
 
 
-def _object_fields(properties: Mapping[str, Schema], defaults: bool) -> dict[str, Field]:
-    """With those that every object has; of them nobody else can say anything about the metadata."""
-    fields = {name: Field(name, Type(Shape.STRING), Presence.KEEP) for name in ("apiVersion", "kind")}
-    fields["metadata"] = Field("metadata", type_of(_META), Presence.KEEP)
+def _object_fields(properties: Mapping[str, Schema], defaults: bool, root: bool = False) -> dict[str, Field]:
+    """With those that every object has; of them nobody else can say anything about the metadata. At the root there is
+    always some."""
+    fields = {name: Field(name, Type(Shape.STRING, go="string"), Presence.KEEP) for name in ("apiVersion", "kind")}
+    fields["metadata"] = Field("metadata", type_of(_META), Presence.KEEP, default={} if root else None)
     return fields | {name: _field(name, part, defaults) for name, part in properties.items() if name not in fields}
 
 

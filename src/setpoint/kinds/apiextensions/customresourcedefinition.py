@@ -151,7 +151,7 @@ class CustomResourceDefinitionStrategy(Strategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         spec, before = obj["spec"], old["spec"]
         shared = hoisted(spec)
-        validate_definition(shared, _tolerance(shared, old), errs)
+        validate_definition(shared, _tolerance(obj, shared, old), errs)
         names, old_names = spec.get("names") or {}, before.get("names") or {}
         fixed = [("group", spec, before), ("names.plural", names, old_names)]
         if is_established(old):
@@ -180,8 +180,14 @@ class CustomResourceDefinitionStrategy(Strategy):
         return [text for text in _warnings(obj["spec"]) if text not in known]
 
 
-def _tolerance(spec: dict[str, Any], old: Obj) -> Tolerance:
+def _tolerance(obj: Obj, spec: dict[str, Any], old: Obj) -> Tolerance:
     before = hoisted(old["spec"])
+    rules = [rule for schema in _schemas(old["spec"]) for rule in schema.get("x-kubernetes-validations") or ()]
+    schemas = {version.get("name", ""): version.get("schema") for version in old["spec"].get("versions") or ()}
+    same = [
+        version.get("name", "") for version in obj["spec"].get("versions") or ()
+        if version.get("name", "") in schemas and schemas[version.get("name", "")] == version.get("schema")
+    ]  # fmt: skip
     webhook = (before.get("conversion") or {}).get("webhook") or {}
     versions = webhook.get("conversionReviewVersions") or ()
     bundle = (webhook.get("clientConfig") or {}).get("caBundle") or ""
@@ -196,6 +202,9 @@ def _tolerance(spec: dict[str, Any], old: Obj) -> Tolerance:
             if len(stored.get("selectableFields") or ()) > 8
             and new.get("selectableFields") == stored["selectableFields"]
         ),
+        rules=frozenset(rule.get("rule", "") for rule in rules),
+        messages=frozenset(rule.get("messageExpression", "") for rule in rules),
+        unchanged=frozenset(same),
     )  # fmt: skip
 
 

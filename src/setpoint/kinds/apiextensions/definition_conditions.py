@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from setpoint.kinds.apiextensions.approval import APPROVED, SEE, approval, is_protected
-from setpoint.kinds.apiextensions.definition_rules import is_ca_bundle
-from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
 from setpoint.meta.field import Errors, aggregate_message, invalid
 from setpoint.meta.goformat import quote
 
@@ -125,6 +123,9 @@ def establish(obj: Obj) -> Obj:
     """The Established condition of a definition whose names are accepted."""
     client = ((obj["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     bundle = client.get("caBundle")
+    # Rules of definitions are loaded with the first definition.
+    from setpoint.kinds.apiextensions.definition_rules import is_ca_bundle
+
     if bundle and not is_ca_bundle(bundle):
         return condition(ESTABLISHED, "False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
     return condition(ESTABLISHED, "True", "InitialNamesAccepted", "the initial names have been accepted")
@@ -149,6 +150,9 @@ def approval_condition(obj: Obj) -> Obj | None:
 
 def structural_condition(obj: Obj) -> Obj | None:
     """None: all its schemas are structural."""
+    # Loaded with the first definition.
+    from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
+
     errs: Errors = []
     spec = obj["spec"]
     if spec.get("preserveUnknownFields"):

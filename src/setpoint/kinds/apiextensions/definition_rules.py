@@ -9,7 +9,7 @@ from typing import Any
 
 from setpoint.kinds.apiextensions.internal_schema import show_versions
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow, validate_simple_path
-from setpoint.kinds.apiextensions.schema_rules import validate_schema
+from setpoint.kinds.apiextensions.schema_rules import Known, validate_schema
 from setpoint.kinds.apiextensions.structural import parts, unsupported
 from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.webhook_clients import validate_service, validate_url
@@ -31,6 +31,14 @@ class Tolerance:
     ca_bundle: bool = True
     selectable: frozenset[str] = field(default_factory=frozenset)
     """Versions with too many selectable fields; the empty name stands for all together."""
+    rules: frozenset[str] = field(default_factory=frozenset)
+    messages: frozenset[str] = field(default_factory=frozenset)
+    """Expressions that are in it already."""
+    unchanged: frozenset[str] = field(default_factory=frozenset)
+    """Versions whose schema stays as it is."""
+
+    def known(self, version: str) -> Known:
+        return Known(self.rules, self.messages, version in self.unchanged)
 
 
 def _join(texts: Sequence[str]) -> str:
@@ -72,7 +80,7 @@ def validate_definition(spec: dict[str, Any], tolerance: Tolerance, errs: Errors
     validate_names(spec.get("names") or {}, "spec.names", errs)
     if schema is not None:
         any_status = _has_status(spec) or any(_has_status(version) for version in versions)
-        validate_schema(schema, any_status, "spec.validation", errs)
+        validate_schema(schema, any_status, "spec.validation", errs, tolerance.known(spec.get("version", "")))
     _validate_shared(spec, schema, "", tolerance, "spec", errs)
     conversion = spec.get("conversion")
     if conversion is not None:
@@ -116,7 +124,8 @@ def _validate_version(
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is not None:
         per_version = any(other.get("subresources") is not None for other in spec["versions"])
-        validate_schema(schema, _has_status(version if per_version else spec), f"{path}.schema", errs)
+        with_status = _has_status(version if per_version else spec)
+        validate_schema(schema, with_status, f"{path}.schema", errs, tolerance.known(name))
     _validate_shared(version, schema, name, tolerance, path, errs)
 
 

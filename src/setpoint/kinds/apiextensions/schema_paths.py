@@ -22,6 +22,21 @@ def validate_simple_path(path: str, at: str, errs: Errors) -> bool:
     return True
 
 
+def field_path(path: str, schema: Mapping[str, Any]) -> str:
+    """The path as messages show it: `spec.map[key]`. Raises PathError."""
+    shown = ""
+    for key in follow(path, schema)[0]:
+        properties = schema.get("properties")
+        if properties:
+            shown = f"{shown}.{key}" if shown else key
+            schema = properties[key]
+        else:
+            shown = f"{shown}[{key}]"
+            others = schema.get("additionalProperties")
+            schema = others if isinstance(others, dict) else {}
+    return shown
+
+
 def follow(path: str, schema: Mapping[str, Any], brackets: bool = True) -> tuple[list[str], Mapping[str, Any]]:
     """The keys of the path and the schema it leads to. Raises PathError."""
     tokens = _TOKEN.findall(path)

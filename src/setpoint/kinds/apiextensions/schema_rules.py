@@ -6,15 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from setpoint.kinds.apiextensions.internal_schema import SCHEMA_FIELDS, show_schema
+from setpoint.kinds.apiextensions.internal_schema import RULE_FORM, SCHEMA_FIELDS, show_schema
 from setpoint.kinds.apiextensions.list_rules import validate_list_and_map_types
+from setpoint.kinds.apiextensions.rule_costs import (
+    RULE_LIMIT,
+    SCHEMA_LIMIT,
+    TotalCost,
+    cost_message,
+    most_elements,
+    times,
+)
 from setpoint.kinds.apiextensions.schema_defaults import META_FIELDS, validate_defaults
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow
 from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
-from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
+from setpoint.kinds.internal_form import internal_form
+from setpoint.meta.field import Errors, forbidden, internal, invalid, not_supported, required
 
 if TYPE_CHECKING:
-    from setpoint.kinds.apiextensions.rule_checks import CostTotal
+    from setpoint.kinds.apiextensions.rule_compiler import CompiledRule
 
 Schema = Mapping[str, Any]
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -39,34 +48,30 @@ class _Place:
     """Expressions are compiled only in the open, not in conditions."""
     uncorrelatable: str = ""
     """The outermost list or map whose items of before and after cannot be matched: inside it there is no `oldSelf`."""
-    cardinality: int | None = 1
-    """How many such values there can be in an object; None: nothing limits it."""
+    most: int | None = 1
+    """How many such values an object can have; None: nothing bounds it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the stored definition has already."""
+
+    rules: frozenset[str] = frozenset()
+    messages: frozenset[str] = frozenset()
+    unchanged: bool = False
+    """The schema is the one that is stored: what its rules may cost is not asked again."""
+
+
+@dataclass(slots=True)
 class _Rules:
-    """The expressions in a schema: what is wrong with them, and what they can cost together."""
+    """The rules found on the way: what is wrong with them, and what they cost."""
 
-    def __init__(self) -> None:
-        self.errors: Errors = []
-        self._total: CostTotal | None = None
-
-    def check(self, schema: Schema, path: str, place: _Place) -> None:
-        if not schema.get("x-kubernetes-validations"):
-            return
-        # The compiler is loaded for the first expression that there is; most definitions have none.
-        from setpoint.kinds.apiextensions.rule_checks import CostTotal, RulePlace, check_rules
-
-        if self._total is None:
-            self._total = CostTotal()
-        where = RulePlace(place.root or bool(schema.get(_EMBEDDED)), place.cardinality, place.uncorrelatable)
-        check_rules(schema, path, where, self._total, self.errors)
-
-    def validate_total(self, path: str, errs: Errors) -> None:
-        if self._total is not None:
-            self._total.validate(path, errs)
+    known: Known
+    errs: Errors
+    total: TotalCost
 
 
-def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors) -> None:
+def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors, known: Known | None = None) -> None:
     """The whole schema of a version. `with_status`: the version has a status subresource."""
     path = f"{path}.openAPIV3Schema"
     found: Errors = []
@@ -82,12 +87,16 @@ def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors) 
         if len(found) == before:
             validate_defaults(schema, path, found)
         sound = len(found) == before
-    rules = _Rules()
+    rules = _Rules(known or Known(), [], TotalCost())
     _validate(schema, path, _Place(root=True, rules=sound), found, rules)
-    found += rules.errors
+    found += rules.errs
+    if rules.total.total > SCHEMA_LIMIT:
+        text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        found += [forbidden(at, text) for at in rules.total.most_expensive]
+        what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        found.append(forbidden(path, cost_message(what, rules.total.total, SCHEMA_LIMIT)))
     if not found and not_structural:
         found.append(invalid(path, "", not_structural))
-    rules.validate_total(path, found)
     errs.extend(found)
 
 
@@ -115,7 +124,9 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rules: _Ru
     before = len(errs)
     _validate_fields(schema, path, place, errs)
     others, properties = schema.get("additionalProperties"), schema.get("properties") or {}
-    below = replace(place, root=False, cardinality=_cardinality_below(schema, place))
+    factor = most_elements(schema)
+    most = None if place.most is None or factor is None else times(place.most, factor)
+    below = replace(place, root=False, most=most)
     if schema.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         errs.append(forbidden(f"{path}.uniqueItems", text))
@@ -128,8 +139,6 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rules: _Ru
             _validate(others, f"{path}.additionalProperties", replace(below, no_defaults=why), errs, rules)
     for key, item in properties.items():
         inner = below
-        if schema.get("x-kubernetes-map-type") == "atomic":
-            inner = replace(inner, uncorrelatable=place.uncorrelatable or path)
         if (place.root or schema.get(_EMBEDDED)) and key in META_FIELDS:
             inner = replace(inner, inside_meta=True)
             if place.root:
@@ -160,7 +169,7 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rules: _Ru
     validate_list_and_map_types(schema, path, errs)
     _validate_rules(schema, path, errs)
     if place.rules and len(errs) == before:
-        rules.check(schema, path, place)
+        _check_rules(schema, path, place, rules)
 
 
 def _validate_fields(schema: Schema, path: str, place: _Place, errs: Errors) -> None:
@@ -221,10 +230,45 @@ def _leads_somewhere(path: str, schema: Schema) -> bool:
     return True
 
 
-def _cardinality_below(schema: Schema, place: _Place) -> int | None:
-    limit: Any = 1
-    if schema.get("type") == "object" and schema.get("additionalProperties") is not None:
-        limit = schema.get("maxProperties")
-    elif schema.get("type") == "array":
-        limit = schema.get("maxItems")
-    return None if limit is None or place.cardinality is None else place.cardinality * max(int(limit), 0)
+def _check_rules(schema: Schema, path: str, place: _Place, rules: _Rules) -> None:
+    if not schema.get("x-kubernetes-validations"):
+        return
+    # Loaded with the first rule: the expression language takes its time.
+    from setpoint.kinds.apiextensions.rule_compiler import compile_rules, self_type
+
+    path = f"{path}.x-kubernetes-validations"
+    declared = self_type(schema, place.root or bool(schema.get(_EMBEDDED)))
+    if declared is None:
+        why = "internal error: failed to construct type information for x-kubernetes-validations rules: "
+        rules.errs.append(internal(path, f"{why}unable to convert structural schema to CEL declarations"))
+        return
+    known = rules.known
+    compiled = compile_rules(schema, declared, known.rules.__contains__, known.messages.__contains__)
+    for i, rule in enumerate(compiled):
+        _check_rule(rule, f"{path}[{i}]", place, rules)
+
+
+def _check_rule(compiled: CompiledRule, path: str, place: _Place, rules: _Rules) -> None:
+    errs, rule = rules.errs, compiled.rule
+    shown = internal_form(rule, RULE_FORM)
+    cost = times(compiled.cost, compiled.most_values if place.most is None else place.most)
+    if cost > RULE_LIMIT and not rules.known.unchanged:
+        errs.append(forbidden(f"{path}.rule", cost_message("estimated rule cost", cost, RULE_LIMIT)))
+    rules.total.add(f"{path}.rule", cost)
+    if compiled.problem:
+        errs.append(invalid(f"{path}.rule", shown, compiled.problem))
+    if compiled.message_problem:
+        errs.append(invalid(f"{path}.messageExpression", shown, compiled.message_problem))
+    elif compiled.message is not None:
+        cost = compiled.message_cost
+        if cost > RULE_LIMIT and not rules.known.unchanged:
+            text = cost_message("estimated messageExpression cost", cost, RULE_LIMIT)
+            errs.append(forbidden(f"{path}.messageExpression", text))
+        rules.total.add(f"{path}.messageExpression", cost)
+    if compiled.uses_old_self:
+        if place.uncorrelatable:
+            text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
+            errs.append(invalid(f"{path}.rule", rule.get("rule", ""), text))
+    elif rule.get("optionalOldSelf") is not None:
+        text = "may not be set if oldSelf is not used in rule"
+        errs.append(invalid(f"{path}.optionalOldSelf", rule["optionalOldSelf"], text))

@@ -1,0 +1,249 @@
+"""Objects against the rules of their schema, with what they were before.
+
+A rule that speaks of `oldSelf` is asked only where there is something to compare with. One that does not, and fails on
+what did not change, becomes a warning: it was so before. All rules together have a budget; when it is spent, nothing
+more is evaluated, and the object is invalid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from setpoint.kinds.apiextensions.correlation import Correlated
+from setpoint.kinds.apiextensions.rule_compiler import CompiledRule, compile_rules, self_type
+from setpoint.kinds.apiextensions.rule_costs import has_rules
+from setpoint.meta.cel import Optional, Program, SchemaType
+from setpoint.meta.field import OMIT, Errors, FieldError, duplicate, forbidden, invalid, required
+
+Schema = Mapping[str, Any]
+BUDGET = 10_000_000
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_LONGEST_MESSAGE = 5 * 1024
+_OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_BLOCKING = frozenset(
+    ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+)
+_NOTHING = Optional(None, present=False)
+
+
+class _Spent(Exception):
+    """The budget is used up."""
+
+
+@dataclass(slots=True)
+class _Run:
+    errs: Errors
+    warn: Callable[[str], None]
+    budget: int = BUDGET
+
+
+@dataclass(slots=True, frozen=True)
+class _Before:
+    """How a value is tied to what was there before: itself, or else the nearest around it that can be compared."""
+
+    current: Correlated | None = None
+    nearest: Correlated | None = None
+
+    @property
+    def unchanged(self) -> bool:
+        known = self.current if self.current is not None else self.nearest
+        return known is not None and known.same
+
+    def key(self, name: str) -> _Before:
+        if self.current is None:
+            return self
+        if self.nearest is None and name in ("apiVersion", "kind"):
+            return _Before()
+        return _Before(self.current.key(name), self.current)
+
+    def item(self, at: int) -> _Before:
+        return self if self.current is None else _Before(self.current.item(at), self.current)
+
+
+@dataclass(slots=True)
+class RuleValidator:
+    """The rules of a schema and of its parts."""
+
+    schema: Schema
+    declared: SchemaType | None
+    rules: list[CompiledRule]
+    items: RuleValidator | None = None
+    others: RuleValidator | None = None
+    properties: dict[str, RuleValidator] = field(default_factory=dict)
+    all_of: list[RuleValidator] = field(default_factory=list)
+
+    def validate(self, obj: Any, old: Any, schema: Schema, errs: Errors, warn: Callable[[str], None]) -> None:
+        """The whole object; `old` is None when it is created. Nothing is asked of an object that is so wrong already
+        that rules could stumble over it."""
+        if any(error.reason in _BLOCKING for error in errs):
+            text = (
+                "some validation rules were not checked because the object was invalid; "
+                "correct the existing errors to complete validation"
+            )
+            errs.append(invalid("<nil>", None, text))
+            return
+        before = _Before(Correlated(obj, old, schema)) if old is not None else _Before()
+        try:
+            self._validate(_Run(errs, warn), "", obj, old, before)
+        except _Spent:
+            return
+
+    def _validate(self, run: _Run, path: str, obj: Any, old: Any, before: _Before) -> None:
+        if obj is None:
+            return
+        if self.rules:
+            self._evaluate(run, path, obj, old, before)
+        for part in self.all_of:
+            part._validate(run, path, obj, old, _Before(None, before.nearest))
+        if obj.__class__ is dict:
+            known = old if old.__class__ is dict else {}
+            if self.others is not None:
+                for key, value in obj.items():
+                    self.others._validate(run, f"{path}[{key}]", value, known.get(key), before.key(key))
+            for key, validator in self.properties.items():
+                if key in obj:
+                    below = f"{path}.{key}" if path else key
+                    validator._validate(run, below, obj[key], known.get(key), before.key(key))
+        elif obj.__class__ is list and self.items is not None:
+            pairs = Correlated(obj, old, self.schema)
+            for i, value in enumerate(obj):
+                pair = pairs.item(i)
+                self.items._validate(run, f"{path}[{i}]", value, pair.old if pair else None, before.item(i))
+
+    def _evaluate(self, run: _Run, path: str, obj: Any, old: Any, before: _Before) -> None:
+        at, kind, errs, declared = path or "<nil>", self.schema.get("type", ""), run.errs, self.declared
+        if run.budget <= 0:
+            errs.append(invalid(at, kind, _OUT_OF_BUDGET))
+            raise _Spent
+        assert declared is not None
+        current = declared.value(obj)
+        bindings, optional_bindings = {"self": current}, {"self": current, "oldSelf": _NOTHING}
+        if old is not None:
+            former = declared.value(old)
+            bindings["oldSelf"] = former
+            optional_bindings["oldSelf"] = Optional(former)
+        for compiled in self.rules:
+            if compiled.program is None:
+                if compiled.problem:
+                    errs.append(invalid(at, kind, f"rule compile error: {compiled.problem}"))
+                continue
+            if compiled.uses_old_self and old is None and not compiled.optional:
+                continue
+            given = optional_bindings if compiled.optional else bindings
+            outcome = compiled.program.evaluate(given)
+            if outcome.cost > run.budget:
+                errs.append(invalid(at, kind, _OUT_OF_BUDGET))
+                raise _Spent
+            run.budget -= outcome.cost
+            if outcome.error is not None:
+                _report_failure(compiled, outcome.error, outcome.cost_exceeded, at, kind, errs)
+            elif outcome.value is not True:
+                self._report(run, compiled, bindings, path, obj, before)
+
+    def _report(
+        self, run: _Run, compiled: CompiledRule, bindings: Mapping[str, Any], path: str, obj: Any, before: _Before
+    ) -> None:
+        """The rule does not hold."""
+        at, kind = path or "<nil>", self.schema.get("type", "")
+        if compiled.path:
+            at = f"{path}.{compiled.path}" if path and not compiled.path.startswith("[") else path + compiled.path
+
+        def tell(error: FieldError) -> None:
+            if not compiled.uses_old_self and before.unchanged:
+                run.warn(error.message())
+            else:
+                run.errs.append(error)
+
+        detail = _message(compiled.rule)
+        if compiled.message is not None:
+            said, problem = _evaluated_message(run, compiled.message, compiled.rule, bindings)
+            if problem:
+                tell(invalid(at, kind, problem))
+                raise _Spent
+            detail = said or detail
+        tell(_error(at, OMIT if kind in ("object", "array") else obj, detail, compiled.rule.get("reason")))
+
+
+def _message(rule: Mapping[str, Any]) -> str:
+    message = rule.get("message", "")
+    return message.strip() if message else f"failed rule: {rule.get('rule', '').strip()}"
+
+
+def _named(rule: Mapping[str, Any]) -> str:
+    return str(rule.get("message") or rule.get("rule", "")).strip()
+
+
+def _report_failure(compiled: CompiledRule, error: str, exceeded: bool, at: str, kind: str, errs: Errors) -> None:
+    rule = _named(compiled.rule)
+    if exceeded:
+        text = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+        errs.append(invalid(at, kind, text))
+        raise _Spent
+    if error.startswith("no such overload"):
+        text = f"'{error}': call arguments did not match a supported operator, function or macro signature for rule: "
+        errs.append(invalid(at, kind, text + rule))
+    else:
+        errs.append(invalid(at, kind, f"{error} evaluating rule: {rule}"))
+
+
+def _evaluated_message(
+    run: _Run, program: Program, rule: Mapping[str, Any], bindings: Mapping[str, Any]
+) -> tuple[str, str]:
+    """What the rule itself has to say (empty: nothing of use), and what ends all validation."""
+    outcome = program.evaluate(bindings)
+    if outcome.cost > run.budget:
+        return "", (
+            "messageExpression evaluation failed due to running out of cost budget, "
+            "no further validation rules will be run"
+        )
+    if outcome.cost_exceeded:
+        shown = rule.get("messageExpression", "")
+        text = "no further validation rules will be run due to call cost exceeds limit for messageExpression: "
+        return "", f'{text}"{shown}"'
+    run.budget -= outcome.cost
+    if outcome.error is not None or not isinstance(outcome.value, str):
+        return "", ""
+    said = outcome.value.strip()
+    return ("" if len(said.encode()) > _LONGEST_MESSAGE or "\n" in said else said), ""
+
+
+def _error(at: str, value: Any, detail: str, reason: str | None) -> FieldError:
+    if reason == "FieldValueForbidden":
+        return forbidden(at, detail)
+    if reason == "FieldValueRequired":
+        return required(at, detail)
+    if reason == "FieldValueDuplicate":
+        return duplicate(at, value)
+    return invalid(at, value, detail)
+
+
+def compile_validator(schema: Schema, resource: bool = True) -> RuleValidator | None:
+    """None: there are no rules in the schema."""
+    return _validator(schema, schema, resource) if has_rules(schema) else None
+
+
+def _validator(rules: Schema, node: Schema, resource: bool) -> RuleValidator | None:
+    """`rules`: where the rules stand; `node`: the schema of the value, another one within `allOf`."""
+    own = rules.get("x-kubernetes-validations") or ()
+    declared = self_type(node, resource) if own else None
+    made = RuleValidator(node, declared, [])
+    if own and declared is not None:
+        made.rules = compile_rules({**node, "x-kubernetes-validations": own}, declared)
+    items, others = rules.get("items"), rules.get("additionalProperties")
+    node_items, node_others = node.get("items"), node.get("additionalProperties")
+    if isinstance(items, Mapping) and isinstance(node_items, Mapping):
+        made.items = _validator(items, node_items, bool(node_items.get(_EMBEDDED)))
+    if isinstance(others, Mapping) and isinstance(node_others, Mapping):
+        made.others = _validator(others, node_others, bool(node_others.get(_EMBEDDED)))
+    known = node.get("properties") or {}
+    for key, part in (rules.get("properties") or {}).items():
+        if key in known and (inner := _validator(part, known[key], bool(known[key].get(_EMBEDDED)))) is not None:
+            made.properties[key] = inner
+    for part in rules.get("allOf") or ():
+        if (inner := _validator(part, node, resource)) is not None:
+            made.all_of.append(inner)
+    if made.rules or made.items is not None or made.others is not None or made.properties or made.all_of:
+        return made
+    return None
