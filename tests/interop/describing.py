@@ -1,4 +1,4 @@
-"""Objects to describe, made on a server with the statuses that they shall have.
+"""Objects to describe, made on a server with the statuses that they shall have; and both descriptions of an object.
 
 The files in `describe_objects` hold them, and beside what the server takes: `status` is written after the object,
 `approval` and `ephemeralContainers` through their subresources, `delete: true` tells it to go. In texts `$uid` with
@@ -9,18 +9,24 @@ first minor version of kubectl that shows the object as we do.
 
 from __future__ import annotations
 
+import asyncio
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
+from kubectl_runner import Kubectl
 
+from setpoint.cli.describe import Looking, describe
 from setpoint.client.client import Client
+from setpoint.cluster.system import SystemClock
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import NotFound
+from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import format_micro, format_time
 
 Obj = dict[str, Any]
@@ -102,3 +108,48 @@ class Seeds:
             when = self._clock.now() - timedelta(seconds=int(rest))
             return format_time(when) if word == "ago" else format_micro(when)
         return NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Somebody's way to look: what is typed to kubectl, and the same for us."""
+
+    titles: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    theirs: str
+    ours: str
+
+    def difference(self) -> str:
+        theirs, ours = self.theirs.splitlines(True), self.ours.splitlines(True)
+        return "".join(difflib.unified_diff(theirs, ours, "kubectl", "setpoint", n=1))
+
+
+class Comparison:
+    """Both look at one object at a time; again, should they have looked in different seconds."""
+
+    def __init__(self, client: Client, kubectl: Kubectl) -> None:
+        self._client = client
+        self._kubectl = kubectl
+        self._look = Looking(client, SystemClock(), minor=kubectl.minor)
+
+    async def both(self, name: str, namespace: str, resource: Resource, view: View) -> Described:
+        kind = f"{resource.plural}.{resource.version}.{resource.group}" if resource.group else resource.plural
+        args = ("describe", kind, name, *view.args, *(("-n", namespace) if namespace else ()))
+        look = replace(self._look, **view.options)
+        for _ in range(3):
+            result = await asyncio.to_thread(self._kubectl.run, *args, **view.environment)
+            theirs = result.out if result.code == 0 else result.err
+            try:
+                ours = await describe(await self._client.get(resource, name, namespace), resource, look)
+            except ApiError as error:
+                ours = f"Error from server ({error.reason}): {error.message}\n"
+            if theirs == ours:
+                break
+        return Described(theirs, ours)

@@ -20,29 +20,38 @@ _ACRONYMS = frozenset({"API", "URL", "UID", "GUID"})
 async def generic(obj: Obj, look: Looking) -> str:
     w = Writer()
     write_head(w, obj)
-    _write_fields(w, look, 0, obj, "")
+    _write_fields(w, look, obj)
     await write_events(w, look, obj, obj.get("kind", ""))
     return w.text()
 
 
-def _write_fields(w: Writer, look: Looking, level: int, fields: dict[str, Any], path: str) -> None:
-    for name in sorted(fields):
-        here, value = f"{path}.{name}", fields[name]
-        if here in _SHOWN_ELSEWHERE:
-            continue
-        title = label_for(name, look.minor)
-        if isinstance(value, dict):
-            w.write(level, f"{title}:\n")
-            _write_fields(w, look, level + 1, value, here)
+def _write_fields(w: Writer, look: Looking, obj: Obj) -> None:
+    """Without recursion: how deep an object is, is up to whoever wrote it."""
+    waiting = _fields(obj, 0, "")
+    while waiting:
+        level, path, title, value = waiting.pop()
+        if title is None and isinstance(value, dict):
+            waiting += _fields(value, level, path)
+        elif title is None:
+            w.write(level, f"{plain(value)}\n")
+        elif isinstance(value, dict):
+            w.write(level, f"{label_for(title, look.minor)}:\n")
+            waiting += _fields(value, level + 1, path)
         elif isinstance(value, list):
-            w.write(level, f"{title}:\n")
-            for each in value:
-                if isinstance(each, dict):
-                    _write_fields(w, look, level + 1, each, here)
-                else:
-                    w.write(level + 1, f"{plain(each)}\n")
+            w.write(level, f"{label_for(title, look.minor)}:\n")
+            waiting += [(level + 1, path, None, each) for each in reversed(value)]
         else:
-            w.field(title, plain(value), level)
+            w.field(label_for(title, look.minor), plain(value), level)
+
+
+_Entry = tuple[int, str, str | None, Any]
+"""Level, path, name and value; what stands in a list has no name."""
+
+
+def _fields(fields: dict[str, Any], level: int, path: str) -> list[_Entry]:
+    """The last first."""
+    entries = ((level, f"{path}.{name}", name, fields[name]) for name in sorted(fields, reverse=True))
+    return [entry for entry in entries if entry[1] not in _SHOWN_ELSEWHERE]
 
 
 def label_for(name: str, minor: int) -> str:

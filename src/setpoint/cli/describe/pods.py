@@ -51,7 +51,8 @@ async def pod(obj: Obj, look: Looking) -> str:
     write_scheduling_group(w, look, wanted)
     if look.show_events:
         # Kubelets tell of a static Pod under the uid that they know it by, and of any Pod under one kind or another.
-        about = replace(reference_to(obj, ""), uid=(meta(obj).get("annotations") or {}).get(MIRROR, meta(obj)["uid"]))
+        about = reference_to(obj, "")
+        about = replace(about, uid=(meta(obj).get("annotations") or {}).get(MIRROR, about.uid))
         write_found_events(w, look, await visible_events(look, about))
     return w.text()
 

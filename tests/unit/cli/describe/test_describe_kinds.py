@@ -243,6 +243,16 @@ async def test_a_custom_resource_is_described_by_its_fields(look: Looking) -> No
     )
 
 
+async def test_depth_is_no_problem(look: Looking) -> None:
+    deep: dict[str, Any] = {"end": 1}
+    for _ in range(1000):
+        deep = {"a": deep}
+    text = await describe(
+        {"metadata": {"name": "t"}, "spec": deep}, Resource("example.com", "v1", "Thing", "things"), look
+    )
+    assert f"{'  ' * 1001}End:  1\n" in text
+
+
 ONLY_GETS = [
     {
         "apiVersion": "rbac.authorization.k8s.io/v1",
