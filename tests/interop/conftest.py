@@ -28,6 +28,14 @@ def kubectls() -> list[Path]:
     return found
 
 
+@pytest.fixture(scope="session")
+def newest_kubectl() -> Path:
+    found = kubectls()
+    if not found:
+        pytest.skip("no kubectl is installed")
+    return found[-1]
+
+
 @pytest.fixture(scope="module")
 def both(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Both:
     """The newest kubectl and our own command line, side by side: see `comparing`."""

@@ -36,6 +36,24 @@ def indented_by_two(value: Any) -> str:
     return _escaped(_dumps(value, orjson.OPT_INDENT_2 | _SORTED))
 
 
+def decoded_again(value: Any, *, unsigned: bool = False) -> Any:
+    """What Go's decoders make of it once it is written: floats without a fraction are integers then, as far as 63 bits
+    go; some go to 64.
+    """
+    if _is_plain(value):
+        return value
+    again = orjson.loads(_dumps(value, 0))
+    return again if unsigned else _within_int64(again)
+
+
+def _within_int64(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _within_int64(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return list(map(_within_int64, value))
+    return float(value) if isinstance(value, int) and not -_INT64 <= value < _INT64 else value
+
+
 def number(value: float) -> str:
     """A float: with an exponent below 1e-6 and from 1e21 on."""
     size = abs(value)

@@ -26,7 +26,9 @@ def write(value: Any) -> bytes:
     events += _events(value)
     events += [yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent()]
     text = yaml.emit(events, Dumper=_Dumper, allow_unicode=True, width=80)
-    return text.encode() if isinstance(text, str) else text
+    data: bytes = text.encode() if isinstance(text, str) else text
+    # libyaml marks the end of a document whose last text ends with empty lines; upstream's library does not.
+    return data.removesuffix(b"...\n") if data.endswith(b"\n...\n") else data
 
 
 def _events(value: Any) -> Iterator[Any]:

@@ -132,8 +132,12 @@ def _template(output: str, flags: OutputFlags) -> Printer | None:
 
         text = _file(template, "--template") if format == "jsonpath-file" else template
         return JsonPathPrinter(text, flags.allow_missing_template_keys, as_json=format == "jsonpath-as-json")
-    if _with_argument(output, flags.template, _TEMPLATE):
-        raise PrintProblem("Go templates cannot be printed yet")
+    if found := _with_argument(output, flags.template, _TEMPLATE):
+        format, template = found
+        from setpoint.cli.printing.templates import GoTemplatePrinter
+
+        text = _file(template, "--template") if format in ("go-template-file", "templatefile") else template
+        return GoTemplatePrinter(text, flags.allow_missing_template_keys)
     return None
 
 

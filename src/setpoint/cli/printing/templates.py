@@ -33,6 +33,38 @@ class JsonPathPrinter:
         return ""
 
 
+class GoTemplatePrinter:
+    def __init__(self, template: str, allow_missing_keys: bool) -> None:
+        # The engine is not small, and few templates are Go's.
+        from setpoint.cli.printing.go_template import GoTemplate, TemplateProblem
+
+        try:
+            self._template = GoTemplate.parse(template, allow_missing_keys=allow_missing_keys)
+        except TemplateProblem as problem:
+            raise PrintProblem(f"error parsing template {template}, {problem}") from None
+        self._text = template
+        self._problem = TemplateProblem
+
+    def print(self, obj: Printable) -> str:
+        from setpoint.meta.gojson import compact, decoded_again
+
+        document = decoded_again(as_document(obj))
+        try:
+            return self._template.render(document)
+        except self._problem as problem:
+            raise PrintProblem(
+                f"error executing template {quote(self._text)}: {problem}",
+                f"{problem.output}Error executing template: {problem}. "
+                "Printing more information for debugging the template:\n"
+                f"\ttemplate was:\n\t\t{self._text}\n"
+                f"\traw data was:\n\t\t{compact(document)}\n"
+                f"\tobject given to template engine was:\n\t\t{plain(document)}\n\n",
+            ) from None
+
+    def flush(self) -> str:
+        return ""
+
+
 def go_syntax(value: Any) -> str:
     """Go's %#v for a decoded JSON value."""
     if isinstance(value, str):
