@@ -57,6 +57,9 @@ class Encoding:
     async def ready(self, entries: Iterable[Entry]) -> None:
         """Makes sure that these entries are known in this version."""
 
+    def is_ready(self, entry: Entry) -> bool:
+        return True
+
     def live(self, entry: Entry) -> Obj:
         """The object in the form in which it is prepared and validated. Shared: not to be changed."""
         return entry.obj

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from setpoint.meta.selectors import Selector
+from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 
 Obj = dict[str, Any]
@@ -159,6 +159,20 @@ class Watch:
         """It looks at objects, not at bytes alone."""
         self._all_labels, self._all_fields = labels.empty, fields.empty
         self._selective = not (labels.empty and fields.empty)
+
+    def taking_all(self) -> Watch:
+        """The same, whatever labels and fields are."""
+        return self._like(EVERYTHING, EVERYTHING, self.deliver)
+
+    def choosing(self, deliver: Callable[[str, Entry, Change], None]) -> Watch:
+        """The same, telling somebody else."""
+        return self._like(self.labels, self.fields, deliver)
+
+    def _like(self, labels: Selector, fields: Selector, deliver: Callable[[str, Entry, Change], None]) -> Watch:
+        return Watch(
+            namespace=self.namespace, name=self.name, labels=labels, fields=fields, fields_of=self.fields_of,
+            deliver=deliver, finish=self.finish, decoded=self.decoded,
+        )  # fmt: skip
 
     def selects(self, entry: Entry | None) -> bool:
         if entry is None:

@@ -99,12 +99,12 @@ class FarNodes:
             why = f"connect: {os.strerror(error.errno).lower()}" if error.errno else "i/o timeout"
             raise OSError(f"dial tcp {shown}: {why}") from None
         try:
-            writer.write(_encoded(request, host))
+            writer.write(encoded(request, host))
             async with asyncio.timeout(_ANSWER_TIMEOUT):
                 head = await read_head(reader)
             upgrade = "upgrade" in request.headers
             if upgrade and head.status == 101:
-                return UpgradeResponse(head.without(("sec-websocket-extensions",)), _bridge(reader, writer))
+                return UpgradeResponse(head.without(("sec-websocket-extensions",)), bridge(reader, writer))
             if upgrade or not 200 <= head.status < 300 or request.method == "HEAD":
                 async with asyncio.timeout(_ANSWER_TIMEOUT):
                     body = b"" if request.method == "HEAD" else await _bounded(head, reader)
@@ -116,7 +116,7 @@ class FarNodes:
         return StreamResponse(head.status, head.without(_HOP_BY_HOP), _stream(head, reader, writer))
 
 
-def _encoded(request: Request, host: str) -> bytes:
+def encoded(request: Request, host: str) -> bytes:
     target = f"{request.path}?{request.query}" if request.query else request.path
     lines = [f"{request.method} {target} HTTP/1.1", f"host: {host}"]
     for name, value in request.headers.items():
@@ -148,7 +148,7 @@ def _stream(head: Head, reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     return sender(pieces())
 
 
-def _bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Callable[[RawConnection], Awaitable[None]]:
+def bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Callable[[RawConnection], Awaitable[None]]:
     async def run(client: RawConnection) -> None:
         async def up() -> None:
             while piece := await client.read():

@@ -11,7 +11,7 @@ from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.custom import definitions
-from setpoint.apiserver.custom.conversion import conversion_for
+from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.component_status import ComponentStatuses
@@ -32,9 +32,14 @@ from setpoint.apiserver.server import ApiServer, Handler, PathHandler
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.far_servers import NetworkServers
 
 
-def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None) -> ServiceHooks:
+def wire(
+    api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None, servers: FarServers | None = None
+) -> ServiceHooks:
+    """`servers`: how webhooks and aggregated API servers are reached; by default over the network."""
+    servers = servers or NetworkServers()
     wire_access(api, config)
     api.env.admission = Chain(_plugins(api, config))
     api.health = _health(api)
@@ -43,7 +48,7 @@ def wire(api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles
     _gauges(api)
     openapi = OpenApi()
     openapi.install(api.paths)
-    api.env.hooks[(definitions.GROUP, definitions.PLURAL)] = definitions.Definitions(api, openapi, conversion_for)
+    api.env.hooks[(definitions.GROUP, definitions.PLURAL)] = definitions.Definitions(api, openapi, servers)
     _subresources(api)
     services = api.env.hooks[("", "services")] = _services(api, config)
     return services

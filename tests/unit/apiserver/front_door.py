@@ -205,7 +205,8 @@ class FrontDoor:
         api = ApiServer(store, clock, private_ids(), options)
         # No controller makes service accounts here, and Pods would wait for them.
         settings.setdefault("disable_admission_plugins", ["ServiceAccount"])
-        wire(api, ApiServerConfig(NOWHERE, authorization_mode=list(modes), **settings), None)
+        servers = settings.pop("servers", None)
+        wire(api, ApiServerConfig(NOWHERE, authorization_mode=list(modes), **settings), None, servers)
         await api.start()
         door = cls(store, clock, api)
         if full:

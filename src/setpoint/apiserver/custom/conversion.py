@@ -31,7 +31,3 @@ class NoConversion:
 
     async def convert_all(self, objs: Sequence[Obj], api_version: str) -> list[Obj]:
         return [self.convert(obj, api_version) for obj in objs]
-
-
-def conversion_for(definition: Obj) -> Conversion:
-    return NoConversion()

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from setpoint.apiserver.custom.conversion import Conversion
+from setpoint.apiserver.custom.conversion import Conversion, NoConversion
+from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import update
+from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.loop import KeyedLoop
@@ -40,17 +42,15 @@ if TYPE_CHECKING:
     from setpoint.apiserver.custom.serving import Serving
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
-ConversionFor = Callable[[Obj], Conversion]
-"""How the versions of a definition are converted."""
 
 
 class Definitions(Hooks):
     """Also the hooks of the definitions themselves: those that are there are served before the first request."""
 
-    def __init__(self, api: ApiServer, openapi: OpenApi, conversion_for: ConversionFor) -> None:
+    def __init__(self, api: ApiServer, openapi: OpenApi, servers: FarServers) -> None:
         self._api = api
         self._openapi = openapi
-        self._conversion_for = conversion_for
+        self._servers = servers
         self._loop = KeyedLoop("custom resources", api.clock, self._sync)
         api.background.append(self._loop.run)
 
@@ -59,7 +59,15 @@ class Definitions(Hooks):
         # Loaded with the first definition: many servers never have one.
         from setpoint.apiserver.custom.serving import Serving
 
-        return Serving(self._api, self._openapi, self._conversion_for)
+        return Serving(self._api, self._openapi, self._conversion)
+
+    def _conversion(self, definition: Obj) -> Conversion:
+        """How the versions of a definition are converted."""
+        if (definition["spec"].get("conversion") or {}).get("strategy") != "Webhook":
+            return NoConversion()
+        from setpoint.apiserver.custom.webhook_conversion import WebhookConversion  # as above
+
+        return WebhookConversion(definition, self._servers, CacheReader(self._api), self._api.ids)
 
     @cached_property
     def _removal(self) -> Removal:

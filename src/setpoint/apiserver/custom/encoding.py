@@ -67,6 +67,8 @@ class CustomEncoding(Encoding):
         return read
 
     def live(self, entry: Entry) -> Obj:
+        if self.remote and not entry.knows(self.form) and written_as(entry) != self.form:
+            return _bare(entry.obj)  # nobody has asked for it in this version yet: selectors see it as it was stored
         return self.obj(entry)
 
     def shared(self, entry: Entry) -> Obj:
@@ -99,8 +101,11 @@ class CustomEncoding(Encoding):
         whole: Obj = decode(known.type, entry.obj) if known is not None else entry.obj
         return whole
 
+    def is_ready(self, entry: Entry) -> bool:
+        return entry.knows(self._sent) or entry.knows(self.form) or written_as(entry) == self.form
+
     async def ready(self, entries: Iterable[Entry]) -> None:
-        missing = [entry for entry in entries if not entry.knows(self.form) and written_as(entry) != self.form]
+        missing = [entry for entry in entries if not self.is_ready(entry)]
         if missing:
             written = [self._as_written(entry) for entry in missing]
             converted = await self._conversion.convert_all(written, self.form)

@@ -95,6 +95,8 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
     _warn(call, registry, options)
     wanted = list_options(call, False, registry)
     revision = registry.cache.fresh
+    if registry.encoding.remote:
+        await registry.encoding.ready(registry.cache.scan(call.target.namespace))
     entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))
     token, remaining = "", None
     if wanted.limit and len(entries) > wanted.limit:

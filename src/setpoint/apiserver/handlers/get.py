@@ -20,4 +20,7 @@ async def get(call: Call, registry: Registry, form: Form) -> Answer:
         except ValueError as error:
             raise PlainServerError(str(error)) from None
         await wait_for_revision(registry, revision)
-    return respond_object(call, form, registry, registry.get(call.target.namespace, call.target.name))
+    entry = registry.get(call.target.namespace, call.target.name)
+    if registry.encoding.remote:
+        await registry.encoding.ready((entry,))
+    return respond_object(call, form, registry, entry)

@@ -37,6 +37,8 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
         encoding = registry.encoding
         if encoding.stored:
             return respond(form, encoding.list(cache.values(namespace), {"resourceVersion": str(cache.fresh)}))
+    if registry.encoding.remote:
+        await registry.encoding.ready(_candidates(call, registry, options))
     scanned = _candidates(call, registry, options)
     entries = select(registry, options, scanned)
     if not limit:
@@ -92,7 +94,10 @@ async def _past(call: Call, registry: Registry, form: Form, options: ListOptions
     except FutureRevision:
         await wait_for_revision(registry, revision)
         raise
-    found = list(select(registry, options, iter([_entry(registry, kv) for kv in page.items])))
+    entries = [_entry(registry, kv) for kv in page.items]
+    if registry.encoding.remote:
+        await registry.encoding.ready(entries)
+    found = list(select(registry, options, iter(entries)))
     more, remaining = page.more, None
     if limit and len(found) >= limit:
         # Whatever follows the last match may match too: only a look would tell.

@@ -7,6 +7,7 @@ cut off; it takes up the watch again from the last revision it saw.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -25,6 +26,8 @@ from setpoint.store.interface import Compacted
 
 _MAX_BUFFERED = 16 * 1024 * 1024
 """Bytes that a watcher may be behind."""
+_MOST_WAITING = 10_000
+"""Events that may wait for a conversion."""
 _MIN_TIMEOUT = 1800
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
@@ -47,8 +50,16 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
             teller: _Teller = _Objects(registry, form, writer)
         else:
             teller = _Frames(call, registry, form, writer)
+        if not registry.encoding.remote:
+            await _Stream(call, registry, options, writer, teller).run(float(timeout))
+            return
         stream = _Stream(call, registry, options, writer, teller)
-        await stream.run(float(timeout))
+        later = _Later(registry, teller, stream)
+        stream.tell = later.tell
+        async with asyncio.TaskGroup() as tasks:
+            converting = tasks.create_task(later.run())
+            await stream.run(float(timeout))
+            converting.cancel()
 
     return StreamResponse(200, [("Content-Type", JSON)], run)
 
@@ -102,6 +113,61 @@ class _Objects:
 
     def refuse(self, error: ApiError) -> None:
         self._writer.event("ERROR", error.status(), 0)
+
+
+class _Later:
+    """For objects that must be converted elsewhere first: told in order, each when it is ready. What is selected is
+    decided then too, by the fields of the wanted version."""
+
+    def __init__(self, registry: Registry, teller: _Teller, stream: _Stream) -> None:
+        self._encoding = registry.encoding
+        self._teller = teller
+        self._over = stream.over
+        self._selecting = stream.watch.choosing(lambda kind, entry, change: teller.tell(kind, entry))
+        stream.watch = stream.watch.taking_all()
+        self._waiting: deque[tuple[str, Entry, Change | None]] = deque()
+        self._woken = asyncio.Event()
+
+    def tell(self, kind: str, entry: Entry, change: Change | None = None) -> None:
+        self._waiting.append((kind, entry, change))
+        self._woken.set()
+
+    def refuse(self, error: ApiError) -> None:
+        self._teller.refuse(error)
+
+    async def run(self) -> None:
+        """Until somebody ends it. A failure, or a queue that grows and grows, ends the stream."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            while self._waiting:
+                if len(self._waiting) > _MOST_WAITING:
+                    self._over.set()
+                    return
+                batch = list(self._waiting)
+                self._waiting.clear()
+                try:
+                    await self._encoding.ready(_concerned(batch))
+                except ApiError as error:
+                    self._teller.refuse(error)
+                    self._over.set()
+                    return
+                for kind, entry, change in batch:
+                    if change is not None:
+                        self._selecting.accept(change)
+                    elif kind == "BOOKMARK" or self._selecting.selects(entry):
+                        self._teller.tell(kind, entry)
+
+
+def _concerned(batch: list[tuple[str, Entry, Change | None]]) -> list[Entry]:
+    """Every entry that may be told of, or be compared with."""
+    found = []
+    for kind, entry, change in batch:
+        if kind != "BOOKMARK":
+            found.append(entry)
+        if change is not None and change.before is not None:
+            found += [change.before, change.gone]
+    return found
 
 
 class _Stream:

@@ -1,0 +1,184 @@
+"""Conversion by a webhook: objects are sent to it as they were stored, and come back in the wanted version.
+
+A webhook may change everything but the identity of an object; of the metadata only labels and annotations.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from setpoint.apiserver.far_server import FarServer, FarServerProblem, FarServers, resolve_service
+from setpoint.apiserver.http.message import Peer, Request
+from setpoint.apiserver.reader import CacheReader
+from setpoint.meta.clock import Ids
+from setpoint.meta.errors import PlainServerError
+from setpoint.meta.field import Errors, aggregate_message
+from setpoint.meta.goformat import quote, type_name
+from setpoint.meta.objectmeta import validate_annotations, validate_labels
+
+Obj = dict[str, Any]
+_TIMEOUT = 30.0
+_KNOWN_REVIEWS = ("v1", "v1beta1")
+
+
+class _Malformed(ValueError):
+    """What came back cannot be used."""
+
+
+class WebhookConversion:
+    remote = True
+
+    def __init__(self, definition: Obj, servers: FarServers, reader: CacheReader, ids: Ids) -> None:
+        webhook = definition["spec"]["conversion"]["webhook"]
+        self._client: Obj = webhook["clientConfig"]
+        self._review = next((one for one in webhook["conversionReviewVersions"] if one in _KNOWN_REVIEWS), "")
+        self._servers = servers
+        self._reader = reader
+        self._ids = ids
+
+    def convert(self, obj: Obj, api_version: str) -> Obj:
+        raise AssertionError("a webhook must be awaited")
+
+    async def convert_all(self, objs: Sequence[Obj], api_version: str) -> list[Obj]:
+        group, _, version = objs[0]["apiVersion"].rpartition("/")
+        shown = f"{group}/{version}, Kind={objs[0]['kind']}"
+        uid = self._ids.uid()
+        review: Obj = {
+            "kind": "ConversionReview",
+            "apiVersion": f"apiextensions.k8s.io/{self._review}",
+            "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objs)},
+            "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
+        }
+        try:
+            answer = await self._ask(orjson.dumps(review))
+            converted = _objects_of(answer, review["apiVersion"], uid)
+        except (FarServerProblem, _Malformed) as problem:
+            raise PlainServerError(f"conversion webhook for {shown} failed: {problem}") from None
+        if len(converted) != len(objs):
+            raise PlainServerError(
+                f"conversion webhook for {shown} returned {len(converted)} objects, expected {len(objs)}"
+            )
+        found = []
+        for at, (original, one) in enumerate(zip(objs, converted)):
+            try:
+                found.append(_checked(original, one, api_version))
+            except _Malformed as problem:
+                where = "returned invalid converted object at index"
+                raise PlainServerError(f"conversion webhook for {shown} {where} {at}: {problem}") from None
+        return found
+
+    async def _ask(self, body: bytes) -> Obj:
+        server, path = self._server()
+        query = "timeout=30s"
+        headers = {
+            "accept": "application/json, */*",
+            "content-type": "application/json",
+            "user-agent": "kube-apiserver-admission",
+        }
+        request = Request("POST", path, query, headers, body, Peer())
+        where = f'Post "https://{server.address}{path}?{query}"'
+        try:
+            response = await self._servers.post(server, request, _TIMEOUT)
+        except FarServerProblem as problem:
+            raise FarServerProblem(f"{where}: {problem}") from None
+        data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        if not 200 <= response.status < 300:
+            raise _Malformed(_said(data) or f"the server responded with the status code {response.status}")
+        try:
+            answer = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            raise _Malformed("couldn't get version/kind; json parse error: invalid JSON") from None
+        if not isinstance(answer, dict):
+            raise _Malformed("couldn't get version/kind; json parse error: not an object")
+        return answer
+
+    def _server(self) -> tuple[FarServer, str]:
+        """Who to ask, and under which path."""
+        authority = b64decode(self._client.get("caBundle") or "").strip()
+        service = self._client.get("service")
+        if service is None:
+            url = urlsplit(self._client["url"])
+            server = FarServer(url.hostname or "", url.port or 443, authority=authority, shown=url.netloc)
+            return server, url.path or "/"
+        namespace, name, port = service["namespace"], service["name"], service.get("port", 443)
+        host, at = resolve_service(self._reader, namespace, name, port)
+        known_as = f"{name}.{namespace}.svc"
+        server = FarServer(host, at, known_as, authority, shown=f"{known_as}:{port}")
+        return server, service.get("path") or "/"
+
+
+def _said(data: bytes) -> str:
+    """The message of a Status, if it is one."""
+    try:
+        status = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return ""
+    return str(status.get("message", "")) if isinstance(status, dict) and status.get("kind") == "Status" else ""
+
+
+def _objects_of(answer: Obj, api_version: str, uid: str) -> list[Any]:
+    strict = api_version.endswith("/v1")
+    group, _, version = str(answer.get("apiVersion", "")).rpartition("/")
+    given = f"{group}/{version}, Kind={answer.get('kind', '')}"
+    wanted = f"{api_version.rpartition('/')[0]}/v1, Kind=ConversionReview"
+    if strict and given != wanted:
+        raise _Malformed(f"expected webhook response of {wanted}, got {given}")
+    response = answer.get("response")
+    if not isinstance(response, dict):
+        raise _Malformed("no response provided")
+    if strict and response.get("uid", "") != uid:
+        raise _Malformed(f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid', '')))}")
+    result = response.get("result") if isinstance(response.get("result"), dict) else {}
+    assert isinstance(result, dict)
+    if result.get("status", "") != "Success":
+        raise _Malformed(
+            str(result.get("message") or f"response.result.status was '{result.get('status', '')}', not 'Success'")
+        )
+    converted = response.get("convertedObjects") or []
+    if not isinstance(converted, list):
+        raise _Malformed("json: cannot unmarshal into Go struct field ConversionResponse.response.convertedObjects")
+    return converted
+
+
+def _checked(original: Obj, converted: Any, api_version: str) -> Obj:
+    if not isinstance(converted, dict) or not converted.get("kind"):
+        raise _Malformed(f"Object 'Kind' is missing in '{orjson.dumps(converted).decode()}'")
+    if converted.get("apiVersion") != api_version:
+        got = converted.get("apiVersion", "")
+        raise _Malformed(f"invalid groupVersion (expected {api_version}, received {got})")
+    if converted["kind"] != original["kind"]:
+        raise _Malformed(f"invalid kind (expected {original['kind']}, received {converted['kind']})")
+    given, meta = converted.get("metadata"), original["metadata"]
+    if not isinstance(given, dict):
+        problem = f"invalid metadata of type {type_name(given)} in converted object"
+        raise _Malformed(problem if "metadata" in converted else "missing metadata in converted object")
+    for name, label in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
+        if given.get(name, "") != meta.get(name, ""):
+            raise _Malformed(f"must have the same {label}: {meta.get(name, '')} != {given.get(name, '')}")
+    return {**converted, "metadata": _restored(meta, given)}
+
+
+def _restored(original: Obj, given: Obj) -> Obj:
+    meta = dict(original)
+    for name, check in (("labels", validate_labels), ("annotations", validate_annotations)):
+        value = given.get(name)
+        if value is None:
+            meta.pop(name, None)
+            continue
+        if not isinstance(value, dict):
+            raise _Malformed(f"invalid metadata.{name} of type {type_name(value)} in converted object")
+        for key, one in value.items():
+            if not isinstance(one, str):
+                kind = type_name(one)
+                raise _Malformed(f"metadata.{name}[{key}] must be a string, but is {kind} in converted object")
+        errs: Errors = []
+        check(value, f"metadata.{name}", errs)
+        if errs and value != original.get(name):
+            raise _Malformed(aggregate_message(errs))
+        meta[name] = value
+    return meta

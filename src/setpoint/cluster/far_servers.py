@@ -1,0 +1,115 @@
+"""HTTPS to webhooks and aggregated API servers: one connection for each request, closed after its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncGenerator
+from functools import lru_cache
+
+from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
+from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
+from setpoint.cluster.far_nodes import bridge, encoded
+from setpoint.cluster.node_answer import Head, body_of, read_head
+from setpoint.cluster.streaming import sender
+
+_CONNECT_TIMEOUT = 10.0
+_LONGEST = 16 * 1024 * 1024
+_HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length"))
+
+
+class NetworkServers:
+    def __init__(self, certificate: tuple[str, str] | None = None) -> None:
+        """`certificate`: files with the certificate and key that this server shows to others."""
+        self._certificate = certificate
+
+    async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
+        reader, writer = await self._connect(server)
+        try:
+            head = await _answer(reader, writer, server, request, timeout)
+            upgrade = "upgrade" in request.headers
+            if upgrade and head.status == 101:
+                return UpgradeResponse(head.without(("sec-websocket-extensions",)), bridge(reader, writer))
+            if upgrade or request.method == "HEAD":
+                body = b"" if request.method == "HEAD" else await _whole(head, reader)
+                writer.close()
+                return Response(head.status, body, head.without(_HOP_BY_HOP))
+        except BaseException:
+            writer.close()
+            raise
+
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            try:
+                async for piece in body_of(head, reader):
+                    yield piece
+            finally:
+                writer.close()
+
+        return StreamResponse(head.status, head.without(_HOP_BY_HOP), sender(pieces()))
+
+    async def post(self, server: FarServer, request: Request, timeout: float) -> Response:
+        try:
+            async with asyncio.timeout(timeout):
+                reader, writer = await self._connect(server)
+                try:
+                    head = await _answer(reader, writer, server, request, timeout)
+                    return Response(head.status, await _whole(head, reader), head.without(_HOP_BY_HOP))
+                finally:
+                    writer.close()
+        except TimeoutError:
+            raise FarServerProblem("context deadline exceeded") from None
+        except OSError as error:
+            raise FarServerProblem(str(error)) from None
+
+    async def _connect(self, server: FarServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        name = server.name or server.host
+        try:
+            context = _context(server.authority, server.insecure, self._certificate)
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                return await asyncio.open_connection(server.host, server.port, ssl=context, server_hostname=name)
+        except ssl.SSLCertVerificationError as error:
+            raise FarServerProblem(f"tls: failed to verify certificate: x509: {error.verify_message}") from None
+        except ssl.SSLError as error:
+            raise FarServerProblem(f"tls: {error.reason or error}") from None
+        except TimeoutError:
+            raise FarServerProblem(f"dial tcp {_shown(server)}: i/o timeout") from None
+        except OSError as error:
+            why = f"connect: {os.strerror(error.errno).lower()}" if error.errno and error.errno > 0 else str(error)
+            raise FarServerProblem(f"dial tcp {_shown(server)}: {why}") from None
+
+
+def _shown(server: FarServer) -> str:
+    return f"[{server.host}]:{server.port}" if ":" in server.host else f"{server.host}:{server.port}"
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: FarServer, request: Request, timeout: float
+) -> Head:
+    writer.write(encoded(request, server.address))
+    try:
+        async with asyncio.timeout(timeout):
+            return await read_head(reader)
+    except TimeoutError:
+        raise FarServerProblem("net/http: timeout awaiting response headers") from None
+    except OSError:
+        raise FarServerProblem("EOF") from None
+
+
+async def _whole(head: Head, reader: asyncio.StreamReader) -> bytes:
+    found = bytearray()
+    async for piece in body_of(head, reader):
+        found += piece
+        if len(found) > _LONGEST:
+            raise FarServerProblem("http: response body too large")
+    return bytes(found)
+
+
+@lru_cache(maxsize=64)
+def _context(authority: bytes, insecure: bool, certificate: tuple[str, str] | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
+    if insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
+    return context

@@ -1,0 +1,203 @@
+"""Versions that a webhook converts."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+import pytest
+from custom_door import FOOS, CustomDoor, foo, of, version
+from front_door import settle
+from mutation_detector import MutationDetector
+
+from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
+from setpoint.apiserver.http.message import Request, Response
+
+TWOS = FOOS.replace("/v1/", "/v2/")
+
+
+def _split(obj: dict[str, Any]) -> dict[str, Any]:
+    """v1 has hostPort, v2 host and port."""
+    spec = dict(obj.get("spec") or {})
+    if "hostPort" in spec:
+        spec["host"], _, spec["port"] = spec.pop("hostPort").partition(":")
+    elif "host" in spec:
+        spec["hostPort"] = f"{spec.pop('host')}:{spec.pop('port')}"
+    return {**obj, "spec": spec}
+
+
+class Webhook:
+    """Answers as webhooks do; `spoil` changes the answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[FarServer, str, dict[str, Any]]] = []
+        self.spoil: Callable[[dict[str, Any]], Any] = lambda review: review
+        self.problem = ""
+
+    async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
+        raise AssertionError
+
+    async def post(self, server: FarServer, request: Request, timeout: float) -> Response:
+        if self.problem:
+            raise FarServerProblem(self.problem)
+        review = orjson.loads(request.body)
+        self.asked.append((server, f"{request.path}?{request.query}", review))
+        wanted = review["request"]["desiredAPIVersion"]
+        objects = [{**_split(obj), "apiVersion": wanted} for obj in review["request"]["objects"]]
+        response = {
+            "uid": review["request"]["uid"],
+            "convertedObjects": objects,
+            "result": {"status": "Success"},
+        }
+        answer = {"kind": "ConversionReview", "apiVersion": review["apiVersion"], "response": response}
+        return Response(200, orjson.dumps(self.spoil(answer)))
+
+
+@pytest.fixture
+def webhook() -> Webhook:
+    return Webhook()
+
+
+@pytest.fixture
+async def door(
+    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture, webhook: Webhook
+) -> AsyncIterator[CustomDoor]:
+    opened = await CustomDoor.open(servers=webhook)
+    assert isinstance(opened, CustomDoor)
+    opened.begin()
+    client = {"url": "https://convert.example.com:9443/crd", "caBundle": b64encode(_CA).decode()}
+    await opened.define(
+        version("v1", of(hostPort={"type": "string"}), selectableFields=[{"jsonPath": ".spec.hostPort"}]),
+        version(
+            "v2", of(host={"type": "string"}, port={"type": "string"}), storage=False,
+            selectableFields=[{"jsonPath": ".spec.host"}],
+        ),
+        conversion={
+            "strategy": "Webhook",
+            "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]},
+        },
+    )  # fmt: skip
+    yield opened
+    await opened.end()
+
+
+_CA = b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+
+
+async def test_reads_and_writes_are_converted(door: CustomDoor, webhook: Webhook) -> None:
+    created = await door.make(TWOS, foo(spec={"host": "h", "port": "80"}, version="v2"))
+    assert created["spec"] == {"host": "h", "port": "80"}
+    server, path, review = webhook.asked[0]
+    assert (server.host, server.port, server.authority, path) == (
+        "convert.example.com", 9443, _CA.strip(), "/crd?timeout=30s",
+    )  # fmt: skip
+    assert review["apiVersion"] == "apiextensions.k8s.io/v1"
+    assert review["request"]["objects"][0]["spec"] == {"host": "h", "port": "80"}
+    assert (await door.get(f"{FOOS}/f")).json["spec"] == {"hostPort": "h:80"}
+    patched = await door.patch(f"{TWOS}/f", {"spec": {"port": "81"}})
+    assert patched.json["spec"] == {"host": "h", "port": "81"}
+    assert (await door.get(f"{FOOS}/f")).json["spec"] == {"hostPort": "h:81"}
+    replaced = {**patched.json, "spec": {"host": "i", "port": "1"}}
+    assert (await door.put(f"{TWOS}/f", replaced)).json["spec"] == {"host": "i", "port": "1"}
+
+
+async def test_a_list_is_converted_at_once_and_only_once(door: CustomDoor, webhook: Webhook) -> None:
+    for name in "abc":
+        await door.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
+    webhook.asked.clear()
+    listed = (await door.get(TWOS)).json["items"]
+    assert [item["spec"]["host"] for item in listed] == ["a", "b", "c"]
+    assert [len(review["request"]["objects"]) for _, _, review in webhook.asked] == [3]
+    await door.get(TWOS)
+    await door.get(f"{TWOS}/b")
+    assert len(webhook.asked) == 1
+    assert (await door.get(FOOS)).json["items"][0]["spec"] == {"hostPort": "a:1"}
+    assert len(webhook.asked) == 1
+
+
+async def test_fields_are_selected_in_the_version_that_is_asked_for(door: CustomDoor, webhook: Webhook) -> None:
+    for name in "ab":
+        await door.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
+    assert [item["metadata"]["name"] for item in (await door.get(f"{TWOS}?fieldSelector=spec.host=b")).json["items"]] == [
+        "b"
+    ]
+    assert len((await door.get(f"{FOOS}?fieldSelector=spec.hostPort=a:1")).json["items"]) == 1
+    watcher = await door.watch(f"{TWOS}?fieldSelector=spec.host=b")
+    await settle()
+    await door.patch(f"{TWOS}/a", {"spec": {"host": "b"}})
+    await door.patch(f"{FOOS}/b", {"spec": {"hostPort": "c:1"}})
+    await settle(20)
+    assert watcher.summary == [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b")]
+    assert watcher.events[1]["object"]["spec"] == {"host": "b", "port": "1"}
+    assert {event["object"]["apiVersion"] for event in watcher.events} == {"example.com/v2"}
+
+
+async def test_a_webhook_that_fails_is_named(door: CustomDoor, webhook: Webhook) -> None:
+    await door.make(FOOS, foo(spec={"hostPort": "a:1"}))
+    webhook.problem = "dial tcp 10.0.0.1:9443: connect: connection refused"
+    reply = await door.get(f"{TWOS}/f")
+    assert (reply.status, reply.json["message"]) == (
+        500,
+        "conversion webhook for example.com/v1, Kind=Foo failed: "
+        'Post "https://convert.example.com:9443/crd?timeout=30s": '
+        "dial tcp 10.0.0.1:9443: connect: connection refused",
+    )
+    watcher = await door.watch(TWOS)
+    await settle()
+    assert watcher.events[0]["type"] == "ERROR"
+    assert watcher.ended
+    assert (await door.get(f"{FOOS}/f")).status == 200
+
+
+def _with(**response: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda review: {**review, "response": {**review["response"], **response}}
+
+
+def _object(**more: Any) -> Callable[[dict[str, Any]], Any]:
+    def spoil(review: dict[str, Any]) -> dict[str, Any]:
+        objects = [{**obj, **more} for obj in review["response"]["convertedObjects"]]
+        return {**review, "response": {**review["response"], "convertedObjects": objects}}
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda review: [], "failed: couldn't get version/kind; json parse error: not an object"),
+        (lambda review: {**review, "kind": "X"}, "got apiextensions.k8s.io/v1, Kind=X"),
+        (lambda review: {**review, "response": None}, "failed: no response provided"),
+        (_with(uid="other"), 'got "other"'),
+        (_with(result={"status": "Failure", "message": "no way"}), "failed: no way"),
+        (_with(result={}), "failed: response.result.status was '', not 'Success'"),
+        (_with(convertedObjects=[]), "returned 0 objects, expected 1"),
+        (_object(apiVersion="x/v2"), "invalid groupVersion (expected example.com/v2, received x/v2)"),
+        (_object(kind="Bar"), "invalid kind (expected Foo, received Bar)"),
+        (_object(metadata={"name": "other"}), "must have the same name: f != other"),
+        (_object(metadata=1), "invalid metadata of type"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used(
+    door: CustomDoor, webhook: Webhook, spoil: Callable[[dict[str, Any]], Any], said: str
+) -> None:
+    await door.make(FOOS, foo(spec={"hostPort": "a:1"}))
+    webhook.spoil = spoil
+    reply = await door.get(f"{TWOS}/f")
+    assert reply.status == 500
+    assert said in reply.json["message"]
+
+
+async def test_of_the_metadata_only_labels_and_annotations_are_the_webhooks(door: CustomDoor, webhook: Webhook) -> None:
+    made = await door.make(FOOS, foo(spec={"hostPort": "a:1"}, metadata={"labels": {"a": "b"}}))
+
+    def spoil(review: dict[str, Any]) -> dict[str, Any]:
+        for obj in review["response"]["convertedObjects"]:
+            obj["metadata"] = {**obj["metadata"], "labels": {"c": "d"}, "generation": 77, "finalizers": ["x/y"]}
+        return review
+
+    webhook.spoil = spoil
+    meta = (await door.get(f"{TWOS}/f")).json["metadata"]
+    assert (meta["labels"], meta["generation"], "finalizers" in meta) == ({"c": "d"}, 1, False)
+    assert meta["resourceVersion"] == made["metadata"]["resourceVersion"]
