@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from setpoint.apiserver.call import Call
+from setpoint.meta.exposition import Family, Histogram, counter, gauge, histogram, merged, text
 
 _BUCKETS = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
@@ -27,6 +28,8 @@ class Metrics:
         self._requests: dict[Series, int] = {}
         self._durations: dict[Series, list[float]] = {}
         self._gauges: dict[str, tuple[str, Gauge]] = {}
+        self.sources: list[Callable[[], Iterable[Family]]] = []
+        """What others in this process measure."""
         self._series: dict[tuple[object, ...], tuple[Series, Series]] = {}
         """The labels of requests that have been seen."""
 
@@ -72,30 +75,25 @@ class Metrics:
 
     def text(self) -> bytes:
         """Prometheus text format."""
+        return text(merged([*self._families(), *(family for source in self.sources for family in source())])).encode()
+
+    def _families(self) -> Iterable[Family]:
         names = ("verb", "group", "version", "resource", "subresource", "scope")
-        lines = [
-            "# HELP apiserver_request_total Requests by verb, resource and answer.",
-            "# TYPE apiserver_request_total counter",
-        ]
-        for series, requests in sorted(self._requests.items()):
-            lines.append(f"apiserver_request_total{_labels((*names, 'code'), series)} {requests}")
-        lines.append("# HELP apiserver_request_duration_seconds Time from request to answer.")
-        lines.append("# TYPE apiserver_request_duration_seconds histogram")
-        for series, row in sorted(self._durations.items()):
-            total = 0.0
-            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), row):
-                total += count
-                shown = _labels((*names, "le"), (*series, bound))
-                lines.append(f"apiserver_request_duration_seconds_bucket{shown} {total:g}")
-            shown = _labels(names, series)
-            lines.append(f"apiserver_request_duration_seconds_sum{shown} {row[-1]:.6f}")
-            lines.append(f"apiserver_request_duration_seconds_count{shown} {total:g}")
+        yield counter(
+            "apiserver_request_total",
+            "Requests by verb, resource and answer.",
+            ((dict(zip((*names, "code"), series)), requests) for series, requests in sorted(self._requests.items())),
+        )
+        yield histogram(
+            "apiserver_request_duration_seconds",
+            "Time from request to answer.",
+            ((dict(zip(names, series)), _histogram(row)) for series, row in sorted(self._durations.items())),
+        )
         for name, (help_text, read) in self._gauges.items():
-            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-            for labels, value in read():
-                lines.append(f"{name}{_labels(tuple(labels), tuple(labels.values()))} {value:g}")
-        return ("\n".join(lines) + "\n").encode()
+            yield gauge(name, help_text, read())
 
 
-def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(names, values)) + "}" if names else ""
+def _histogram(row: list[float]) -> Histogram:
+    made = Histogram(_BUCKETS)
+    made.counts, made.sum = [int(count) for count in row[:-1]], row[-1]
+    return made

@@ -7,9 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from setpoint.cli.flags import Flag, Values, decimal, duration, number, switch, text
+from setpoint.cli.flags import Flag, Values, decimal, duration, number, switch, text, texts
 
 if TYPE_CHECKING:
+    from setpoint.cluster.component_door import DoorConfig
     from setpoint.cluster.remote import RemoteConfig
     from setpoint.controllers.options import ControllerOptions
 
@@ -21,6 +22,35 @@ REMOTE_FLAGS: tuple[Flag, ...] = (
     duration("leader-elect-retry-period", default=2.0, help="The time between two attempts."),
     text("leader-elect-resource-namespace", default="kube-system", help="Where the Lease is."),
 )
+
+
+def door_flags(port: int) -> tuple[Flag, ...]:
+    """Where the process can be asked how it fares; `port` is upstream's."""
+    return (
+        text("bind-address", default="0.0.0.0", help="Where health and metrics are served."),
+        number("secure-port", default=port, least=0, most=65535, help="The port there; 0 serves nothing."),
+        text("tls-cert-file", help="The certificate to serve with; by default one is made."),
+        text("tls-private-key-file", help="Its key."),
+        text("client-ca-file", help="Whose certificates clients may show; by default the kubeconfig's authority."),
+        texts(
+            "authorization-always-allow-paths",
+            default=("/healthz", "/readyz", "/livez"),
+            help="What anybody may read.",
+        ),
+    )
+
+
+def door_config(flags: Values) -> DoorConfig:
+    from setpoint.cluster.component_door import DoorConfig
+
+    return DoorConfig(
+        flags.bind_address,
+        flags.secure_port,
+        flags.tls_cert_file,
+        flags.tls_private_key_file,
+        flags.client_ca_file,
+        tuple(flags.authorization_always_allow_paths),
+    )
 
 
 def remote_config(flags: Values) -> RemoteConfig:

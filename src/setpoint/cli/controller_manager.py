@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.component_options import REMOTE_FLAGS, controller_flags, controller_settings, remote_config
+from setpoint.cli.component_options import (
+    REMOTE_FLAGS,
+    controller_flags,
+    controller_settings,
+    door_config,
+    door_flags,
+    remote_config,
+)
 from setpoint.cli.flags import switch, texts
 from setpoint.cli.serving import say, serve
 
@@ -20,7 +27,11 @@ def run(call: Call) -> None:
         stop = catch_signals()
         names = chosen(call.flags.controllers, [*CONTROLLERS, GARBAGE_COLLECTOR], OFF_BY_DEFAULT, ALIASES)
         config, settings = remote_config(call.flags), controller_settings(call.flags)
-        async with remote_parts(config) as parts, parts.controllers(settings, names) as elected:
+        async with (
+            remote_parts(config) as parts,
+            parts.controllers(settings, names) as elected,
+            parts.door(door_config(call.flags), elected),
+        ):
             say(call, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")
             await stop.wait()
 
@@ -32,6 +43,7 @@ COMMAND = Command(
     run,
     (
         *REMOTE_FLAGS,
+        *door_flags(10257),
         texts("controllers", default=("*",), help="Names; * means all, -name all but that one."),
         switch("use-service-account-credentials", help="Each controller acts as its own service account."),
         *controller_flags(),

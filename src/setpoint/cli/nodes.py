@@ -23,12 +23,12 @@ def run(call: Call) -> None:
 
     async def main() -> None:
         stop = catch_signals()
-        door = kubelet_door(
-            access_of(flags.kubeconfig).ca, flags.address or outward_address(), flags.port, SystemClock()
-        )
-        async with remote_parts(RemoteConfig(flags.kubeconfig, leader_elect=False)) as parts, parts.fleet(wanted, door):
-            say(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")
-            await stop.wait()
+        async with remote_parts(RemoteConfig(flags.kubeconfig, leader_elect=False)) as parts:
+            address = flags.address or outward_address()
+            door = kubelet_door(access_of(flags.kubeconfig).ca, address, flags.port, SystemClock(), parts.access)
+            async with parts.fleet(wanted, door):
+                say(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")
+                await stop.wait()
 
     serve(main)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.component_options import REMOTE_FLAGS, remote_config
+from setpoint.cli.component_options import REMOTE_FLAGS, door_config, door_flags, remote_config
 from setpoint.cli.flags import text
 from setpoint.cli.serving import say, serve
 
@@ -20,7 +20,11 @@ def run(call: Call) -> None:
     async def main() -> None:
         stop = catch_signals()
         configuration = scheduler_configuration(Path(call.flags.config) if call.flags.config else None)
-        async with remote_parts(remote_config(call.flags)) as parts, parts.scheduler(configuration) as elected:
+        async with (
+            remote_parts(remote_config(call.flags)) as parts,
+            parts.scheduler(configuration) as elected,
+            parts.door(door_config(call.flags), elected),
+        ):
             say(call, f"setpoint scheduler: {elected.state}")
             await stop.wait()
 
@@ -30,6 +34,6 @@ def run(call: Call) -> None:
 COMMAND = Command(
     "Run the scheduler alone, against the server of a kubeconfig",
     run,
-    (*REMOTE_FLAGS, text("config", help="A KubeSchedulerConfiguration.")),
+    (*REMOTE_FLAGS, *door_flags(10259), text("config", help="A KubeSchedulerConfiguration.")),
     connects=False,
 )

@@ -32,6 +32,11 @@ class Component(Generic[T]):
             raise RuntimeError(f"{self.name} does not run")
         return self._running
 
+    @property
+    def current(self) -> T | None:
+        """The same; None while it does not run."""
+        return self._running
+
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Returns when it is ready. A failure of it ends the task group."""
         if self._task is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
 from setpoint.cluster.system import hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.exposition import Family
 from setpoint.reconcile import Manager
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Components:
         self._tasks = asyncio.TaskGroup()
         self._begun = asyncio.Event()
         self._adopting: asyncio.Task[None] | None = None
+        api.metrics.sources.append(self._families)
         self.controllers = Component("controllers", self._controllers)
         self.scheduler = Component("scheduler", self._scheduler)
         self.fleet = Component("fleet", self._fleet)
@@ -135,6 +137,12 @@ class Components:
 
         self._usage = FleetUsage(self._clock)
         await serve_metrics(self._api, self._usage)
+
+    def _families(self) -> Iterable[Family]:
+        for component in (self.controllers, self.scheduler):
+            elected = component.current
+            if elected is not None:
+                yield from elected.families()
 
     def _parts(self, component: str) -> Parts:
         wrap, options = self._options.wrap, self._options

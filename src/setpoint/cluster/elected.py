@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from setpoint.meta.exposition import Family, gauge
 from setpoint.reconcile import LeaderElection, LeadershipLost, Manager
 
 log = logging.getLogger("setpoint.cluster")
@@ -33,6 +34,22 @@ class Elected:
         if self.election.leading.is_set():
             return f"leading as {self.election.identity}"
         return f"standing by as {self.election.identity}: another one leads"
+
+    def families(self) -> list[Family]:
+        """What the manager of this term measures, and whether there is one."""
+        if self.manager is None and self.election is None:
+            return []
+        leads = [] if self.election is None else [({"name": self.election.name}, int(self.manager is not None))]
+        return [
+            gauge("leader_election_master_status", "1 for the one that leads, 0 for one that stands by.", leads),
+            *(self.manager.families() if self.manager is not None else ()),
+        ]
+
+    def trouble(self) -> str:
+        """What is wrong, for a health check: it holds the Lease and has not renewed it for too long."""
+        if self.election is None or self.election.overdue <= 0:
+            return ""
+        return f"failed election to renew leadership on lease {self.election.name}"
 
     async def settled(self) -> None:
         """Until it is at work, or it is clear that another is."""

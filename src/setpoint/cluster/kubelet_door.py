@@ -1,4 +1,4 @@
-"""The doors of nodes that run in a process of their own: HTTPS, for the API server and nobody else."""
+"""The doors of nodes that run in a process of their own: HTTPS, for the API server and whom it vouches for."""
 
 from __future__ import annotations
 
@@ -8,56 +8,87 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from setpoint.apiserver.filters.authenticate import CertificateAuthenticator
+from setpoint.apiserver.filters.authenticate import ANONYMOUS
 from setpoint.apiserver.filters.authorize import MASTERS
 from setpoint.apiserver.http.certificates import ensure_certificates, server_context
 from setpoint.apiserver.http.message import Answer, Request, Response
 from setpoint.apiserver.http.server import Server
+from setpoint.client import Unreachable
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.kubelet_client import KUBELET_CLIENT
 from setpoint.cluster.node_access import node_request, reply_of
+from setpoint.cluster.process_metrics import process_families
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import ApiError
+from setpoint.meta.errors import ApiError, Unauthorized
+from setpoint.meta.exposition import CONTENT_TYPE, gauge, text
 from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
 from setpoint.node.kubelet_api.fleet_host import FleetHost
 
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 _GRACE = 2.0
+_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_SUBRESOURCES = {
+    "stats": "stats", "metrics": "metrics", "logs": "log", "healthz": "healthz", "configz": "configz", "pods": "pods",
+    "runningpods": "pods",
+}  # fmt: skip
+"""By the first part of the path: what upstream's kubelet takes it for; all else is `proxy`."""
 
 
 class KubeletDoor:
     """Certificates of clients were checked against the cluster's authority by the time a request is here."""
 
-    def __init__(self, host: FleetHost, api: KubeletApi, nodes: Callable[[], list[str]]) -> None:
+    def __init__(self, fleet: Fleet, host: FleetHost, api: KubeletApi, access: DelegatedAccess) -> None:
+        self._fleet = fleet
         self._host = host
         self._api = api
-        self._nodes = nodes
-        self._authenticator = CertificateAuthenticator()
+        self._access = access
 
     async def handle(self, request: Request) -> Answer:
-        try:
-            user = self._authenticator.authenticate(request)
-        except ApiError:
-            user = None
-        if user is None:
-            return Response(401, b"Unauthorized", list(_PLAIN))
-        if user.name != KUBELET_CLIENT and MASTERS not in user.groups:
-            text = f"Forbidden (user={user.name}, verb={request.method.lower()}, resource=nodes, subresource=proxy)"
-            return Response(403, text.encode(), list(_PLAIN))
         node = self._meant(request.headers.get("host", "").rpartition(":")[0])
+        try:
+            user = await self._access.who(request)
+            refusal = await self._refusal(user, node, request)
+        except ApiError:
+            return Response(401, b"Unauthorized", list(_PLAIN))
+        except Unreachable as error:
+            return Response(500, f"Authorization error: {error}".encode(), list(_PLAIN))
+        if refusal:
+            return Response(403, refusal.encode(), list(_PLAIN))
+        if request.path == "/metrics":
+            running = gauge("kubelet_running_pods", "Pods that run.", [({}, len(tuple(self._fleet.workers())))])
+            return Response(200, text([running, *process_families()]).encode(), [("Content-Type", CONTENT_TYPE)])
         if node and not self._host.answers(node):
             return Response(503, f'node "{node}" is switched off'.encode(), list(_PLAIN))
         return reply_of(self._api.handle(node_request(node, request)))
 
+    async def _refusal(self, user: UserInfo, node: str, request: Request) -> str:
+        """Empty: they may. The API server's own certificate, and administrators, may do everything here; for all others
+        it is asked what they may do with the node."""
+        if user.name == KUBELET_CLIENT or MASTERS in user.groups:
+            return ""
+        if user is ANONYMOUS:
+            raise Unauthorized()
+        verb = _VERBS.get(request.method, "")
+        first = request.path.strip("/").partition("/")[0]
+        parts = dict.fromkeys((_SUBRESOURCES.get(first, "proxy"), "proxy"))
+        for part in parts:
+            about = {"verb": verb, "version": "v1", "resource": "nodes", "subresource": part, "name": node}
+            if await self._access.may(user, {"resourceAttributes": about}):
+                return ""
+        told = ",".join(parts)
+        return f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource(s)=[{told}])"
+
     def _meant(self, host: str) -> str:
         """All nodes are behind one door: the name by which one was asked tells which, if it is its own."""
-        names = self._nodes()
+        names = list(self._fleet.nodes)
         return host if host in names else names[0] if len(names) == 1 else ""
 
 
 def kubelet_door(
-    ca: bytes | None, address: str, port: int, clock: Clock
+    ca: bytes | None, address: str, port: int, clock: Clock, access: DelegatedAccess
 ) -> Callable[[Fleet], AbstractAsyncContextManager[None]]:
     """Opens the door of a fleet at `address`, for clients with certificates of the authority `ca`, and tells the fleet
     where it is. Raises ConfigError."""
@@ -69,7 +100,7 @@ def kubelet_door(
             yield
             return
         host = FleetHost(fleet)
-        door = KubeletDoor(host, KubeletApi(host, clock), lambda: list(fleet.nodes))
+        door = KubeletDoor(fleet, host, KubeletApi(host, clock), access)
         with tempfile.TemporaryDirectory(prefix="setpoint-nodes-") as directory:
             server = Server(door.handle, clock=clock, ssl=_context(Path(directory), ca, address, clock))
             try:

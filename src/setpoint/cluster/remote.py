@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from setpoint import __version__
 from setpoint.client import Client
@@ -14,7 +14,10 @@ from setpoint.client.access import Access
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import KubeconfigError, find_access
 from setpoint.client.service_account import as_service_account
+from setpoint.cluster.component_door import DoorConfig, component_door
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.delegated_access import DelegatedAccess
+from setpoint.cluster.elected import Elected
 from setpoint.cluster.parts import Election, Parts
 from setpoint.cluster.system import RandomIds, SystemClock, hostname
 from setpoint.meta.clock import Clock
@@ -98,8 +101,23 @@ def access_of(kubeconfig: str) -> Access:
         raise ConfigError(str(error)) from None
 
 
+class RemoteParts(Parts):
+    """Those of a process of its own, which can be asked how they fare."""
+
+    def __init__(self, *args: Any, access: DelegatedAccess, ca: bytes | None) -> None:
+        super().__init__(*args)
+        self.access = access
+        """Who may ask."""
+        self._ca = ca
+
+    def door(self, config: DoorConfig, elected: Elected) -> AbstractAsyncContextManager[tuple[str, int] | None]:
+        """Raises ConfigError."""
+        checks = {"ping": lambda: "", "leaderElection": elected.trouble}
+        return component_door(config, self.access, self._ca, self._clock, checks, elected.families)
+
+
 @asynccontextmanager
-async def remote_parts(config: RemoteConfig) -> AsyncIterator[Parts]:
+async def remote_parts(config: RemoteConfig) -> AsyncIterator[RemoteParts]:
     """Raises ConfigError when no server is configured."""
     config.check()
     access = access_of(config.kubeconfig)
@@ -109,7 +127,9 @@ async def remote_parts(config: RemoteConfig) -> AsyncIterator[Parts]:
     if config.leader_elect:
         election = Election(f"{hostname()}_{ids.uid()}", config.times, config.leader_elect_namespace)
     try:
-        yield Parts(clients, clock, ids, election, hostname())
+        yield RemoteParts(
+            clients, clock, ids, election, hostname(), access=DelegatedAccess(clients.base, clock), ca=access.ca
+        )
     finally:
         await clients.close()
 

@@ -33,6 +33,7 @@ from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
+from setpoint.meta.exposition import CONTENT_TYPE
 
 
 def wire(
@@ -174,6 +175,6 @@ def _gauges(api: ApiServer) -> None:
 
 def _metrics(api: ApiServer) -> PathHandler:
     async def metrics(call: Call) -> Answer:
-        return Response(200, api.metrics.text(), [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
+        return Response(200, api.metrics.text(), [("Content-Type", CONTENT_TYPE)])
 
     return metrics

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
+from setpoint.meta.exposition import Histogram, exponential
 from setpoint.reconcile.busy import Busy
 from setpoint.reconcile.rate_limiting import RateLimitingQueue
 from setpoint.reconcile.workqueue import ShutDown
@@ -45,6 +46,7 @@ class Counts:
     """Spent reconciling, all workers together."""
 
 
+_WORK_SECONDS = exponential(1e-8, 10, 12)
 _REST = 3.0
 _WORTH_A_REST, _LONGEST_REST = 0.001, 1.0
 
@@ -62,6 +64,7 @@ class Controller:
         self._workers = workers
         self._clock = clock
         self.counts = Counts()
+        self.work_seconds = Histogram(_WORK_SECONDS)
 
     def enqueue(self, key: str) -> None:
         self.queue.add(key)
@@ -86,7 +89,9 @@ class Controller:
                 await self._attempt(key, reconciling)
             finally:
                 self.counts.done += 1
-                self.counts.seconds += self._clock.monotonic() - started
+                took = self._clock.monotonic() - started
+                self.counts.seconds += took
+                self.work_seconds.observe(took)
                 self.queue.done(key)
                 if reconciling.seconds > _WORTH_A_REST:
                     self.queue.rest(key, min(_REST * reconciling.seconds, _LONGEST_REST))

@@ -26,6 +26,8 @@ log = logging.getLogger("setpoint.reconcile")
 Obj = dict[str, Any]
 
 LEASES = builtin("leases", "coordination.k8s.io")
+_TOLERANCE = 20.0
+"""With a leader that has not renewed in time, before it is said to be unwell."""
 _JITTER = 1.2
 _FINE = 1000
 
@@ -59,7 +61,7 @@ class LeaderElection:
         self._client = client
         self._clock = clock
         self._ids = ids
-        self._name = name
+        self.name = name
         self._namespace = namespace
         self._times = times or ElectionTimes()
         self._recorder = recorder
@@ -71,6 +73,14 @@ class LeaderElection:
         """As it was last seen or written."""
         self._seen_at = 0.0
 
+    @property
+    def overdue(self) -> float:
+        """For how many seconds somebody who leads should have noticed that the Lease is lost; not above 0: all is
+        well."""
+        if not self.leading.is_set():
+            return 0.0
+        return self._clock.monotonic() - self._seen_at - self._times.lease_duration - _TOLERANCE
+
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Waits for the Lease, then does the work for as long as it is held. Raises LeadershipLost, with the work
         cancelled and over. When the work ends, or all of this is cancelled, the Lease is given back."""
@@ -79,7 +89,7 @@ class LeaderElection:
                 self.standing_by.set()
             await self._pause()
         self.standing_by.clear()
-        log.info("%s became leader of %s", self.identity, self._name)
+        log.info("%s became leader of %s", self.identity, self.name)
         self._announce("became leader")
         self.leading.set()
         held = True
@@ -96,7 +106,7 @@ class LeaderElection:
                 await self._release()
         if not held:
             self._announce("stopped leading")
-            raise LeadershipLost(f"{self.identity} no longer holds the lease {self._namespace}/{self._name}")
+            raise LeadershipLost(f"{self.identity} no longer holds the lease {self._namespace}/{self.name}")
 
     async def _renew(self) -> None:
         while True:
@@ -126,7 +136,7 @@ class LeaderElection:
         try:
             await self._within(patience, self._take(started))
         except (ApiError, Unreachable, TimeoutError) as error:
-            log.info("%s: %s", self._name, error or "no answer in time")
+            log.info("%s: %s", self.name, error or "no answer in time")
             return False
         return self._holder() == self.identity
 
@@ -152,7 +162,7 @@ class LeaderElection:
                 self._note(await self._client.update(self._claimed(self._lease, now)), started)
                 return
         try:
-            lease = await self._client.get(LEASES, self._name, self._namespace)
+            lease = await self._client.get(LEASES, self.name, self._namespace)
         except NotFound:
             self._note(await self._client.create(self._claimed(None, now)), started)
             return
@@ -184,7 +194,7 @@ class LeaderElection:
             "renewTime": stamp,
             "leaseTransitions": (spec.get("leaseTransitions") or 0) + (0 if ours or lease is None else 1),
         }
-        meta = lease["metadata"] if lease is not None else {"name": self._name, "namespace": self._namespace}
+        meta = lease["metadata"] if lease is not None else {"name": self.name, "namespace": self._namespace}
         return {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {**spec, **claimed},
         }  # fmt: skip

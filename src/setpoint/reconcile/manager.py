@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from setpoint.client import Client, Resource
 from setpoint.client.interface import ResourceRef
 from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.exposition import Family
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.reconcile.events import EventRecorder
 from setpoint.reconcile.informer import Handler, Informer
+from setpoint.reconcile.metrics import families
 
 
 class Runnable(Protocol):
     async def run(self) -> None:
         """Until cancelled; whatever it raises ends the component."""
         ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    def families(self) -> list[Family]: ...
 
 
 First = tuple[ResourceRef, Callable[[dict[str, Any]], bool] | None]
@@ -121,6 +128,14 @@ class Manager:
     def controllers(self) -> list[Controller]:
         """Those that run here; for whoever wants to know how they fare."""
         return [each for each in self._runnables if isinstance(each, Controller)]
+
+    def families(self) -> list[Family]:
+        """What there is to be measured of those that run here."""
+        found = families(self.controllers)
+        for each in self._runnables:
+            if isinstance(each, Measured):
+                found += each.families()
+        return found
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:

@@ -1,32 +1,75 @@
-"""What the scheduler counts, under upstream's names (less the prefix `scheduler_`)."""
+"""What the scheduler counts, under upstream's names."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Mapping
+
+from setpoint.meta.exposition import Family, Histogram, counter, exponential, gauge, histogram
+
+_ATTEMPT_SECONDS = exponential(0.001, 2, 15)
+_SLI_SECONDS = exponential(0.01, 2, 20)
+_ATTEMPTS = exponential(1, 2, 5)
+_VICTIMS = exponential(1, 2, 7)
+_MOST_TOLD = 15
+"""Attempts that are told apart."""
 
 
 class Metrics:
     def __init__(self) -> None:
         self.schedule_attempts_total: Counter[tuple[str, str]] = Counter()
         """By result (scheduled, unschedulable, error) and profile."""
-        self.scheduling_attempt_duration_seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        """The sum, by the same."""
-        self.pod_scheduling_attempts: Counter[int] = Counter()
-        """How many Pods took how many attempts."""
-        self.pod_scheduling_sli_duration_seconds = 0.0
-        """The sum of the times from the first attempt to the binding."""
+        self._attempt_seconds: dict[tuple[str, str], Histogram] = {}
+        self._attempts = Histogram(_ATTEMPTS)
+        self._sli_seconds: dict[int, Histogram] = {}
+        """From the first attempt to the binding, by how many there were."""
         self.preemption_attempts_total = 0
-        self.preemption_victims = 0
+        self._victims = Histogram(_VICTIMS)
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         self.schedule_attempts_total[result, profile] += 1
-        self.scheduling_attempt_duration_seconds[result, profile] += seconds
+        found = self._attempt_seconds.get((result, profile))
+        if found is None:
+            found = self._attempt_seconds[result, profile] = Histogram(_ATTEMPT_SECONDS)
+        found.observe(seconds)
 
     def scheduled(self, profile: str, seconds: float, attempts: int, since_first: float) -> None:
         self.attempted("scheduled", profile, seconds)
-        self.pod_scheduling_attempts[attempts] += 1
-        self.pod_scheduling_sli_duration_seconds += since_first
+        self._attempts.observe(attempts)
+        told = min(attempts, _MOST_TOLD)
+        found = self._sli_seconds.get(told)
+        if found is None:
+            found = self._sli_seconds[told] = Histogram(_SLI_SECONDS)
+        found.observe(since_first)
 
     def preempted(self, victims: int) -> None:
         self.preemption_attempts_total += 1
-        self.preemption_victims += victims
+        self._victims.observe(victims)
+
+    def families(self, pending: Mapping[str, int]) -> list[Family]:
+        """`pending`: how many Pods wait in which part of the queue."""
+        attempts = sorted(self.schedule_attempts_total.items())
+        durations = sorted(self._attempt_seconds.items(), key=lambda each: each[0])
+        return [
+            gauge("scheduler_pending_pods", "Pods that wait.", (({"queue": part}, n) for part, n in pending.items())),
+            counter(
+                "scheduler_schedule_attempts_total",
+                "Attempts to schedule Pods, by the result.",
+                (({"profile": profile, "result": result}, count) for (result, profile), count in attempts),
+            ),
+            histogram(
+                "scheduler_scheduling_attempt_duration_seconds",
+                "How long an attempt took, binding included.",
+                (({"profile": profile, "result": result}, found) for (result, profile), found in durations),
+            ),
+            histogram("scheduler_pod_scheduling_attempts", "Attempts that a Pod took.", [({}, self._attempts)]),
+            histogram(
+                "scheduler_pod_scheduling_sli_duration_seconds",
+                "From the first attempt to the binding.",
+                (({"attempts": str(told)}, found) for told, found in sorted(self._sli_seconds.items())),
+            ),
+            counter(
+                "scheduler_preemption_attempts_total", "Attempts to preempt.", [({}, self.preemption_attempts_total)]
+            ),
+            histogram("scheduler_preemption_victims", "Pods that had to go.", [({}, self._victims)]),
+        ]

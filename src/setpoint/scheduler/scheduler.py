@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from setpoint.client import Unreachable
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, Conflict, NotFound
+from setpoint.meta.exposition import Family
 from setpoint.reconcile import Informer, Manager, key_of
 from setpoint.scheduler.binding import Binder
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, Action, ClusterEvent, node_changes, pod_changes
@@ -156,6 +157,9 @@ class Scheduler:
         """Others of no higher priority had kept off the node."""
         priority = _priority(pod)
         self.queue.happened(_DELETED, pod, None, lambda other: _priority(other) <= priority)
+
+    def families(self) -> list[Family]:
+        return self.metrics.families(self.queue.sizes())
 
     # -- deciding ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,11 +15,14 @@ from setpoint.apiserver.http.certificates import CertificateFiles, ensure_certif
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.http.server import Server
 from setpoint.apiserver.node_connection import NodeRoutes, NodeUnreachable
+from setpoint.client import Client
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.far_nodes import FarNodes, is_allowed
 from setpoint.cluster.kubelet_client import kubelet_context
 from setpoint.cluster.kubelet_door import KubeletDoor, _context
 from setpoint.cluster.system import SystemClock
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, ServiceUnavailable
 from setpoint.node.kubelet_api.messages import NodeRequest, Whole
 
@@ -209,6 +212,15 @@ class Host:
         return node != "off"
 
 
+class Nodes:
+    nodes = dict.fromkeys(("node-1", "node-2", "off"))
+
+
+class NobodyMay(DelegatedAccess):
+    async def may(self, user: UserInfo, attributes: Obj) -> bool:
+        return False
+
+
 class Api:
     def handle(self, request: NodeRequest) -> Whole:
         return Whole(200, f"{request.node} {request.path}".encode())
@@ -218,7 +230,8 @@ class Api:
 async def door(directory: Path) -> AsyncIterator[tuple[CertificateFiles, int]]:
     clock = SystemClock()
     files = ensure_certificates(directory / "pki", clock.now())
-    kept = KubeletDoor(Host(), Api(), lambda: ["node-1", "node-2", "off"])  # type: ignore[arg-type]
+    access = NobodyMay(cast(Client, None), clock)
+    kept = KubeletDoor(Nodes(), Host(), Api(), access)  # type: ignore[arg-type]
     (directory / "nodes").mkdir()
     context = _context(directory / "nodes", files.ca.read_bytes(), "127.0.0.1", clock)
     server = Server(kept.handle, clock=clock, ssl=context)

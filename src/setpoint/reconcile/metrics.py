@@ -1,0 +1,56 @@
+"""How controllers and their queues fare, under the names that upstream's workqueues and controller-runtime use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from setpoint.meta.exposition import Family, Labels, counter, gauge, histogram
+from setpoint.reconcile.controller import Controller
+
+_NAMES = {
+    "certificatesigningrequest-approving-controller": "certificate", "endpoints-controller": "endpoint",
+    "endpointslice-controller": "endpoint_slice", "endpointslice-mirroring-controller": "endpoint_slice_mirroring",
+    "ephemeral-volume-controller": "ephemeral_volume", "horizontal-pod-autoscaler-controller":
+    "horizontalpodautoscaler", "node-ipam-controller": "node", "resourceclaim-controller": "resource_claim",
+    "root-ca-certificate-publisher-controller": "root_ca_cert_publisher",
+    "serviceaccount-token-controller": "serviceaccount_tokens_secret",
+    "taint-eviction-controller": "noexec_taint_pod", "ttl-after-finished-controller": "ttl_jobs_to_delete",
+    "ttl-controller": "ttlcontroller",
+}  # fmt: skip
+"""Where upstream's queue is not called as the controller is."""
+
+
+def families(controllers: Sequence[Controller]) -> list[Family]:
+    named: list[tuple[Labels, Controller]] = [({"name": queue_name(each.name)}, each) for each in controllers]
+    ran: list[tuple[Labels, Controller]] = [({"controller": queue_name(each.name)}, each) for each in controllers]
+    results = [
+        ({**labels, "result": result}, value)
+        for labels, each in ran
+        for result, value in (("success", each.counts.done - each.counts.failed), ("error", each.counts.failed))
+    ]
+    return [
+        gauge("workqueue_depth", "Keys that wait for work.", ((labels, len(each.queue)) for labels, each in named)),
+        counter(
+            "workqueue_adds_total",
+            "Keys that came into the queue.",
+            ((labels, each.queue.added) for labels, each in named),
+        ),
+        counter(
+            "workqueue_retries_total", "Keys that came back.", ((labels, each.counts.retried) for labels, each in named)
+        ),
+        histogram(
+            "workqueue_work_duration_seconds",
+            "How long the work on a key took.",
+            ((labels, each.work_seconds) for labels, each in named),
+        ),
+        counter("controller_runtime_reconcile_total", "Reconciles by how they ended.", results),
+        counter(
+            "controller_runtime_reconcile_errors_total",
+            "Reconciles that failed.",
+            ((labels, each.counts.failed) for labels, each in ran),
+        ),
+    ]
+
+
+def queue_name(controller: str) -> str:
+    return _NAMES.get(controller) or controller.removesuffix("-controller").replace("-", "_")
