@@ -120,9 +120,9 @@ async def test_a_list_is_converted_at_once_and_only_once(door: CustomDoor, webho
 async def test_fields_are_selected_in_the_version_that_is_asked_for(door: CustomDoor, webhook: Webhook) -> None:
     for name in "ab":
         await door.make(FOOS, foo(name, {"hostPort": f"{name}:1"}))
-    assert [item["metadata"]["name"] for item in (await door.get(f"{TWOS}?fieldSelector=spec.host=b")).json["items"]] == [
-        "b"
-    ]
+    assert [
+        item["metadata"]["name"] for item in (await door.get(f"{TWOS}?fieldSelector=spec.host=b")).json["items"]
+    ] == ["b"]
     assert len((await door.get(f"{FOOS}?fieldSelector=spec.hostPort=a:1")).json["items"]) == 1
     watcher = await door.watch(f"{TWOS}?fieldSelector=spec.host=b")
     await settle()
