@@ -91,6 +91,8 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"error: {error.filename}: {error.strerror}"
     text = str(error)
+    if isinstance(error, PrintProblem) and error.hint:
+        text = f"{text.rstrip()}\n{error.hint}"
     return text if text.startswith("error: ") else f"error: {text}"
 
 

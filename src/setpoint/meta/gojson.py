@@ -16,7 +16,6 @@ _SPECIAL = re.compile(rb"[<>&]|\xe2\x80[\xa8\xa9]")
 _ESCAPES = {
     b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026", b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029",
 }  # fmt: skip
-_LEADING = re.compile(rb"^ +", re.MULTILINE)
 
 
 def compact(value: Any, *, ordered: bool = True) -> str:
@@ -27,8 +26,8 @@ def compact(value: Any, *, ordered: bool = True) -> str:
 def indented(value: Any, *, ordered: bool = True) -> str:
     """Go's `json.MarshalIndent` with four blanks."""
     # No line of JSON begins within a text, so blanks at its beginning are indentation.
-    data = _dumps(value, orjson.OPT_INDENT_2 | (_SORTED if ordered else 0))
-    return _escaped(_LEADING.sub(lambda found: found[0] * 2, data))
+    lines = _dumps(value, orjson.OPT_INDENT_2 | (_SORTED if ordered else 0)).split(b"\n")
+    return _escaped(b"\n".join([b" " * (len(line) - len(line.lstrip(b" "))) + line for line in lines]))
 
 
 def indented_by_two(value: Any) -> str:

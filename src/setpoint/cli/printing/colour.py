@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from setpoint.cli.printing.aligning import Paint
+from setpoint.cli.tabwriter import Paint
 
 _GREEN, _YELLOW, _RED, _DIM, _END = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 _STATES = frozenset(("STATUS", "REASON", "TYPE", "PHASE", "CONDITION"))

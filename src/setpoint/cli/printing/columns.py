@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from setpoint.cli.printing.aligning import Aligner
 from setpoint.cli.printing.escaping import escaped
-from setpoint.cli.printing.interface import Printable, PrintProblem, as_document, list_items
+from setpoint.cli.printing.hints import path_hint
+from setpoint.cli.printing.interface import Obj, Printable, PrintProblem, as_document, list_items
+from setpoint.cli.tabwriter import SteadyColumns
 from setpoint.meta.goformat import plain
 from setpoint.meta.jsonpath import JsonPath, JsonPathProblem, relaxed
 
@@ -52,7 +53,7 @@ class ColumnsPrinter:
         self._headers = [] if no_headers else [header for header, _ in columns]
         self._columns = columns
         self._paths: list[JsonPath] | None = None
-        self._aligner = Aligner()
+        self._grid = SteadyColumns()
         self._lines: list[str] = []
 
     def print(self, obj: Printable) -> str:
@@ -65,18 +66,19 @@ class ColumnsPrinter:
             if self._paths is None:
                 self._paths = [JsonPath.parse(path, allow_missing_keys=True) for _, path in self._columns]
             for one in [document] if items is None else items:
-                self._lines.append("\t".join(_cell(path.groups(one)) for path in self._paths) + "\n")
+                self._lines.append("\t".join([_cell(path, one) for path in self._paths]) + "\n")
         except JsonPathProblem as problem:
-            raise PrintProblem(str(problem), self.flush()) from None
+            raise PrintProblem(str(problem), self.flush(), path_hint(problem)) from None
         return ""
 
     def flush(self) -> str:
-        out = self._aligner.align("".join(self._lines))
+        out = self._grid.align("".join(self._lines))
         self._lines.clear()
         return out
 
 
-def _cell(groups: list[list[object]]) -> str:
+def _cell(path: JsonPath, obj: Obj) -> str:
+    groups = path.groups(obj)
     texts = [] if groups and groups[0] else ["<none>"]
     texts += [escaped(plain(value)) for group in groups for value in group]
     return ",".join(texts)

@@ -11,12 +11,13 @@ class PrintProblem(Exception):
     """What cannot be printed, or not in this way; the message is kubectl's.
 
     `output` is what goes to stdout before: templates that fail midway leave what they had, and what may help to see
-    why.
+    why. `hint` is what we can say besides, in lines of its own.
     """
 
-    def __init__(self, message: str, output: str = "") -> None:
+    def __init__(self, message: str, output: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.output = output
+        self.hint = hint
 
 
 class WatchEvent(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from setpoint.cli.printing.aligning import Aligner
 from setpoint.cli.printing.escaping import cell as safe
 from setpoint.cli.printing.interface import Obj, Printable, WatchEvent, list_items
+from setpoint.cli.tabwriter import SteadyColumns
 from setpoint.meta.goformat import plain
 from setpoint.meta.times import human_duration, parse_time
 
@@ -45,7 +45,7 @@ class TablePrinter:
     def __init__(self, options: TableOptions, now: Callable[[], datetime]) -> None:
         self._options = options
         self._now = now
-        self._aligner = Aligner()
+        self._grid = SteadyColumns()
         self._lines: list[str] = []
         self._headers: dict[int, list[str]] = {}
         """The header lines among those kept, by number, with the columns' names."""
@@ -67,9 +67,9 @@ class TablePrinter:
         if self._options.colour and text:
             from setpoint.cli.printing.colour import painter
 
-            out = self._aligner.align(text, painter(self._headers, self._names))
+            out = self._grid.align(text, painter(self._headers, self._names))
         else:
-            out = self._aligner.align(text)
+            out = self._grid.align(text)
         if self._headers:
             self._names = self._headers[max(self._headers)]
         self._lines.clear()

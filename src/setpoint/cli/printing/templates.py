@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.cli.printing.hints import path_hint
 from setpoint.cli.printing.interface import Printable, PrintProblem, as_document
 from setpoint.meta.goformat import plain, quote
 from setpoint.meta.jsonpath import JsonPath, JsonPathProblem
@@ -14,7 +15,7 @@ class JsonPathPrinter:
         try:
             self._path = JsonPath.parse(template, allow_missing_keys=allow_missing_keys)
         except JsonPathProblem as problem:
-            raise PrintProblem(f"error parsing jsonpath {template}, {problem}") from None
+            raise PrintProblem(f"error parsing jsonpath {template}, {problem}", hint=path_hint(problem)) from None
         self._as_json = as_json
 
     def print(self, obj: Printable) -> str:
@@ -26,7 +27,8 @@ class JsonPathPrinter:
                 f"error executing jsonpath {quote(self._path.text)}: Error executing template: {problem}. "
                 "Printing more information for debugging the template:\n"
                 f"\ttemplate was:\n\t\t{self._path.text}\n"
-                f"\tobject given to jsonpath engine was:\n\t\t{go_syntax(document)}\n\n"
+                f"\tobject given to jsonpath engine was:\n\t\t{go_syntax(document)}\n\n",
+                hint=path_hint(problem),
             ) from None
 
     def flush(self) -> str:

@@ -24,6 +24,7 @@ from setpoint.meta.jsonpath.nodes import (
     Union,
     Wildcard,
 )
+from setpoint.meta.jsonpath.path_text import path_text
 from setpoint.meta.jsonpath.problem import JsonPathProblem
 
 Values = list[Any]
@@ -110,8 +111,13 @@ class Evaluation:
             raise JsonPathProblem(f"the template finds more than {MOST_VALUES} values")
 
     def _steps(self, values: Values, steps: Steps) -> Values:
-        for node in steps.nodes:
-            values = self._walk(values, node)
+        at = 0
+        try:
+            for at, node in enumerate(steps.nodes):  # noqa: B007
+                values = self._walk(values, node)
+        except JsonPathProblem as problem:
+            problem.path = path_text(steps.nodes[: at + 1])
+            raise
         return values
 
     def _identifier(self, values: Values, name: str) -> Values:
@@ -128,7 +134,8 @@ class Evaluation:
     def _field(self, values: Values, name: str) -> Values:
         found = [value[name] for value in values if isinstance(value, dict) and name in value]
         if values and not found and not self._allow_missing:
-            raise JsonPathProblem(f"{name} is not found")
+            known = {key for value in values if isinstance(value, dict) for key in value}
+            raise JsonPathProblem(f"{name} is not found", known=sorted(known))
         return found
 
     def _union(self, values: Values, union: Union) -> Values:
@@ -137,7 +144,7 @@ class Evaluation:
             try:
                 found += self._steps(values, member)
             except JsonPathProblem as problem:
-                raise JsonPathProblem(str(problem), values) from None
+                raise JsonPathProblem(str(problem), values, problem.known) from None
         return found
 
     def _descend(self, values: Values) -> Values:
@@ -179,7 +186,7 @@ class Evaluation:
                     raise JsonPathProblem("can only compare one element at a time")
                 sides += reached
         except JsonPathProblem as problem:
-            raise JsonPathProblem(str(problem), values) from None
+            raise JsonPathProblem(str(problem), values, problem.known) from None
         try:
             return compare(node.operator, *sides)
         except JsonPathProblem as problem:

@@ -43,7 +43,11 @@ def parse(text: str) -> tuple[Node, ...]:
         if brace < 0:
             return tuple(nodes)
         reader.at = brace + 1
-        nodes.append(Steps(tuple(reader.action())))
+        try:
+            nodes.append(Steps(tuple(reader.action())))
+        except JsonPathProblem as problem:
+            problem.at, problem.template = reader.at, text
+            raise
 
 
 def _parse_action(text: str) -> Steps:

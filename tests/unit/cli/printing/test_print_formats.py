@@ -209,3 +209,24 @@ def test_flags_that_do_not_go_together(flags: OutputFlags, complaint: str) -> No
 def test_who_wants_a_table_from_the_server() -> None:
     assert OutputFlags().for_people and OutputFlags("wide").for_people
     assert not OutputFlags("json").for_people and not OutputFlags(template="{{.}}").for_people
+
+
+@pytest.mark.parametrize(
+    ("output", "hint"),
+    [
+        (
+            "jsonpath={.kind} {.metadata.nmae}",
+            "  the path fails at .metadata.nmae; there are: name (did you mean name?)",
+        ),
+        ("jsonpath={.items[0].x}", "  the path fails at .items; there are: apiVersion, kind, metadata"),
+        ("jsonpath={.kind[?(@.a==1)].b}", "  the path fails at .kind[?(@.a==1)]"),
+        ("jsonpath={.metadata['name'][1:2]}", "  the path fails at .metadata.name[1:2]"),
+        ("jsonpath={.kind} {.metadata[a]}", "  {.kind} {.metadata[a]}\n                      ^"),
+        ("custom-columns=A:.kind,B:.metadata[0]", "  the path fails at .metadata[0]"),
+        ("custom-columns=A:.kind,B:.metadata[", "  {.metadata[}\n             ^"),
+    ],
+)
+def test_the_part_of_a_path_that_failed_is_shown(output: str, hint: str) -> None:
+    with pytest.raises(PrintProblem) as caught:
+        shown(OutputFlags(output, allow_missing_template_keys=False), DEPLOYMENT)
+    assert caught.value.hint == hint

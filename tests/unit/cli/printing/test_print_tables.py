@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.cli.printing import OutputFlags, PrintProblem, WatchEvent, make_get_printer
-from setpoint.cli.printing.aligning import Aligner
+from setpoint.cli.tabwriter import SteadyColumns
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 COLUMNS = [
@@ -151,7 +151,7 @@ def test_colours_go_on_in_a_watch() -> None:
 
 @given(st.lists(st.lists(st.text(alphabet="ab ü", max_size=9), min_size=3, max_size=3), min_size=1, max_size=6))
 def test_every_cell_begins_where_its_column_does(rows: list[list[str]]) -> None:
-    lines = Aligner().align("".join("\t".join(row) + "\n" for row in rows)).splitlines()
+    lines = SteadyColumns().align("".join("\t".join(row) + "\n" for row in rows)).splitlines()
     starts = [0]
     for column in range(2):
         starts.append(starts[-1] + max(6, max(len(row[column]) for row in rows) + 3))
