@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from setpoint.meta.cel.compiler import Compiler
 
 _CONVERSIONS = frozenset(["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"])
+_SINGLETONS = frozenset({"size", "sort", "matches"})
 _UNGUARDED = frozenset({"contains", "startsWith", "endsWith"})
 _SCALARS = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.DURATION, Kind.TIMESTAMP})
 _DIRECT_EQUALITY = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.STRING, Kind.BYTES})
@@ -304,6 +305,8 @@ def _dispatch(name: str, overloads: Sequence[Overload]) -> Callable[..., Any]:
                 return candidate.call(*values)
         if name in _UNGUARDED:
             raise no_such_overload()
+        if name in _SINGLETONS:
+            raise no_such_overload(name)
         shown = ", ".join(type_of_value(value).name for value in values)
         raise CelError(f"no such overload: {name}({shown})")
 

@@ -157,6 +157,7 @@ def compile_index(operand: Code, index: Code) -> Code:
                     return value[key]
                 raise CelError(f"index out of bounds: {key}")
             if type(value) is Optional:
+                frame[0] -= 1  # charged for the whole expression already
                 return _from_optional(frame, value, key)
             return get_index(value, key)
 
@@ -175,6 +176,7 @@ def compile_index(operand: Code, index: Code) -> Code:
             except KeyError:
                 raise CelError(f"no such key: {key}") from None
         if type(value) is Optional:
+            frame[0] -= 1
             return _from_optional(frame, value, key)
         return get_index(value, key)
 

@@ -10,6 +10,8 @@ Macro = Callable[[int, Expr | None, list[Expr]], Expr | None]
 """(position of the call, its target, its arguments) -> what it means, or None where it is an ordinary call."""
 MacroKey = tuple[str, int, bool]
 
+VARIADIC = -1
+"""In a key: any number of arguments."""
 ACCUMULATOR = "@result"
 _RESERVED_ACCUMULATORS = (ACCUMULATOR, "__result__")
 _UNUSED = "#unused"

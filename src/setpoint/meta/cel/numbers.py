@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 
-_FLOAT = re.compile(r"[+-]?(?:\d+(?:_?\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _HEX_FLOAT = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+", re.ASCII)
 _INT = re.compile(r"[+-]?\d+", re.ASCII)
 _UINT = re.compile(r"\d+", re.ASCII)
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 
 
-def format_general(value: float, exponent_from: int = 21) -> str:
-    """`%g` or `%v` of a float: shortest digits that give the number back, an exponent from 1e21 and below 1e-4."""
+def format_general(value: float) -> str:
+    """`%g` of a float: shortest digits that give the number back, with an exponent from a million on and below 1e-4."""
     if value != value:
         return "NaN"
     if math.isinf(value):
@@ -23,7 +23,7 @@ def format_general(value: float, exponent_from: int = 21) -> str:
     digits = repr(abs(value))
     sign = "-" if value < 0 else ""
     whole, exponent = _digits(digits)
-    if exponent < -4 or exponent >= exponent_from:
+    if exponent < -4 or exponent >= 6:
         head = whole[0] + ("." + whole[1:] if len(whole) > 1 else "")
         return f"{sign}{head}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     return sign + _plain(whole, exponent)
@@ -78,7 +78,7 @@ def parse_uint(text: str) -> int | None:
 def parse_float(text: str) -> float | None:
     if _SPECIAL.fullmatch(text):
         return float(text)
-    if _FLOAT.fullmatch(text) and "_" not in text:
+    if _FLOAT.fullmatch(text):
         number = float(text)
     elif _HEX_FLOAT.fullmatch(text):
         number = float.fromhex(text)

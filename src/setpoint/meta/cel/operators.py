@@ -41,8 +41,10 @@ def equals(left: Any, right: Any) -> bool:
     """Never an error: values of different types are different, numbers are compared by what they count."""
     kind, other = type(left), type(right)
     if kind in _SIMPLE:
-        if kind is other or (kind in _NUMBERS and other in _NUMBERS):
+        if kind is other:
             return bool(left == right)
+        if kind in _NUMBERS and other in _NUMBERS:
+            return left == left and right == right and _order(left, right) == 0
         return False
     if kind is list:
         if other is list:
@@ -91,10 +93,26 @@ def compare(left: Any, right: Any, function: str) -> int:
     if kind in _NUMBERS and other in _NUMBERS:
         if left != left or right != right:
             raise CelError("NaN values cannot be ordered")
-        return _sign(left, right)
+        return _order(left, right)
     if kind is other and kind in (Duration, Timestamp):
         return _sign(left.nanoseconds, right.nanoseconds)
     raise no_such_overload() if kind in _SIMPLE and left is not None else no_such_overload(function)
+
+
+def _order(left: Any, right: Any) -> int:
+    """The order of numbers of different types. Integers beside a double are taken as doubles, as far as those reach."""
+    if type(left) is float and type(right) is not float:
+        return -_order(right, left)
+    if type(right) is float and type(left) is not float:
+        low, high = (
+            (0.0, 18446744073709551615.0) if type(left) is Uint else (-9223372036854775808.0, 9223372036854775807.0)
+        )
+        if right < low:
+            return 1
+        if right > high:
+            return -1
+        return _sign(float(left), right)
+    return _sign(left, right)
 
 
 def _sign(left: Any, right: Any) -> int:
@@ -141,6 +159,12 @@ def checked_timestamp(value: int, offset: int = 0) -> Timestamp:
     raise CelError("timestamp overflow")
 
 
+def _unsupported(left: Any, function: str) -> CelError:
+    """Arithmetic that there is not: values that have no arithmetic at all are told by the operator's name."""
+    known = (int, float, Uint, Duration, Timestamp, str)
+    return no_such_overload() if type(left) in known else no_such_overload(function)
+
+
 def plus(left: Any, right: Any) -> Any:
     kind, other = type(left), type(right)
     if kind is other:
@@ -178,7 +202,7 @@ def minus(left: Any, right: Any) -> Any:
             return checked_duration(left.nanoseconds - right.nanoseconds)
     if kind is Timestamp and other is Duration:
         return checked_timestamp(left.nanoseconds - right.nanoseconds, left.offset)
-    raise no_such_overload() if kind in (int, float, Uint, Duration, Timestamp) else no_such_overload("_-_")
+    raise _unsupported(left, "_-_")
 
 
 def times(left: Any, right: Any) -> Any:
@@ -190,7 +214,7 @@ def times(left: Any, right: Any) -> Any:
             return left * right
         if kind is Uint:
             return checked_uint(int(left) * int(right))
-    raise no_such_overload() if kind in _NUMBERS else no_such_overload("_*_")
+    raise _unsupported(left, "_*_")
 
 
 def divided(left: Any, right: Any) -> Any:
@@ -205,7 +229,7 @@ def divided(left: Any, right: Any) -> Any:
             if kind is Uint:
                 return Uint(quotient)
             return checked_int(quotient if (left < 0) == (right < 0) else -quotient)
-    raise no_such_overload() if kind in _NUMBERS else no_such_overload("_/_")
+    raise _unsupported(left, "_/_")
 
 
 def _float_division(left: float, right: float) -> float:
@@ -225,7 +249,7 @@ def modulo(left: Any, right: Any) -> Any:
             raise CelError("integer overflow")
         rest = abs(left) % abs(right)
         return Uint(rest) if kind is Uint else (-rest if left < 0 else rest)
-    raise no_such_overload() if kind in (int, Uint) else no_such_overload("_%_")
+    raise no_such_overload("_%_") if kind is float else _unsupported(left, "_%_")
 
 
 def negated(value: Any) -> Any:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from setpoint.meta.cel import lexer
 from setpoint.meta.cel.lexer import EOF, IDENTIFIER, RESERVED, Token, tokenize
 from setpoint.meta.cel.literals import BadLiteral, bytes_of, text_of
-from setpoint.meta.cel.macros import Macro, MacroMisuse
+from setpoint.meta.cel.macros import VARIADIC, Macro, MacroMisuse
 from setpoint.meta.cel.recovery import (
     FIRST,
     MAX_DEPTH,
@@ -26,6 +26,7 @@ from setpoint.meta.cel.recovery import (
 from setpoint.meta.cel.source import NOWHERE, CelProblem, Issue, Source
 from setpoint.meta.cel.syntax import (
     Call,
+    Comprehension,
     Entry,
     Expr,
     FieldInit,
@@ -35,6 +36,7 @@ from setpoint.meta.cel.syntax import (
     MapExpr,
     Select,
     Struct,
+    children,
 )
 from setpoint.meta.cel.values import Uint
 
@@ -58,7 +60,26 @@ def parse(
         tree = None
     if parser.issues or tree is None:
         raise CelProblem(source, parser.issues)
+    if _nesting(tree) > MAX_DEPTH:
+        raise CelProblem(source, [Issue("max recursion depth exceeded")])
     return source, tree
+
+
+_NESTING = frozenset({*RELATIONS.values(), *SUMS.values(), *PRODUCTS.values(), "_?_:_", "_[_]", "_[?_]", "_?._"})
+
+
+def _nesting(tree: Expr) -> int:
+    """How many operators, fields, indexes and method calls are inside one another at most."""
+    deepest, pending = 0, [(tree, 0)]
+    while pending:
+        node, depth = pending.pop()
+        if isinstance(node, Select | Comprehension) or (
+            isinstance(node, Call) and (node.target is not None or node.function in _NESTING)
+        ):
+            depth += 1
+            deepest = max(deepest, depth)
+        pending.extend((child, depth) for child in children(node))
+    return deepest
 
 
 class _Parser(TokenReader):
@@ -112,18 +133,18 @@ class _Parser(TokenReader):
             return terms[0]
         return _balanced(f"_{operator}_", terms, positions, 0, len(positions) - 1)
 
-    def binary(self, level: int) -> Expr:
-        """Relations (0), sums (1) and products (2), each to the left."""
+    def binary(self, level: int, operand: bool = False) -> Expr:
+        """Relations (0), sums (1) and products (2), each to the left. `operand`: on the right side of an operator.
+
+        Sums and products are one rule to the generated parser, so their depth is counted once."""
         operators = (RELATIONS, SUMS, PRODUCTS)[level]
         rule = "relation" if level == 0 else "calc"
-        self.enter(rule)
-        entered = 1
+        entered = 1 if level < 2 or operand else 0
+        self.enter(rule, entered)
         left = self.binary(level + 1) if level < 2 else self.unary()
         while (function := operators.get(self.token.kind)) is not None:
-            self.enter(rule)
-            entered += 1
             position = self.take().position
-            right = self.binary(level + 1) if level < 2 else self.unary()
+            right = self.binary(level + 1, operand=True) if level < 2 else self.unary()
             left = Call(position, function, [left, right])
         self.depth[rule] -= entered
         return left
@@ -154,19 +175,21 @@ class _Parser(TokenReader):
         first = self.take()
         count = 1
         while self.token.kind == operator:
-            if operator == "-" and self.ahead().kind in (lexer.NUM_INT, lexer.NUM_FLOAT):
-                break  # the last minus belongs to the number
             self.take()
             count += 1
         token = self.token
         try:
-            if token.kind not in STARTS or (token.kind in ("!", "-") and not self.signed()):
+            signed = token.kind == "-" and self.ahead().kind in (lexer.NUM_INT, lexer.NUM_FLOAT)
+            if token.kind not in STARTS or (token.kind in ("!", "-") and not signed):
                 if operator == "-":
                     shown = "-" if token.kind == EOF else f"-{token.text}"
                     self.complain(f"no viable alternative at input '{shown}'", token)
                     if token.kind == EOF:
                         self.recovering = False
                         self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
+                elif token.kind == "-":
+                    after = self.ahead()
+                    self.complain(f"no viable alternative at input '-{after.text}'", after)
                 else:
                     self.complain(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
                 raise GiveUp
@@ -178,18 +201,12 @@ class _Parser(TokenReader):
             return operand
         return self.call_or_macro(first.position, function, [operand], None)
 
-    def signed(self) -> bool:
-        return self.token.kind == "-" and self.ahead().kind in (lexer.NUM_INT, lexer.NUM_FLOAT)
-
     def member(self) -> Expr:
         self.enter("member")
-        entered = 1
         expr = self.primary()
         while (kind := self.token.kind) in (".", "["):
-            self.enter("member")
-            entered += 1
             expr = self.selected(expr) if kind == "." else self.indexed(expr)
-        self.depth["member"] -= entered
+        self.depth["member"] -= 1
         return expr
 
     def selected(self, operand: Expr) -> Expr:
@@ -450,6 +467,8 @@ class _Parser(TokenReader):
 
     def call_or_macro(self, position: int, function: str, arguments: list[Expr], target: Expr | None) -> Expr:
         macro = self.macros.get((function, len(arguments), target is not None))
+        if macro is None:
+            macro = self.macros.get((function, VARIADIC, target is not None))
         if macro is not None:
             try:
                 expanded = macro(position, target, arguments)

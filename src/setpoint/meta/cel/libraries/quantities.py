@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from setpoint.meta import quantity as quantities
@@ -11,14 +12,22 @@ from setpoint.meta.cel.values import INT_MAX, INT_MIN, CelError, Opaque
 from setpoint.meta.quantity import Quantity, QuantityError
 
 _NANO = 10**9
+_TEXT = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?(.*)", re.ASCII)
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+Amount = tuple[int, int]
+"""A number and its power of ten. The reference keeps a quantity this way when it fits 64 bits, and only then, and only
+if the power is not negative, is it an integer to expressions: `1.0` is none."""
 
 
 class QuantityValue(Opaque):
-    __slots__ = ("quantity",)
+    __slots__ = ("amount", "quantity")
     TYPE = t.struct("kubernetes.Quantity")
 
-    def __init__(self, quantity: Quantity) -> None:
+    def __init__(self, quantity: Quantity, amount: Amount | None) -> None:
         self.quantity = quantity
+        self.amount = amount
 
     def equals(self, other: Any) -> bool:
         return isinstance(other, QuantityValue) and self.quantity.nano == other.quantity.nano
@@ -27,9 +36,42 @@ class QuantityValue(Opaque):
         return self.quantity.text
 
 
+def _amount(text: str) -> Amount | None:
+    found = _TEXT.fullmatch(text)
+    assert found is not None
+    sign, whole, fraction, suffix = found[1], found[2] or "0", found[3] or "", found[4]
+    factor = 1
+    if suffix in _BINARY:
+        exponent = _BINARY[suffix]
+        if fraction or 15 - len(whole) - int(exponent * 3 / 10) - 1 < 0:
+            return None
+        scale, factor = 0, 1 << exponent
+    else:
+        scale = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        if 18 - len(whole) - len(fraction) < 0:
+            return None
+        scale -= len(fraction)
+    value = int(whole + fraction) * factor
+    if scale < -9 or value > INT_MAX:
+        return None
+    return (-value if sign == "-" else value), scale
+
+
+def _added(one: Amount | None, other: Amount | None) -> Amount | None:
+    if one is None or other is None:
+        return None
+    if other[0] == 0:
+        return one
+    if one[0] == 0:
+        return other
+    scale = min(one[1], other[1])
+    total = one[0] * 10 ** (one[1] - scale) + other[0] * 10 ** (other[1] - scale)
+    return (total, scale) if INT_MIN <= total <= INT_MAX else None
+
+
 def _parse(text: str) -> QuantityValue:
     try:
-        return QuantityValue(quantities.parse(text))
+        return QuantityValue(quantities.parse(text), _amount(text))
     except QuantityError as error:
         raise CelError(str(error)) from None
 
@@ -47,8 +89,10 @@ def _compare(one: QuantityValue, other: QuantityValue) -> int:
 
 
 def _integer(value: QuantityValue) -> int | None:
-    whole, rest = divmod(value.quantity.nano, _NANO)
-    return whole if rest == 0 and INT_MIN <= whole <= INT_MAX else None
+    if value.amount is None or value.amount[1] < 0 or value.amount[1] > 18:
+        return 0 if value.amount is not None and value.amount[0] == 0 else None
+    whole = value.amount[0] * 10 ** value.amount[1]
+    return whole if INT_MIN <= whole <= INT_MAX else None
 
 
 def _as_integer(value: QuantityValue) -> int:
@@ -59,15 +103,18 @@ def _as_integer(value: QuantityValue) -> int:
 
 
 def _add(one: QuantityValue, other: Any) -> QuantityValue:
-    return QuantityValue(one.quantity.plus(_operand(other)))
+    addend = _operand(other)
+    return QuantityValue(one.quantity.plus(addend.quantity), _added(one.amount, addend.amount))
 
 
 def _sub(one: QuantityValue, other: Any) -> QuantityValue:
-    return QuantityValue(one.quantity.minus(_operand(other)))
+    taken = _operand(other)
+    negated = None if taken.amount is None else (-taken.amount[0], taken.amount[1])
+    return QuantityValue(one.quantity.minus(taken.quantity), _added(one.amount, negated))
 
 
-def _operand(other: Any) -> Quantity:
-    return other.quantity if isinstance(other, QuantityValue) else quantities.of_value(other)
+def _operand(other: Any) -> QuantityValue:
+    return other if isinstance(other, QuantityValue) else QuantityValue(quantities.of_value(other), (other, 0))
 
 
 _Q = "kubernetes.Quantity"

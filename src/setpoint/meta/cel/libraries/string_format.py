@@ -147,7 +147,7 @@ def _scientific(value: float) -> str:
     mantissa, _, exponent = f"{value:.6e}".partition("e")
     shown = f"{abs(int(exponent)):02d}".translate(_SUPERSCRIPT)
     sign = "⁻" if int(exponent) < 0 else ""
-    return f"{mantissa}\u202f×\u202f10{sign}{shown}"
+    return f"{mantissa}×10{sign}{shown}"
 
 
 def show_string(value: Any) -> str:
