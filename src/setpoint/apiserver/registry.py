@@ -416,11 +416,11 @@ class Registry:
         form, encoding = stored_form(obj), self.encoding
         dumped = await encoding.dump_remote(form) if encoding.remote else encoding.dump(form)
         value, stamp = stamp_offset(dumped)
-        # Those who want it decoded need not decode what was encoded just now. Where nobody does, bytes are enough.
-        wanted = self.cache.object_watches or isinstance(call.request, ObjectRequest)
-        shares = bool(wanted) and call.hands_over and self.is_closed
-        if shares or encoding.final_as:
-            self.cache.expect(key, Expected(form, value, stamp, shares, encoding.final_as))
+        # Those who want it decoded need not decode what was encoded just now: all who watch, or the writer alone.
+        # Where nobody does, bytes are enough.
+        shareable, watched = call.hands_over and self.is_closed, bool(self.cache.object_watches)
+        if (shareable and watched) or encoding.final_as:
+            self.cache.expect(key, Expected(form, value, stamp, shareable and watched, encoding.final_as))
         try:
             revision, results = await self.env.store.txn(
                 [Put(key, value, expect, stamp), *operations], self.cause(call)
@@ -430,6 +430,9 @@ class Registry:
         stored = results[0]
         assert stored is not None
         entry = self.cache.get(key) or Entry(key, stored.value, revision)
+        if shareable and not watched and isinstance(call.request, ObjectRequest):
+            entry = Entry(key, stored.value, revision)
+            entry.take(Expected(form, value, stamp))
         if encoding.remote:
             await encoding.ready((entry,))
         return entry

@@ -8,7 +8,6 @@ Entries are shared by all readers. Nobody changes `Entry.obj`.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import orjson
 
 from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
+from setpoint.store.key_order import KeyOrder, prefix_end
 
 Obj = dict[str, Any]
 FieldsOf = Callable[["Entry"], dict[str, str]]
@@ -208,7 +208,7 @@ class ResourceCache:
         """Watches cannot begin before this revision: the resource was not there."""
         self._store = store
         self._entries: dict[str, Entry] = {}
-        self._keys: list[str] = []
+        self._keys = KeyOrder()
         self._watches: dict[str, dict[Watch, None]] = {}
         """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
         self._subscription: Subscription | None = None
@@ -221,7 +221,7 @@ class ResourceCache:
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
         self._entries = {kv.key: _entry(kv) for kv in page.items}
-        self._keys = [kv.key for kv in page.items]
+        self._keys = KeyOrder(self._entries)
         self.revision = self.changed = page.revision
         self.since = since
         self._subscription = self._store.watch(self.prefix, page.revision, self._on_events)
@@ -251,21 +251,17 @@ class ResourceCache:
 
     def scan(self, namespace: str = "", start: str = "") -> Iterator[Entry]:
         """In key order, from the key `start` on."""
-        below = f"{self.prefix}{namespace}/" if namespace else self.prefix
-        entries = self._entries
-        if not start and not namespace:
-            return (entries[key] for key in self._keys)
-        first = bisect_left(self._keys, max(start, below))
-        # The smallest string above every key with this prefix.
-        last = bisect_left(self._keys, below[:-1] + chr(ord(below[-1]) + 1))
-        return (entries[key] for key in self._keys[first:last])
+        below, entries = self._below(namespace), self._entries
+        return (entries[key] for key in self._keys.each(max(start, below), prefix_end(below)))
 
     def values(self, namespace: str = "") -> list[bytes]:
         """The bytes of all objects, in key order: the hot path of LIST."""
-        if not namespace:
-            entries = self._entries
-            return [entries[key].value for key in self._keys]
-        return [entry.value for entry in self.scan(namespace)]
+        below, entries = self._below(namespace), self._entries
+        return [entries[key].value for key in self._keys.between(below, prefix_end(below))[0]]
+
+    def _below(self, namespace: str) -> str:
+        """What the keys of a namespace have in common; empty: those of all."""
+        return f"{self.prefix}{namespace}/" if namespace else self.prefix
 
     # -- writes -----------------------------------------------------------------------------------------------------
 
@@ -325,11 +321,11 @@ class ResourceCache:
                 if expected is not None:
                     now.take(expected)
                 if before is None:
-                    insort(self._keys, event.key)
+                    self._keys.add(event.key)
                 self._entries[event.key] = now
             elif before is not None:
                 del self._entries[event.key]
-                del self._keys[bisect_left(self._keys, event.key)]
+                self._keys.remove(event.key)
             self.revision = self.changed = event.revision
             if self._watches:
                 self._dispatch(Change(event.key, event.revision, now, before))

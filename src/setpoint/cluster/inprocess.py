@@ -26,6 +26,10 @@ from setpoint.client.transport import Headers, Unreachable
 
 log = logging.getLogger("setpoint.cluster")
 
+WRITES_AT_ONCE = 40
+"""Of one component. The server refuses to work on more than some two hundred at once, and who is refused waits for a
+second; with its turn in sight none waits that long, and none is in the way of the others."""
+
 Obj = dict[str, Any]
 Event = tuple[str, Obj]
 T = TypeVar("T")
@@ -107,17 +111,24 @@ class InProcess:
 class _Entrance:
     """An InProcessServer for one peer."""
 
-    __slots__ = ("_peer", "_serve")
+    __slots__ = ("_peer", "_serve", "_writes")
 
     def __init__(self, server: InProcess, peer: Peer) -> None:
         self._serve = server.serve
         self._peer = peer
+        self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        return await self._serve(Request(method, path, query, {}, body, self._peer), headers)
+        return await self._in_turn(Request(method, path, query, {}, body, self._peer), headers)
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
-        return await self._serve(ObjectRequest(method, path, query, {}, value, self._peer), headers)
+        return await self._in_turn(ObjectRequest(method, path, query, {}, value, self._peer), headers)
+
+    async def _in_turn(self, request: Request, headers: Headers) -> InProcessAnswer:
+        if request.method == "GET":
+            return await self._serve(request, headers)
+        async with self._writes:
+            return await self._serve(request, headers)
 
 
 def _join_repeated(request: Request, headers: Headers) -> None:

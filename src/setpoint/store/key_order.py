@@ -4,7 +4,7 @@ hundred pointers and not two hundred thousand. (Python compares str by code poin
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _CHUNK = 512
 
@@ -81,6 +81,16 @@ class KeyOrder:
         if limit:
             del keys[limit:]
         return keys, total
+
+    def each(self, first: str, end: str | None) -> Iterator[str]:
+        """The keys k with first <= k < end (None: no end), one by one. Nothing may be added or removed meanwhile."""
+        from_chunk, from_place = self._find(first)
+        to_chunk, to_place = (len(self._chunks), 0) if end is None else self._find(end)
+        for at in range(from_chunk, min(to_chunk + 1, len(self._chunks))):
+            chunk = self._chunks[at]
+            if at in (from_chunk, to_chunk):
+                chunk = chunk[from_place if at == from_chunk else 0 : to_place if at == to_chunk else None]
+            yield from chunk
 
     def _find(self, key: str) -> tuple[int, int]:
         """Where the first key >= `key` is: (chunk, place in it); (number of chunks, 0) if there is none."""

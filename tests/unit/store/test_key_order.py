@@ -32,6 +32,7 @@ def test_code_points_order_as_bytes(key: str) -> None:
 def test_small_slices(members: set[str], first: str, end: str, limit: int) -> None:
     expected = sorted(key for key in members if first <= key < end)
     assert KeyOrder(members).between(first, end, limit) == (expected[: limit or None], len(expected))
+    assert [*KeyOrder(members).each(first, end)] == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -53,11 +54,13 @@ def test_many_keys_that_come_and_go(seed: int) -> None:
         ordered = sorted(members)
         assert len(order) == len(ordered)
         assert order.between("", None) == (ordered, len(ordered))
+        assert [*order.each("", None)] == ordered
         for _ in range(200):
             first, end = (f"{chance.randrange(4)}/{chance.randrange(10_000):05}" for _ in range(2))
             limit = chance.choice([0, 1, 7, 600, 5_000])
             expected = [key for key in ordered if first <= key < end]
             assert order.between(first, end, limit) == (expected[: limit or None], len(expected))
+            assert [*order.each(first, end)] == expected
     for key in [*members]:
         order.remove(key)
     assert order.between("", None) == ([], 0)

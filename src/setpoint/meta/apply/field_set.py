@@ -10,12 +10,48 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
+
 from setpoint.meta.apply.path_element import BadPathElement, canonical, order, text
 
 FieldSet = dict[str, Any]
 
 EMPTY: FieldSet = {}
 """Shared: a path that is in a set and has no children there. Also the empty set."""
+
+
+_MOST_SHARED, _LONGEST_SHARED = 1024, 4096
+_shared: dict[bytes, FieldSet] = {}
+
+
+def shared(fields: FieldSet) -> FieldSet:
+    """The one copy of this set: objects that were made alike, by the thousand, have few sets between them, and each is
+    larger than what it tells of. Where an address or the like makes a set unique, its parts are those of others."""
+    text = orjson.dumps(fields)
+    found = _shared.get(text)
+    if found is None:
+        found = {
+            top: {name: _shared_part(part) if part else part for name, part in below.items()} if below else below
+            for top, below in fields.items()
+        }
+        _keep(text, found)
+    return found
+
+
+def _shared_part(part: FieldSet) -> FieldSet:
+    text = orjson.dumps(part)
+    found = _shared.get(text)
+    if found is None:
+        found = part
+        _keep(text, found)
+    return found
+
+
+def _keep(text: bytes, fields: FieldSet) -> None:
+    if len(text) <= _LONGEST_SHARED:
+        if len(_shared) >= _MOST_SHARED:
+            _shared.clear()
+        _shared[text] = fields
 
 
 def sort(node: FieldSet) -> FieldSet:

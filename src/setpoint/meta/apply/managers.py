@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from setpoint.meta.apply.field_set import BadFieldSet, FieldSet, parse, union
+from setpoint.meta.apply.field_set import BadFieldSet, FieldSet, parse, shared, union
 from setpoint.meta.goformat import quote
 
 MAX_UPDATE_MANAGERS = 10
@@ -67,14 +67,14 @@ def make_entry(who: ManagerId, api_version: str, fields: FieldSet, time: str | N
     if time is not None:
         entry["time"] = time
     entry["fieldsType"] = "FieldsV1"
-    entry["fieldsV1"] = fields
+    entry["fieldsV1"] = shared(fields)
     if who.subresource:
         entry["subresource"] = who.subresource
     return entry
 
 
 def with_fields(entry: Entry, fields: FieldSet) -> Entry:
-    return {**entry, "fieldsV1": fields}
+    return {**entry, "fieldsV1": shared(fields)}
 
 
 def trusted(entries: list[Entry] | None) -> Managers:
