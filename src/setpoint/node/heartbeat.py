@@ -64,7 +64,7 @@ class Heartbeat:
         """All nodes that the fleet began with are there and ready."""
 
     async def run(self) -> None:
-        await self._register_all(tuple(self._nodes.values()))
+        await self._register_all([node for node in self._nodes.values() if not node.adopted])
         self.registered.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(

@@ -147,6 +147,10 @@ async def test_a_cluster_without_nodes_takes_in_those_that_are_made_by_hand(clus
     await cluster.sleep(5)
     pod = await get(cluster, "p")
     assert (pod["status"]["phase"], pod["spec"]["nodeName"]) == ("Running", "mine")
+    starts = [
+        each for each in (await cluster.client.list(("v1", "Event"), "default")).items if each["reason"] == "Starting"
+    ]
+    assert [each.get("count", 1) for each in starts] == [1]
 
 
 @virtual(nodes=1)
