@@ -80,3 +80,43 @@ def test_progress_as_people_read_it() -> None:
     assert progress(2, 5) == "The migration is running, 2/5 objects not yet migrated"
     assert progress(0, 5) == "The migration is running, 5 objects verified migrated"
     assert progress(1, 2, "slow down").endswith("; transient error: slow down")
+
+
+def definition(*versions: str, stored: str) -> Obj:
+    """The versions are served; one of them is stored."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"},
+            "versions": [
+                {"name": name, "served": True, "storage": name == stored, "schema": schema} for name in versions
+            ],
+        },
+    }  # fmt: skip
+
+
+@ALONE
+async def test_a_definition_forgets_the_versions_that_nothing_is_stored_in_any_more(cluster: VirtualCluster) -> None:
+    definitions = builtin("customresourcedefinitions", "apiextensions.k8s.io")
+    await cluster.client.create(definition("v1", stored="v1"))
+    await cluster.sleep(5)
+    for name in ("one", "two"):
+        meta = {"name": name, "namespace": "default"}
+        await cluster.client.create({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": meta})
+    spec = definition("v1", "v2", stored="v2")["spec"]
+    await cluster.client.patch(definitions, "gadgets.example.com", {"spec": {"versions": spec["versions"]}})
+    await cluster.sleep(5)
+    before = (await cluster.client.get(definitions, "gadgets.example.com"))["status"]
+    assert before["storedVersions"] == ["v1", "v2"]
+    await cluster.client.create(migration("gadgets", "gadgets", "example.com"))
+    await cluster.sleep(30)
+    assert (await conditions(cluster, "gadgets"))["Succeeded"][0] == "True"
+    status = (await cluster.client.get(definitions, "gadgets.example.com"))["status"]
+    assert status["storedVersions"] == ["v2"]
+    (found,) = [each for each in status["conditions"] if each["type"] == "StorageMigrating"]
+    assert (found["status"], found["reason"]) == ("False", "MigrationSucceeded")
+    assert found["message"] == "The migration has succeeded and the stored versions have been updated"
+    assert {each["type"] for each in status["conditions"]} >= {"Established", "NamesAccepted"}
