@@ -12,6 +12,7 @@ from setpoint.meta.body import BodyError, parse_json, parse_yaml, plain_numbers,
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import BadRequest, Invalid
 from setpoint.meta.field import Errors, invalid
+from setpoint.meta.free_form import has_free_parts
 from setpoint.meta.schema import Type
 
 Obj = dict[str, Any]
@@ -63,7 +64,7 @@ def parse(call: Call, group: str, version: str, kind: str, type_: Type) -> tuple
         return read_protobuf(data, group, version, kind, type_), []
     try:
         value, duplicates = parse_json(data) if media_type == JSON else parse_yaml(data)
-        return value if type_.go else plain_numbers(data, value), duplicates
+        return plain_numbers(data, value) if has_free_parts(type_) else value, duplicates
     except BodyError as error:
         why = f"couldn't get version/kind; json parse error: {error}" if media_type == JSON else str(error)
         raise unrecognized(data, kind, why) from None

@@ -26,7 +26,7 @@ _VERSION = b'"resourceVersion":"'
 class Entry:
     """An object at one revision."""
 
-    __slots__ = ("_converted", "_fields", "_obj", "key", "revision", "value", "whole")
+    __slots__ = ("_fields", "_obj", "derived", "key", "revision", "value", "whole")
 
     def __init__(self, key: str, value: bytes, revision: int) -> None:
         self.key = key
@@ -35,7 +35,8 @@ class Entry:
         self._obj: Obj | None = None
         self._fields: tuple[FieldsOf, dict[str, str]] | None = None
         """As one version of the kind names them."""
-        self._converted: dict[str, Any] | None = None
+        self.derived: dict[str, Any] | None = None
+        """What `remembered` keeps, by name."""
         self.whole: Obj | None = None
         """`obj` with kind and apiVersion, once somebody has asked for it; its parts are those of `obj`."""
 
@@ -55,15 +56,15 @@ class Entry:
 
     def remembered(self, key: str, make: Callable[[Entry], Any]) -> Any:
         """What `make` derives from this entry, made once (another version, a table row)."""
-        if self._converted is None:
-            self._converted = {}
-        if key not in self._converted:
-            self._converted[key] = make(self)
-        return self._converted[key]
+        if self.derived is None:
+            self.derived = {}
+        if key not in self.derived:
+            self.derived[key] = make(self)
+        return self.derived[key]
 
     def knows(self, key: str) -> bool:
         """Whether that has been derived already."""
-        return self._converted is not None and key in self._converted
+        return self.derived is not None and key in self.derived
 
     def fields(self, fields_of: FieldsOf) -> dict[str, str]:
         known = self._fields

@@ -13,6 +13,8 @@ from typing import Any
 from setpoint.meta.decode_scalars import Decoder
 from setpoint.meta.schema import Shape, Type
 
+class_of = type
+
 Part = Callable[[Type, Callable[[Decoder], None]], Decoder]
 """Gives the decoder of a part, which may later be replaced through the second argument."""
 
@@ -98,10 +100,13 @@ def _for_null(type: Type) -> Any:
 
 def list_decoder(type: Type, part: Part) -> Decoder:
     decoder, default = _item(type, part), _for_null(type)
+    of_scalars = type.item is not None and _is_plain(type.item)
 
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
             return value if value.__class__ in _SCALARS else pruned(value, unknown)
+        if of_scalars and _SCALARS.issuperset(map(class_of, value)):
+            return value[:]
         out = []
         for one in value:
             if one is None:
@@ -115,10 +120,13 @@ def list_decoder(type: Type, part: Part) -> Decoder:
 def map_decoder(type: Type, part: Part) -> Decoder:
     decoder, default = _item(type, part), _for_null(type)
     keeps_null = type.item is None or type.item.nullable
+    of_scalars = type.item is not None and _is_plain(type.item)
 
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
             return value if value.__class__ in _SCALARS else pruned(value, unknown)
+        if of_scalars and _SCALARS.issuperset(map(class_of, value.values())):
+            return value.copy()
         out: dict[str, Any] = {}
         for key, one in value.items():
             if one is None:

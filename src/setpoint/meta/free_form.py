@@ -23,3 +23,20 @@ def is_closed(type_: Type) -> bool:
         return all(name == _OWNERSHIP or closed(field.type) for name, field in type_.fields.items())
 
     return closed(type_)
+
+
+def has_free_parts(type_: Type) -> bool:
+    """Whether a custom type has parts of which its schema says nothing: there numbers stay as they were read."""
+    known: bool | None = type_.compiled.get("free")
+    if known is None:
+        known = type_.compiled["free"] = _free(type_)
+    return known
+
+
+def _free(type_: Type) -> bool:
+    if type_.go:
+        return False
+    if type_.shape is Shape.ANY or type_.preserve_unknown or (type_.shape is Shape.MAP and type_.item is None):
+        return True
+    parts = [field.type for field in type_.fields.values()] + ([type_.item] if type_.item is not None else [])
+    return any(map(_free, parts))

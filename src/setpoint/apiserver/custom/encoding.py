@@ -57,7 +57,10 @@ class CustomEncoding(Encoding):
 
     def items(self, entries: Iterable[Entry]) -> list[bytes]:
         name, send = self._sent, self._send
-        return [entry.remembered(name, send) for entry in entries]
+        return [
+            known[name] if (known := entry.derived) is not None and name in known else entry.remembered(name, send)
+            for entry in entries
+        ]
 
     def single(self, entry: Entry) -> bytes:
         return self.item(entry)

@@ -35,8 +35,11 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     cache = registry.cache
     if whole and not limit and not form.transform and not isinstance(call.request, ObjectRequest):
         encoding = registry.encoding
+        meta = {"resourceVersion": str(cache.fresh)}
         if encoding.stored:
-            return respond(form, encoding.list(cache.values(namespace), {"resourceVersion": str(cache.fresh)}))
+            return respond(form, encoding.list(cache.values(namespace), meta))
+        if not encoding.remote:
+            return respond(form, encoding.list(encoding.items(cache.scan(namespace)), meta))
     if registry.encoding.remote:
         await registry.encoding.ready(_candidates(call, registry, options))
     scanned = _candidates(call, registry, options)

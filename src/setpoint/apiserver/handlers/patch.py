@@ -23,6 +23,7 @@ from setpoint.meta.body import BodyError, parse_json, parse_yaml, plain_numbers,
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import ApiError, BadRequest, Invalid, UnsupportedMediaType
 from setpoint.meta.field import invalid
+from setpoint.meta.free_form import has_free_parts
 from setpoint.meta.goformat import kind_of
 from setpoint.meta.patch import (
     PatchError,
@@ -100,7 +101,7 @@ def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
         value, duplicates = parse_json(request.body)
     except BodyError:
         raise BadRequest("invalid JSON patch") from None
-    if resource.is_custom:
+    if has_free_parts(resource.type):
         value = plain_numbers(request.body, value)
     return _patcher(call, resource, media_type, value, duplicates)
 
@@ -241,7 +242,9 @@ def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
         config, duplicates = parse_yaml(call.request.body)
     except BodyError as error:
         raise BadRequest(f"error encoding patch: {error}") from None
-    config = {} if config is None else plain_numbers(call.request.body, config) if resource.is_custom else config
+    config = (
+        {} if config is None else plain_numbers(call.request.body, config) if has_free_parts(resource.type) else config
+    )
     if not isinstance(config, dict):
         raise BadRequest(
             "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
