@@ -39,6 +39,19 @@ class YamlPrinter:
         return ""
 
 
+class KyamlPrinter:
+    def __init__(self, show_managed_fields: bool = False) -> None:
+        self._all = show_managed_fields
+
+    def print(self, obj: Printable) -> str:
+        from setpoint.cli.printing.kyaml import write
+
+        return write(as_document(obj) if isinstance(obj, WatchEvent) else _prepared(obj, self._all))
+
+    def flush(self) -> str:
+        return ""
+
+
 def _prepared(obj: Obj, show_managed_fields: bool) -> Obj:
     if not obj.get("kind") or not obj.get("apiVersion"):
         raise PrintProblem("missing apiVersion or kind; try GetObjectKind().SetGroupVersionKind() if you know the type")

@@ -14,7 +14,7 @@ from setpoint.cli.printing.interface import Printer, PrintProblem
 _JSONPATH = ("jsonpath", "jsonpath-as-json", "jsonpath-file")
 _TEMPLATE = ("go-template", "go-template-file", "template", "templatefile")
 _COLUMNS = ("custom-columns", "custom-columns-file")
-_DOCUMENT = ("json", "yaml")
+_DOCUMENT = ("json", "yaml", "kyaml")
 
 FORMATS = (*_DOCUMENT, "name", *_TEMPLATE, *_JSONPATH)
 """What every verb that prints objects understands."""
@@ -113,8 +113,12 @@ def _document(output: str, flags: OutputFlags) -> Printer | None:
         return None
     from setpoint.cli.printing import documents
 
-    printer = documents.JsonPrinter if output.lower() == "json" else documents.YamlPrinter
-    return printer(flags.show_managed_fields)
+    match output.lower():
+        case "json":
+            return documents.JsonPrinter(flags.show_managed_fields)
+        case "yaml":
+            return documents.YamlPrinter(flags.show_managed_fields)
+    return documents.KyamlPrinter(flags.show_managed_fields)
 
 
 def _name(output: str, operation: str) -> Printer | None:

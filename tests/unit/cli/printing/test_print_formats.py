@@ -155,7 +155,7 @@ def test_a_path_that_fails_is_shown_with_what_it_was_tried_on() -> None:
     )
 
 
-ALLOWED = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,name,template,templatefile"
+ALLOWED = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile"
 
 
 @pytest.mark.parametrize(
@@ -230,3 +230,54 @@ def test_the_part_of_a_path_that_failed_is_shown(output: str, hint: str) -> None
     with pytest.raises(PrintProblem) as caught:
         shown(OutputFlags(output, allow_missing_template_keys=False), DEPLOYMENT)
     assert caught.value.hint == hint
+
+
+KYAML = """---
+{
+  apiVersion: "example.com/v1",
+  kind: "Sample",
+  metadata: {
+    labels: {
+      "1.5": "a",
+      app.kubernetes.io/name: "web",
+      "no": "yes",
+      "t": "",
+    },
+    name: "web",
+  },
+  some: {
+    lines: "\\
+       first\\n\\
+      \\  indented \\"quoted\\"\\n\\
+       \\n\\
+       last\\
+      ",
+    list: [
+      1,
+      "b",
+    ],
+    maps: [{
+      a: 1,
+    }, {
+      b: [],
+    }],
+    none: {},
+    number: 1.5,
+    "with space": null,
+  },
+}
+"""
+
+
+def test_kyaml() -> None:
+    """Recorded from kubectl 1.37."""
+    obj = {
+        "apiVersion": "example.com/v1",
+        "kind": "Sample",
+        "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "web", "no": "yes", "1.5": "a", "t": ""}},
+        "some": {
+            "lines": 'first\n  indented "quoted"\n\nlast', "list": [1, "b"], "maps": [{"a": 1}, {"b": []}], "none": {},
+            "number": 1.5, "with space": None,
+        },
+    }  # fmt: skip
+    assert shown(OutputFlags("kyaml"), obj) == KYAML
