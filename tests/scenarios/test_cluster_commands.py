@@ -47,12 +47,16 @@ def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
         assert (shell.directory / "copy.json").stat().st_mode & 0o777 == 0o600
         # Nobody said where: the cluster of this directory is meant.
         assert shell("get nodes -o name") == "node/node-1\n"
+        told = shell("status --interval 10ms")
+        assert "1 of 1 ready" in told
+        assert "leads" in told
         assert "already running in .setpoint" in shell.refused("up --detach --port 0")
         assert "in use by another process" in shell.refused("up --port 0")
         assert "context mine" in shell("kubeconfig --merge --name mine")
         assert shell("--context mine get ns default -o name") == "namespace/default\n"
     finally:
         assert "is down" in shell("down")
+    assert shell.run("status").stdout == "No cluster is running in .setpoint.\n"
     assert shell("down") == "No cluster is running in .setpoint.\n"
     shell("up --detach --port 0 --nodes 1")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import shlex
 from collections.abc import Callable
@@ -49,6 +50,14 @@ class Typed:
         around, result = surroundings(self.home, server.clock, stdin, environment, connect)
         code = await run_within(["--server", "https://local", "--namespace", self.namespace, *words], around)
         return result(code)
+
+    async def while_time_passes(self, line: str, seconds: float) -> Result:
+        """The line is typed, and while it is at work the server's clock goes on."""
+        running = asyncio.ensure_future(self.run(line))
+        for _ in range(60):
+            await asyncio.sleep(0)
+        await self.server.clock.advance(seconds)
+        return await asyncio.wait_for(running, 10)
 
     async def __call__(self, line: str, stdin: str = "", **environment: str) -> str:
         """What it prints; it must succeed."""

@@ -19,7 +19,19 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "setpoint"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-COMMANDS = ("up", "down", "reset", "kubeconfig", "apiserver", "controller-manager", "nodes", "scheduler")
+COMMANDS = (
+    "up",
+    "down",
+    "status",
+    "demo",
+    "lesson",
+    "reset",
+    "kubeconfig",
+    "apiserver",
+    "controller-manager",
+    "nodes",
+    "scheduler",
+)
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -122,6 +122,12 @@ class Call:
             self._access = connection.access(self.flags, self.around.environment, self.around.home)
         return self._access
 
+    def point_to(self, kubeconfig: Path) -> None:
+        """To the server of this file, whatever the flags and the environment say."""
+        from setpoint.client.kubeconfig import Kubeconfig
+
+        self._access = Kubeconfig.load([kubeconfig], must_exist=True).access()
+
     @property
     def namespace(self) -> str:
         """The one that is asked for, or the context's; `default` if nothing says which."""

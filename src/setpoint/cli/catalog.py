@@ -13,6 +13,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     "A cluster": {
         "up": _of("up", "Run a whole cluster: API server, controllers, scheduler and simulated nodes"),
         "down": _of("down", "Stop the cluster of a data directory; what it holds stays"),
+        "status": _of("status", "Tell how a cluster is: components, nodes, Pods, store, loops"),
+        "watch": _of("watch", "Watch a cluster live, on the whole screen"),
         "reset": _of("reset", "Stop the cluster of a data directory and remove everything that it holds"),
         "kubeconfig": _of("kubeconfig", "Print the administrator's kubeconfig of a cluster, or merge it into another"),
     },
@@ -43,6 +45,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
     "Troubleshooting and debugging": {
+        "logs": _of("verbs.logs", "Print the logs for a container in a pod"),
         "describe": _of("verbs.describe", "Show details of a specific resource or group of resources"),
     },
     "Settings and other commands": {

@@ -36,17 +36,17 @@ class _Kept(Discovery):
     def __init__(self, fetch: Fetch, place: Path, clock: Clock) -> None:
         super().__init__(self._remembering)
         self._ask, self._place, self._clock = fetch, place, clock
-        self._documents = self._recall()
+        self._on_disk = self._recall()
 
     async def resources(self, *, fresh: bool = False) -> Any:
         if fresh:
-            self._documents = {}
+            self._on_disk = {}
         return await super().resources(fresh=fresh)
 
     async def _remembering(self, path: str, accept: str) -> dict[str, Any]:
-        known = self._documents.get(path)
+        known = self._on_disk.get(path)
         if known is None:
-            known = self._documents[path] = await self._ask(path, accept)
+            known = self._on_disk[path] = await self._ask(path, accept)
             self._store()
         return known
 
@@ -65,5 +65,5 @@ class _Kept(Discovery):
         with suppress(OSError):
             self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
             with NamedTemporaryFile(dir=self._place.parent, delete=False) as file:
-                file.write(json.dumps(self._documents).encode())
+                file.write(json.dumps(self._on_disk).encode())
             os.replace(file.name, self._place)

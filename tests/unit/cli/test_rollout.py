@@ -128,6 +128,6 @@ async def test_nothing_there_and_nothing_said(typed: Typed) -> None:
 
 async def test_status_gives_up_in_time(typed: Typed) -> None:
     await typed("create deployment web --image=i")
-    done = await typed.run("rollout status deploy/web --timeout=100ms")
+    done = await typed.while_time_passes("rollout status deploy/web --timeout=100ms", 1)
     assert (done.code, done.err) == (1, "error: timed out waiting for the condition\n")
     assert done.out == "Waiting for deployment spec update to be observed...\n"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
-from setpoint.cli.printing import Obj, Printable, Printer, WatchEvent
+from setpoint.cli.printing import Obj, Printable, WatchEvent
 from setpoint.cli.resources import Chosen, Selection, Target
 from setpoint.cli.verbs.get import accepted, human, pages, printer_for, read
 from setpoint.client.failures import failure_of
@@ -16,12 +17,15 @@ from setpoint.meta.errors import NotFound
 if TYPE_CHECKING:
     from setpoint.client import Resource
 
+Tell = Callable[[str, Obj], None]
+"""Shows what happened to an object."""
+
 
 async def watch(call: Call, chosen: Chosen) -> None:
     """Until the server ends it, or somebody has seen enough."""
     one = _the_one(chosen)
-    printer = printer_for(call, one.resource)
-    begin, options = await (_named(call, one, printer) if isinstance(one, Target) else _listed(call, one, printer))
+    tell = _in_place(call, one.resource) if _on_screen(call) else _line_by_line(call, one.resource)
+    begin, options = await (_named(call, one, tell) if isinstance(one, Target) else _listed(call, one, tell))
     call.flush()
     skip = begin == "0"  # a watch of one object begins with the object as it is, which has been told already
     path = one.path if isinstance(one, Selection) else Selection(one.resource, one.namespace).path
@@ -39,10 +43,10 @@ async def watch(call: Call, chosen: Chosen) -> None:
                 continue
             if skip:
                 skip = False
-                if not call.flags.watch_only:
-                    printer.print(obj)  # so that it knows the columns; nothing of it is shown
+                if obj.get("kind") == "Table":
+                    tell(kind, {**obj, "rows": []})  # the columns are said only once
                 continue
-            _tell(call, printer, kind, obj)
+            tell(kind, obj)
             call.flush()
     finally:
         stream.close()
@@ -57,7 +61,7 @@ def _the_one(chosen: Chosen) -> Target | Selection:
     return chosen.all[0]
 
 
-async def _named(call: Call, target: Target, printer: Printer) -> tuple[str, dict[str, Any]]:
+async def _named(call: Call, target: Target, tell: Tell) -> tuple[str, dict[str, Any]]:
     try:
         found = await read(call, target)
     except NotFound:
@@ -65,11 +69,11 @@ async def _named(call: Call, target: Target, printer: Printer) -> tuple[str, dic
             return "0", {"fieldSelector": f"metadata.name={target.name}"}
         raise
     if not call.flags.watch_only:
-        _tell(call, printer, "ADDED", found)
+        tell("ADDED", found)
     return "0", {"fieldSelector": f"metadata.name={target.name}"}
 
 
-async def _listed(call: Call, selection: Selection, printer: Printer) -> tuple[str, dict[str, Any]]:
+async def _listed(call: Call, selection: Selection, tell: Tell) -> tuple[str, dict[str, Any]]:
     revision = ""
     async for page in pages(call, selection):
         revision = (page.get("metadata") or {}).get("resourceVersion") or revision
@@ -77,10 +81,33 @@ async def _listed(call: Call, selection: Selection, printer: Printer) -> tuple[s
             items = page.get("items") if not human(call) or page.get("kind") != "Table" else None
             for obj in items if isinstance(items, list) else [page]:
                 one = {"apiVersion": selection.resource.api_version, "kind": selection.resource.kind, **obj}
-                _tell(call, printer, "ADDED", one)
+                tell("ADDED", one)
     return revision, {"labelSelector": selection.label_selector, "fieldSelector": selection.field_selector}
 
 
-def _tell(call: Call, printer: Printer, kind: str, obj: Obj) -> None:
-    shown: Printable = WatchEvent(kind, obj) if call.flags.output_watch_events else obj
-    call.say(printer.print(shown) + printer.flush(), end="")
+def _line_by_line(call: Call, resource: Resource) -> Tell:
+    printer = printer_for(call, resource)
+
+    def tell(kind: str, obj: Obj) -> None:
+        shown: Printable = WatchEvent(kind, obj) if call.flags.output_watch_events else obj
+        call.say(printer.print(shown) + printer.flush(), end="")
+
+    return tell
+
+
+def _on_screen(call: Call) -> bool:
+    """People look at a table: it changes where it stands."""
+    return call.around.colour and human(call) and call.flags.server_print and not call.flags.output_watch_events
+
+
+def _in_place(call: Call, resource: Resource) -> Tell:
+    import os
+
+    from setpoint.cli.live_table import LiveTable
+
+    table = LiveTable(lambda: printer_for(call, resource), os.get_terminal_size(call.around.stdout.fileno()).lines)
+
+    def tell(kind: str, obj: Obj) -> None:
+        call.say(table.see(obj, gone=kind == "DELETED"), end="")
+
+    return tell

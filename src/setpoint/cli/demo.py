@@ -1,0 +1,51 @@
+"""`setpoint demo`: a cluster plays what clusters do, one step at a time, and explains itself."""
+
+from __future__ import annotations
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch
+from setpoint.meta.errors import ApiError
+
+
+async def run(call: Call) -> None:
+    from setpoint.cli.teaching.scenes import SCENES
+    from setpoint.cli.teaching.stage import stage
+
+    wanted = [_number(word, len(SCENES)) for word in call.args] or list(range(1, len(SCENES) + 1))
+    if wanted and 1 not in wanted:
+        wanted.insert(0, 1)  # the others play with what the first has made
+    call.say("A cluster of its own is started for this, in memory. Yours, if you have one, is not touched.")
+    try:
+        async with stage(call) as here:
+            for number in sorted(set(wanted)):
+                await SCENES[number - 1](here)
+                await here.pause()
+    except* (Failed, ApiError) as found:
+        raise _first(found) from None
+    call.say("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")
+
+
+def _number(word: str, most: int) -> int:
+    if not word.isdigit() or not 1 <= int(word) <= most:
+        raise Failed(f"there is no scene {word!r}: they are 1 to {most}")
+    return int(word)
+
+
+def _first(found: BaseExceptionGroup[Exception]) -> Exception:
+    error = found.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+COMMAND = Command(
+    "See a control plane at work, one step at a time",
+    run,
+    (switch("no-wait", help="Do not wait for Enter after each scene."),),
+    usage="[SCENE ...] [flags]",
+    about="""
+    Plays six scenes on a cluster of its own: a wish and the chain that fulfils it, repair, repair after nobody looked,
+    who is at work, a machine that is lost, and a wish that cannot be met yet.
+    """,
+    connects=False,
+)

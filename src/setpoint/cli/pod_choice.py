@@ -1,0 +1,118 @@
+"""The Pod, and the container, that is meant: by name, or by whatever owns it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import Flag, duration
+from setpoint.cli.resources import Target, choose
+from setpoint.client.resources import builtin
+from setpoint.meta.errors import NotFound
+from setpoint.meta.goformat import quote
+from setpoint.meta.selectors import format_labels
+
+Obj = dict[str, Any]
+PODS = builtin("pods")
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_BY_MAP = (("", "ReplicationController"), ("", "Service"))
+_BY_SELECTOR = (
+    ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("apps", "Deployment"), ("batch", "Job"),
+)  # fmt: skip
+_PHASES = {"Running": 0, "Unknown": 1, "Pending": 2}
+_NEVER = "9999"
+
+
+def pod_running_timeout(default: float) -> tuple[Flag, ...]:
+    return (duration("pod-running-timeout", default=default, help="How long to wait until at least one Pod runs."),)
+
+
+async def named(call: Call, word: str) -> Target:
+    """`web`, `pod/web`, `deployment/web`: the object as it is. Raises Failed for what is not one object."""
+    words = [word] if "/" in word else ["pods", word]
+    (target,) = (await choose(call, words)).targets
+    try:
+        return target.with_object(await call.client.get(target.resource, target.name, target.namespace))
+    except NotFound as error:
+        raise Failed(f"error from server (NotFound): {error.message} in namespace {quote(target.namespace)}") from None
+
+
+def selector_of(target: Target) -> str | None:
+    """The labels that an object's Pods have; None: it has none."""
+    obj = target.obj or {}
+    kind = (target.resource.group, target.resource.kind)
+    selector = (obj.get("spec") or {}).get("selector")
+    if kind in _BY_MAP:
+        if not selector:
+            return None
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    return format_labels(selector) if kind in _BY_SELECTOR else None
+
+
+async def pods_behind(call: Call, target: Target, doing: str, timeout: float) -> list[Obj]:
+    """Of a Pod itself; of an object with a selector all of them, the best first; waits for the first one."""
+    assert target.obj is not None
+    if target.resource.kind == "Pod":
+        return [target.obj]
+    selector = selector_of(target)
+    if selector is None:
+        raise Failed(f"cannot {doing} {target.resource.kind}: selector for {target.resource.kind} not implemented")
+    found = await call.client.list(PODS, target.namespace, label_selector=selector)
+    if found.items:
+        return sorted(found.items, key=_best_first)
+    watch = call.client.watch(PODS, target.namespace, label_selector=selector, resource_version=found.resource_version)
+    try:
+        async with asyncio.timeout(timeout):
+            async for kind, pod in watch:
+                if kind in ("ADDED", "MODIFIED"):
+                    return [pod]
+    except TimeoutError:
+        pass
+    finally:
+        watch.close()
+    raise Failed("timed out waiting for the condition")
+
+
+def _best_first(pod: Obj) -> tuple[Any, ...]:
+    """Bound before unbound, running before others, ready before not, and for longer, restarted more often, older."""
+    status = pod.get("status") or {}
+    ready: Obj = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    is_ready = ready.get("status") == "True"
+    restarts = max((one.get("restartCount", 0) for one in status.get("containerStatuses") or ()), default=0)
+    return (
+        not pod["spec"].get("nodeName"),
+        _PHASES.get(status.get("phase", ""), 0),
+        not is_ready,
+        (ready.get("lastTransitionTime") or _NEVER) if is_ready else "",
+        -restarts,
+        pod["metadata"].get("creationTimestamp") or _NEVER,
+    )
+
+
+def container_names(pod: Obj) -> list[str]:
+    """Init containers, containers, ephemeral containers."""
+    spec = pod["spec"]
+    parts = ("initContainers", "containers", "ephemeralContainers")
+    return [one["name"] for part in parts for one in spec.get(part) or ()]
+
+
+def listed_containers(pod: Obj) -> str:
+    spec = pod["spec"]
+    marked = (("containers", ""), ("ephemeralContainers", " (ephem)"), ("initContainers", " (init)"))
+    return ", ".join(f"{one['name']}{mark}" for part, mark in marked for one in spec.get(part) or ())
+
+
+def container_of(call: Call, pod: Obj, name: str = "", *, quiet: bool = False) -> str:
+    """The one that is named, the Pod's default, or the first, which is told if there are others. Raises Failed."""
+    wanted = name or (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER) or ""
+    if wanted:
+        if wanted not in container_names(pod):
+            told = f"{pod['metadata']['name']} out of: {listed_containers(pod)}"
+            raise Failed(f"container {wanted} is not valid for pod {told}")
+        return wanted
+    first: str = pod["spec"]["containers"][0]["name"]
+    if len(container_names(pod)) > 1 and not quiet:
+        call.tell(f"Defaulted container {quote(first)} out of: {listed_containers(pod)}")
+    return first

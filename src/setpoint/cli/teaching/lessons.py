@@ -1,0 +1,240 @@
+"""The lessons: each a short text, a task, a check that looks at the cluster, and a quiz."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from setpoint.cli.teaching import checks
+from setpoint.cli.teaching.checks import Look, Verdict
+
+
+class Question(NamedTuple):
+    text: str
+    answers: tuple[str, ...]
+    right: int
+    because: str
+
+
+class Lesson(NamedTuple):
+    name: str
+    title: str
+    text: str
+    """Paragraphs, with empty lines between them. A line that begins with two blanks is shown as it is."""
+    task: str
+    check: Callable[[Look], Awaitable[list[Verdict]]]
+    quiz: tuple[Question, ...]
+
+
+ANATOMY = Lesson(
+    "anatomy",
+    "What a manifest says",
+    """
+Every object has the same four parts. `apiVersion` and `kind` say what it is. `metadata` says which one: its name, its
+namespace, its labels. `spec` is what you wish for. The fifth part, `status`, is not yours: the cluster writes there how
+things are.
+
+  apiVersion: v1
+  kind: Pod
+  metadata:
+    name: first
+    labels: {app: first}
+  spec:
+    containers:
+    - name: main
+      image: nginx
+
+You write little, and much is filled in: `setpoint get pod first -o yaml` shows the defaults, a uid, a resourceVersion,
+and the status that nobody typed. `setpoint explain pod.spec` tells what may be written.
+""",
+    "Write the manifest above into a file, `setpoint apply -f` it, and see the Pod run. Then give it the label "
+    "lesson=one.",
+    checks.anatomy,
+    (
+        Question(
+            "Who writes the status of a Pod?",
+            ("You, in the manifest", "The node that runs it", "The scheduler"),
+            1,
+            "Users write spec, the cluster writes status, through different doors: neither overwrites the other.",
+        ),
+        Question(
+            "You apply the same file twice. What happens the second time?",
+            ("An error: it exists", "A second Pod is made", "Nothing: it is as it should be"),
+            2,
+            "apply says how things should be; `create` says that something should be made, and fails the second time.",
+        ),
+    ),
+)
+
+LOOP = Lesson(
+    "loop",
+    "The loop",
+    """
+A control plane is a handful of loops. Each watches some objects, compares what is with what is wished for, does the
+smallest thing that brings them closer, and writes down what it saw. Then it looks again, for ever.
+
+A Deployment is a wish for Pods. Its loop makes a ReplicaSet, whose loop makes Pods, for which the scheduler's loop
+finds nodes, whose loops start containers. None of them calls another. Each only sees that the world has changed.
+
+`setpoint get deploy,rs,pods --show-labels` shows the chain, and `setpoint get events --sort-by=.metadata.name` who did
+what.
+""",
+    "Make a Deployment called loop with the image nginx and three replicas. Then scale it to five.",
+    checks.loop,
+    (
+        Question(
+            "Which component does the ReplicaSet controller tell that it has made a Pod?",
+            ("The scheduler", "The node", "None: it writes the Pod to the API server"),
+            2,
+            "Everyone talks to the API server only. Whoever is interested in Pods sees it there.",
+        ),
+        Question(
+            "metadata.generation is 4 and status.observedGeneration is 3. What does that mean?",
+            ("The loop has not yet seen your last change", "The object is broken", "There are four replicas"),
+            0,
+            "generation counts changes of the spec; observedGeneration is the one that the loop has acted on.",
+        ),
+    ),
+)
+
+DRIFT = Lesson(
+    "drift",
+    "Drift",
+    """
+Things drift. A Pod is deleted, a label is changed by hand, a machine dies. A loop need not know what happened. It sees
+two where there should be three.
+
+Ownership is by label and by owner. A ReplicaSet counts the Pods that match its selector. Take the label away from one
+and it is no longer counted: a new one is made, and the old one runs on, for you to look at. That is how one takes a
+sick Pod out of service without losing it.
+""",
+    "Use the Deployment of the last lesson. Take one of its Pods out: `setpoint label pod NAME app-`, and give it "
+    "the label state=aside. See that there are five that belong to it again.",
+    checks.drift,
+    (
+        Question(
+            "The controllers are down while somebody deletes ten Pods. What happens when they are back?",
+            ("Nothing: they missed it", "Ten are made: that many are missing", "All Pods are made anew"),
+            1,
+            "What counts is the state, not the events. That is what level-triggered means.",
+        ),
+        Question(
+            "Why does the Pod without the label not disappear?",
+            ("It does, after five minutes", "Nobody owns it now, so nobody removes it", "Pods cannot be deleted"),
+            1,
+            "A ReplicaSet lets go of Pods that its selector does not match: their owner reference is taken away.",
+        ),
+    ),
+)
+
+ROLLOUT = Lesson(
+    "rollouts",
+    "Rollouts",
+    """
+Change what a Deployment's Pods look like, and it does not change the Pods: it makes a new ReplicaSet, and lets it grow
+while the old one shrinks, never more than maxSurge above and never more than maxUnavailable below what is wished for.
+
+  setpoint set image deployment/loop nginx=nginx:1.27
+  setpoint rollout status deployment/loop
+  setpoint rollout history deployment/loop
+  setpoint rollout undo deployment/loop
+
+The old ReplicaSets stay, empty: they are the history. Undo is to wish for the old template again.
+""",
+    "Set the image of the Deployment loop to nginx:1.27, and wait for it; then to nginx:1.28; and then undo that, so "
+    "that it is nginx:1.27 again. That is the fourth revision.",
+    checks.rollouts,
+    (
+        Question(
+            "maxSurge 1, maxUnavailable 0, five replicas. How many Pods are ready at least during the rollout?",
+            ("4", "5", "6"),
+            1,
+            "None may be missing: a new one must be ready before an old one goes.",
+        ),
+        Question(
+            "What does `rollout undo` do?",
+            ("It stops the new Pods by force", "It writes the old template into the spec", "It restores a backup"),
+            1,
+            "There is only one way to change a cluster: to wish for something else.",
+        ),
+    ),
+)
+
+FAILURE = Lesson(
+    "failure",
+    "Failure",
+    """
+Containers crash, images do not exist, nodes vanish, wishes cannot be met. The Pod is never lost: it says what it waits
+for, and the loop tries again, ever more slowly.
+
+  setpoint run crash --image=busybox -- sh -c 'exit 1'      CrashLoopBackOff
+  setpoint describe pod crash                               what happened, and when
+
+On simulated nodes you can make failures: `setpoint nodes partition node-2` cuts a node off. After a while it is
+NotReady; after five minutes more its Pods are made anew elsewhere, unless they say another tolerationSeconds.
+""",
+    "Make a Pod called crash that fails, as above, and see it restart at least once. Make another, called greedy, that "
+    "asks for 1000 CPUs, and see why it waits.",
+    checks.failure,
+    (
+        Question(
+            "A Pod is Pending. Where do you look first?",
+            ("In the log of the container", "In its events and conditions: describe", "On the node"),
+            1,
+            "There is no container yet. The scheduler and the node say in events and conditions what they wait for.",
+        ),
+        Question(
+            "How long does a container that crashes again and again wait in the end?",
+            ("10 seconds", "5 minutes", "It is not tried any more"),
+            1,
+            "10 s, 20 s, 40 s, and so on, up to 5 minutes; ten minutes without a crash start it anew.",
+        ),
+    ),
+)
+
+OPERATORS = Lesson(
+    "operators",
+    "Operators",
+    """
+The API is not closed. A CustomResourceDefinition adds a kind of your own, with a schema: then the API server stores,
+checks, lists and watches it as it does Pods. An operator is one more loop, which makes that kind's wishes come true.
+
+  apiVersion: apiextensions.k8s.io/v1
+  kind: CustomResourceDefinition
+  metadata: {name: teapots.example.com}
+  spec:
+    group: example.com
+    scope: Namespaced
+    names: {plural: teapots, singular: teapot, kind: Teapot}
+    versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              required: [cups]
+              properties: {cups: {type: integer, minimum: 1, maximum: 12}}
+""",
+    "Apply the definition above, then make a Teapot called brown with four cups. Try one with a hundred cups, too.",
+    checks.operators,
+    (
+        Question(
+            "There is a Teapot, and no operator. What happens to it?",
+            ("It is refused", "It is stored, and nothing acts on it", "The scheduler makes tea"),
+            1,
+            "The API server keeps wishes. Without a loop that reads them they stay wishes.",
+        ),
+        Question(
+            "Where should an operator keep what it must remember after a crash?",
+            ("In memory", "In the objects themselves, or nowhere: it looks at the world again", "In a file"),
+            1,
+            "Whatever a loop needs it can see. So it may be restarted at any time.",
+        ),
+    ),
+)
+
+LESSONS = (ANATOMY, LOOP, DRIFT, ROLLOUT, FAILURE, OPERATORS)

@@ -1,0 +1,176 @@
+"""The scenes of `setpoint demo`: one for each thing that a control plane does by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from setpoint.cli.teaching.stage import Stage
+from setpoint.client.resources import builtin
+
+PODS, NODES, DEPLOYMENTS = builtin("pods"), builtin("nodes"), builtin("deployments", "apps")
+Obj = dict[str, Any]
+
+
+async def _pods(stage: Stage, **labels: str) -> list[Obj]:
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    found = (await stage.client.list(PODS, "default", label_selector=selector)).items
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def _running(stage: Stage, count: int, **labels: str) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        found = await _pods(stage, **labels)
+        return len(found) == count and all(_is(pod, "Ready") for pod in found)
+
+    return check
+
+
+def _is(obj: Obj, condition: str, status: str = "True") -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == status for one in conditions)
+
+
+async def chain(stage: Stage) -> None:
+    stage.title("1. A wish, and the chain that fulfils it")
+    stage.explain("""You never start a container. You write down what you wish for, and loops make it so. Here is a
+        wish: three replicas of nginx.""")
+    await stage.type("create deployment hello --image=nginx --replicas=3")
+    await stage.until(_running(stage, 3, app="hello"))
+    await stage.type("get deployment,replicaset,pods")
+    stage.explain("""Nobody told anybody what to do. The Deployment controller saw a Deployment and made a ReplicaSet.
+        The ReplicaSet controller saw that it has no Pods and made three. The scheduler saw Pods without a node and
+        chose one for each. The nodes saw Pods that are theirs, started them, and wrote down how they are. Each of them
+        talks to the API server, and to nothing else.""")
+    await stage.type("expose deployment hello --port=80")
+
+    async def served() -> bool:
+        found = (await stage.client.list(builtin("endpointslices", "discovery.k8s.io"), "default")).items
+        mine = [one for one in found if one["metadata"]["name"].startswith("hello-")]
+        return any(len(one.get("endpoints") or ()) == 3 for one in mine)
+
+    await stage.until(served)
+    await stage.type("get endpointslices")
+    stage.explain("A Service is another wish, and one more loop keeps the list of addresses behind it.")
+
+
+async def repair(stage: Stage) -> None:
+    stage.title("2. Something is broken: it is repaired")
+    name = (await _pods(stage, app="hello"))[0]["metadata"]["name"]
+    stage.explain("We delete one of the three Pods.")
+    await stage.type(f"delete pod {name} --wait=false")
+
+    async def replaced() -> bool:
+        found = await _pods(stage, app="hello")
+        ready = [pod for pod in found if _is(pod, "Ready")]
+        return len(ready) == 3 and name not in {pod["metadata"]["name"] for pod in found}
+
+    await stage.until(replaced)
+    await stage.type("get pods")
+    stage.explain("""Another one is there already. The loop does not ask why there are two: it compares what is with
+        what is wished for, and acts on the difference.""")
+
+
+async def level(stage: Stage) -> None:
+    stage.title("3. Nobody looks: it is repaired all the same, later")
+    stage.explain("""Now the controllers are switched off, as if they had crashed, and all Pods are deleted.""")
+    components = stage.cluster.components
+    await components.controllers.stop()
+    await stage.type("delete pods --all --now")
+    await stage.type("get pods")
+    stage.explain("""Nothing happens; nobody is there who would. Now the controllers come back. They were told nothing
+        of what they missed, and they need not be.""")
+    await components.start(components.controllers)
+    await stage.until(_running(stage, 3, app="hello"))
+    await stage.type("get pods")
+    stage.explain("""This is what level-triggered means: what counts is the state, not the events that led to it. A
+        crash, a lost message, somebody's meddling: the next look repairs them all.""")
+
+
+async def leases(stage: Stage) -> None:
+    stage.title("4. Who is at work")
+    stage.explain("""Of controllers and schedulers several may run, so that one can fall; but only one may act. Who it
+        is stands in a Lease, which its holder renews every two seconds.""")
+    await stage.type("-n kube-system get leases")
+
+
+_PATIENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: patient}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: patient}}
+  template:
+    metadata: {labels: {app: patient}}
+    spec:
+      containers: [{name: main, image: nginx}]
+      tolerations:
+      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 2}
+"""
+
+
+async def lost_node(stage: Stage) -> None:
+    stage.title("5. A machine is lost")
+    stage.explain("""Six Pods on three nodes. They say how long they stay on a node that is not heard from: two
+        seconds, so that we need not wait for the usual five minutes.""")
+    await stage.type("create -f -", _PATIENT)
+    await stage.until(_running(stage, 6, app="patient"))
+    await stage.type("get pods -l app=patient -o wide")
+    stage.explain("Now somebody trips over the network cable of node-2.")
+    await stage.type("nodes partition node-2")
+
+    async def unknown() -> bool:
+        return _is(await stage.client.get(NODES, "node-2"), "Ready", "Unknown")
+
+    await stage.until(unknown)
+    await stage.type("get nodes")
+    stage.explain("""Its heartbeats have stopped, so the node controller no longer believes that it is ready, and
+        taints it. When the two seconds are over, its Pods are given up.""")
+
+    async def moved() -> bool:
+        ready = [pod for pod in await _pods(stage, app="patient") if _is(pod, "Ready")]
+        return len(ready) == 6 and all(pod["spec"].get("nodeName") != "node-2" for pod in ready)
+
+    await stage.until(moved)
+    await stage.type("get pods -l app=patient -o wide")
+    await stage.type("nodes start node-2")
+    stage.explain("Six are ready again, on the nodes that are left. The node may come back whenever it likes.")
+
+
+_HUGE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: huge}
+spec:
+  containers:
+  - name: main
+    image: nginx
+    resources: {requests: {cpu: "500"}}
+"""
+
+
+async def impossible(stage: Stage) -> None:
+    stage.title("6. A wish that cannot be met, yet")
+    stage.explain("A Pod that asks for five hundred CPUs, which no node has.")
+    await stage.type("create -f -", _HUGE)
+
+    async def refused() -> bool:
+        return _is(await stage.client.get(PODS, "huge", "default"), "PodScheduled", "False")
+
+    await stage.until(refused)
+    await stage.type("get pod huge")
+    await stage.type('get pod huge -o jsonpath=\'{.status.conditions[?(@.type=="PodScheduled")].message}{"\\n"}\'')
+    stage.explain("""It waits, and says why, for how many nodes. Nobody has to try again by hand: as soon as it becomes
+        possible, it happens. So we buy a large machine.""")
+    await stage.type("nodes add giant --cpu 1000 --memory 1Ti")
+
+    async def runs() -> bool:
+        return _is(await stage.client.get(PODS, "huge", "default"), "Ready")
+
+    await stage.until(runs)
+    await stage.type("get pod huge -o wide")
+    stage.explain("That is all there is to it: wishes, loops, and patience.")
+
+
+SCENES = (chain, repair, level, leases, lost_node, impossible)

@@ -1,0 +1,1 @@
+"""`setpoint watch`: the loops at work, on one screen."""
