@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "apply": _of("verbs.apply", "Apply a configuration to a resource by file name or stdin"),
         "patch": _of("verbs.patch", "Update fields of a resource"),
         "replace": _of("verbs.replace", "Replace a resource by file name or stdin"),
+        "kustomize": _of("verbs.kustomize", "Build a kustomization target from a directory or URL"),
         "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
     "Troubleshooting and debugging": {

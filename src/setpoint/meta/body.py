@@ -147,13 +147,13 @@ def type_meta(value: Any) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def parse_yaml(data: bytes) -> tuple[Any, list[str]]:
+def parse_yaml(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
     """The first document, keys sorted as upstream's detour over JSON sorts them, and what strictness has to say of
-    duplicate keys. Raises BodyError.
+    duplicate keys. `modern`: yes, no, on and off are texts, as they are to YAML 1.2. Raises BodyError.
     """
     from setpoint.meta import yaml_read  # YAML costs start-up time and is rare
 
-    return yaml_read.read(data)
+    return yaml_read.read(data, modern=modern)
 
 
 def dump_yaml(value: Any) -> bytes:

@@ -6,7 +6,9 @@ paid: a document may nest to a bound, and what its aliases would expand to is co
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -43,6 +45,9 @@ _MOST_NODES = 250_000
 """Keys and values; about a second's work. Upstream has no such bound, and clients send such amounts as JSON."""
 
 
+_DATE = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
+
+
 class _Invalid(BodyError):
     def __init__(self, message: str) -> None:
         super().__init__(f"yaml: {message}")
@@ -52,7 +57,8 @@ class _Merge:
     """The key `<<`."""
 
 
-def read(data: bytes) -> tuple[Any, list[str]]:
+def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
+    """`modern`: as YAML 1.2 has it, yes, no, on, off, y and n are texts; dates are points in time."""
     if data[:1] == b"{":  # most clients send JSON, whatever they call it
         try:
             value, duplicates = parse_json(data)
@@ -61,7 +67,7 @@ def read(data: bytes) -> tuple[Any, list[str]]:
         if not duplicates:
             return _jsonable(value), []
     try:
-        reader = _Reader(_Parser(data or b"\n"))
+        reader = _Reader(_Parser(data or b"\n"), _modern_scalar if modern else _scalar)
         value = reader.document()
     except yaml.YAMLError as error:
         raise _Invalid(_explain(error)) from None
@@ -95,8 +101,9 @@ class _Node:
 
 
 class _Reader:
-    def __init__(self, parser: Any) -> None:
+    def __init__(self, parser: Any, scalar: Callable[[Any], Any]) -> None:
         self.next = parser.get_event
+        self.scalar = scalar
         self.anchors: dict[str, _Node | None] = {}
         """None while the anchored value is still being read."""
         self.read = 0
@@ -121,7 +128,7 @@ class _Reader:
         if event.anchor:
             self.anchors[event.anchor] = None
         if event.__class__ is yaml.ScalarEvent:
-            node = _Node(_scalar(event), 1, len(event.value), _line(event))
+            node = _Node(self.scalar(event), 1, len(event.value), _line(event))
         elif event.__class__ is yaml.SequenceStartEvent:
             node = self.sequence(event, depth)
         else:
@@ -236,6 +243,17 @@ def _scalar(event: Any) -> Any:
     if found.tag != tag:
         raise _Invalid(f"cannot decode {found.tag} `{event.value}` as a {tag}")
     return found.value
+
+
+def _modern_scalar(event: Any) -> Any:
+    value = _scalar(event)
+    if event.tag or not event.implicit[0]:
+        return value
+    if isinstance(value, bool) and event.value.lower() not in ("true", "false"):
+        return event.value
+    if isinstance(value, str) and _DATE.fullmatch(value):
+        return f"{value}T00:00:00Z"
+    return value
 
 
 def _copy(value: Any) -> Any:

@@ -1,4 +1,8 @@
-"""Kustomizations: a directory with a kustomization.yaml, made into objects."""
+"""Kustomizations: a directory with a kustomization.yaml, made into objects, as the kustomize in kubectl does it.
+
+What it does not support it refuses by name: plugins, Helm charts, schemas and configurations of one's own, and
+anything that would have to be fetched from the network.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,70 @@ from pathlib import Path
 from typing import Any
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.kustomize.generators import name_hash
+from setpoint.cli.kustomize.loading import Loader, is_remote
+from setpoint.cli.kustomize.ordering import ordered
+from setpoint.cli.kustomize.references import fix_references
+from setpoint.cli.kustomize.replacements import resolve_variables
+from setpoint.cli.kustomize.resource import Resource
+from setpoint.cli.kustomize.target import Target
+from setpoint.meta.goformat import plain
+
+_LOCAL = "config.kubernetes.io/local-config"
+_ORIGIN, _TRANSFORMATIONS = "config.kubernetes.io/origin", "alpha.config.kubernetes.io/transformations"
+_MANAGED_BY, _MANAGER = "app.kubernetes.io/managed-by", "kustomize-(devel)"
 
 
-def build(directory: Path) -> Iterator[dict[str, Any]]:
-    """The objects, in order. Raises Failed."""
-    raise Failed(f"{directory}: kustomizations cannot be built yet")
+def build(directory: Path, *, confined: bool = True) -> Iterator[dict[str, Any]]:
+    """The objects, what others need first unless the kustomization says another order. `confined`: files are in the
+    kustomization's directory or below it. Raises Failed."""
+    if is_remote(str(directory)):
+        raise Failed(
+            f"{directory}: kustomizations are not fetched from the network; fetch it yourself and name its path"
+        )
+    root = directory.resolve()
+    if not root.is_dir():
+        raise Failed(f"must build at directory: not a valid directory: evalsymlink failure on '{directory}' : "
+                     f"lstat {root}: no such file or directory" if not root.exists() else
+                     f"must build at directory: not a valid directory: file is not directory: '{root}'")  # fmt: skip
+    target = Target(Loader(root, confined=confined))
+    gathered = target.gathered()
+    resources = gathered.resources
+    for one in resources.all:
+        if one.hashed:
+            one.remember_id()
+            one.meta["name"] = f"{one.name}-{name_hash(one.obj)}"
+    fix_references(resources)
+    resolve_variables(resources, gathered.variables)
+    kept = [one for one in resources.all if (one.meta.get("annotations") or {}).get(_LOCAL, "false") == "false"]
+    for one in ordered(kept, target.said.get("sortOptions")):
+        _describe(one, target.metadata)
+        yield one.obj
+
+
+def _describe(one: Resource, metadata: list[str]) -> None:
+    """What the kustomization wants to be told of where objects are from."""
+    if "managedByLabel" in metadata:
+        one.meta["labels"] = {**(one.meta.get("labels") or {}), _MANAGED_BY: _MANAGER}
+    if annotations := one.meta.get("annotations"):
+        one.meta["annotations"] = {
+            key: value if isinstance(value, str) else plain(value) for key, value in annotations.items()
+        }
+    told: dict[str, Any] = {}
+    if "originAnnotations" in metadata and one.origin:
+        told[_ORIGIN] = "".join(_lines(one.origin))
+    if "transformerAnnotations" in metadata and one.transformations:
+        told[_TRANSFORMATIONS] = "".join(
+            ("- " if at == 0 else "  ") + line for each in one.transformations for at, line in enumerate(_lines(each))
+        )
+    if told:
+        one.meta["annotations"] = {**(one.meta.get("annotations") or {}), **told}
+
+
+def _lines(said: dict[str, Any], indent: str = "") -> Iterator[str]:
+    for key, value in said.items():
+        if isinstance(value, dict):
+            yield f"{indent}{key}:\n"
+            yield from _lines(value, indent + "  ")
+        else:
+            yield f"{indent}{key}: {value}\n"

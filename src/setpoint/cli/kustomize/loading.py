@@ -1,0 +1,182 @@
+"""Kustomization files and what they name: found, kept to their directory, read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from setpoint.cli.failures import Failed
+from setpoint.cli.kustomize.resource import Obj
+from setpoint.meta.body import BodyError, parse_yaml
+from setpoint.meta.goformat import quote
+
+FILE_NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+KUSTOMIZATION = ("kustomize.config.k8s.io/v1beta1", "Kustomization")
+COMPONENT = ("kustomize.config.k8s.io/v1alpha1", "Component")
+_FIELDS = (
+    "apiVersion", "kind", "metadata", "resources", "bases", "components", "namespace", "namePrefix", "nameSuffix",
+    "labels", "commonLabels", "commonAnnotations", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
+    "imageTags", "replicas", "configMapGenerator", "secretGenerator", "generatorOptions", "replacements", "vars",
+    "sortOptions", "buildMetadata",
+)  # fmt: skip
+_UNSUPPORTED = (
+    "openapi", "crds", "configurations", "generators", "transformers", "validators", "helmGlobals", "helmCharts",
+    "helmChartInflationGenerator", "inventory",
+)  # fmt: skip
+_LISTS = (
+    "resources", "bases", "components", "labels", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
+    "imageTags", "replicas", "configMapGenerator", "secretGenerator", "replacements", "vars", "buildMetadata",
+)  # fmt: skip
+_REMOTE = re.compile(r"[a-z+]+://|git@|[^/]+\.(com|org|io|net)/|.*\?ref=")
+_SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
+_DEEPEST = 100
+
+
+class Loader:
+    """Reads what is in a directory or below it."""
+
+    def __init__(self, root: Path, above: tuple[Path, ...] = (), *, confined: bool = True) -> None:
+        self.root = root
+        self._above = above
+        """The kustomizations that led here."""
+        self.confined = confined
+
+    def bytes(self, name: str) -> bytes:
+        if is_remote(name):
+            raise Failed(f"{name}: files are not fetched from the network")
+        path = self.root / name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise Failed(f"open {path}: {(error.strerror or str(error)).lower()}") from None
+        real = path.resolve()
+        if self.confined and not real.is_relative_to(self.root):
+            raise Failed(f"security; file '{real}' is not in or below '{self.root}'")
+        return data
+
+    def inside(self, name: str) -> Loader:
+        """The kustomization in another directory. Raises Failed."""
+        if is_remote(name):
+            raise Failed(
+                f"{name}: kustomizations are not fetched from the network; fetch it yourself and name its path"
+            )
+        path = (self.root / name).resolve()
+        if not path.exists():
+            raise Failed(f"evalsymlink failure on '{self.root / name}' : lstat {path}: no such file or directory")
+        if not path.is_dir():
+            raise Failed(f"must build at directory: not a valid directory: file is not directory: '{path}'")
+        if path == self.root or path in self._above:
+            raise Failed(f"cycle detected: candidate root '{path}' contains visited root '{path}'")
+        if len(self._above) >= _DEEPEST:
+            raise Failed(f"{path}: kustomizations are nested more than {_DEEPEST} deep")
+        return Loader(path, (*self._above, self.root), confined=self.confined)
+
+
+def is_remote(name: str) -> bool:
+    return _REMOTE.match(name) is not None and not name.startswith((".", "/"))
+
+
+def load(loader: Loader) -> tuple[Obj, str]:
+    """The kustomization of a directory, and the name of its file. Raises Failed."""
+    found = [name for name in FILE_NAMES if (loader.root / name).is_file()]
+    if not found:
+        listed = "', '".join(FILE_NAMES)
+        raise Failed(f"unable to find one of '{listed}' in directory '{loader.root}'".replace("', 'K", "' or 'K"))
+    if len(found) > 1:
+        raise Failed(f"Found multiple kustomization files under: {loader.root}\n")
+    try:
+        said, _ = parse_yaml(loader.bytes(found[0]))
+    except BodyError as error:
+        raise Failed(f"invalid Kustomization: {error}") from None
+    if said is None:
+        said = {}
+    if not isinstance(said, dict):
+        raise Failed("invalid Kustomization: it is not a mapping")
+    _check(said)
+    return _tidied(said), found[0]
+
+
+def _check(said: Obj) -> None:
+    for name in said:
+        if name in _UNSUPPORTED:
+            raise Failed(f"the field {quote(name)} of kustomizations is not supported")
+        if name not in _FIELDS:
+            raise Failed(f"invalid Kustomization: json: unknown field {quote(name)}")
+    for name in _LISTS:
+        if said.get(name) is not None and not isinstance(said[name], list):
+            raise Failed(f"invalid Kustomization: the field {quote(name)} is not a list")
+    for name in ("commonLabels", "commonAnnotations"):
+        texts(said.get(name), name)
+    kind = said.get("kind") or KUSTOMIZATION[1]
+    if kind not in (KUSTOMIZATION[1], COMPONENT[1]):
+        raise Failed("Failed to read kustomization file under: kind should be Kustomization or Component")
+    wanted = COMPONENT[0] if kind == COMPONENT[1] else KUSTOMIZATION[0]
+    if said.get("apiVersion") not in (None, "", wanted):
+        raise Failed(f"apiVersion for {kind} should be {wanted}")
+    if not any(value for name, value in said.items() if name not in ("apiVersion", "kind", "metadata")):
+        raise Failed("kustomization.yaml is empty")
+
+
+def _tidied(said: Obj) -> Obj:
+    """Older names of fields in their new places."""
+    made = {**said, "resources": [*(said.get("resources") or ()), *(said.get("bases") or ())]}
+    made["images"] = [*(said.get("images") or ()), *(said.get("imageTags") or ())]
+    made["kind"] = said.get("kind") or KUSTOMIZATION[1]
+    return made
+
+
+def texts(said: Any, what: str) -> dict[str, str]:
+    """A mapping of texts. Raises Failed for anything else."""
+    if said is None:
+        return {}
+    if not isinstance(said, dict):
+        raise Failed(f"invalid Kustomization: {what} is not a mapping")
+    for key, value in said.items():
+        if not isinstance(value, str):
+            kind = "bool" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "value"
+            raise Failed(
+                f"invalid Kustomization: json: cannot unmarshal {kind} into Go struct field "
+                f"Kustomization.{what}.{key} of type string"
+            )
+    return said
+
+
+def objects(data: bytes, source: str) -> list[Obj]:
+    """The objects of a text; lists are opened. Raises Failed."""
+    found: list[Obj] = []
+    for value in _documents(data, source):
+        if value is None or value == {}:
+            continue
+        if not isinstance(value, dict):
+            raise Failed(f"{source}: an object is a mapping, not {type(value).__name__}")
+        found += _opened(value)
+    for obj in found:
+        if not obj.get("kind"):
+            raise Failed(f"{source}: missing kind in object {obj}")
+        if not (obj.get("metadata") or {}).get("name") and not str(obj["kind"]).endswith("List"):
+            raise Failed(f"{source}: missing metadata.name in object {obj.get('apiVersion')} {obj['kind']}")
+    return found
+
+
+def _documents(data: bytes, source: str) -> Iterable[Any]:
+    start = 0
+    for match in (*_SEPARATOR.finditer(data), None):
+        end = match.start() if match else len(data)
+        if data[start:end].strip():
+            try:
+                # Empty lines before it, so that a complaint names the line of the file.
+                text = b"\n" * data.count(b"\n", 0, start) + data[start:end]
+                yield parse_yaml(text, modern=True)[0]
+            except BodyError as error:
+                raise Failed(f"MalformedYAMLError: {error} in File: {source}") from None
+        start = match.end() if match else end
+
+
+def _opened(obj: Obj) -> list[Obj]:
+    if not str(obj.get("kind") or "").endswith("List") or "items" not in obj:
+        return [obj]
+    if not isinstance(obj["items"], list | None):
+        raise Failed(f"expected array in {obj['kind']}/items")
+    return [found for item in obj["items"] or () if isinstance(item, dict) for found in _opened(item)]

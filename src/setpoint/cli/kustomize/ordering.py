@@ -1,0 +1,42 @@
+"""The order in which objects come out: as they came, or by kind, what others need first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.cli.failures import Failed
+from setpoint.cli.kustomize.resource import Id, Resource
+
+_FIRST = (
+    "Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount", "PodSecurityPolicy",
+    "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret", "Endpoints", "Service",
+    "LimitRange", "PriorityClass", "PersistentVolume", "PersistentVolumeClaim", "Deployment", "StatefulSet", "CronJob",
+    "PodDisruptionBudget",
+)  # fmt: skip
+_LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def ordered(resources: list[Resource], said: Any) -> list[Resource]:
+    """`said` are the `sortOptions`; without them the order is by kind. Raises Failed."""
+    first, last = list(_FIRST), list(_LAST)
+    if said is not None:
+        order = (said or {}).get("order")
+        if order not in ("fifo", "legacy"):
+            raise Failed("the field 'sortOptions.order' must be one of [fifo, legacy]")
+        own = said.get("legacySortOptions")
+        if order == "fifo" and own is not None:
+            raise Failed(
+                "the field 'sortOptions.legacySortOptions' is set but the selected sort order is 'fifo', not 'legacy'"
+            )
+        if order == "fifo":
+            return resources
+        if own is not None:
+            first, last = list(own.get("orderFirst") or ()), list(own.get("orderLast") or ())
+    places = {kind: at - len(first) for at, kind in enumerate(first)} | {kind: at + 1 for at, kind in enumerate(last)}
+
+    def key(one: Resource) -> tuple[Any, ...]:
+        found: Id = one.id
+        kind = "_".join((found.group or "~G", found.version or "~V", found.kind or "~K"))
+        return places.get(found.kind, 0), kind, f"{one.namespace or '~X'}|{found.name or '~N'}"
+
+    return sorted(resources, key=key)

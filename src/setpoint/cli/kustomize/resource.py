@@ -1,0 +1,114 @@
+"""One object on its way through a kustomization, with what it was called before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from setpoint.client.resources import BY_KIND
+
+Obj = dict[str, Any]
+NO_NAMESPACE = "_non_namespaceable_"
+
+
+class Id(NamedTuple):
+    group: str
+    version: str
+    kind: str
+    name: str
+    namespace: str
+    """The one that counts: `default` for none, NO_NAMESPACE for what has none."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        kind = ".".join((self.kind or "[noKind]", self.version or "[noVer]", self.group or "[noGrp]"))
+        namespace = "[noNs]" if self.namespace in (NO_NAMESPACE, "default") else self.namespace
+        return f"{kind}/{self.name or '[noName]'}.{namespace}"
+
+
+class Gvk(NamedTuple):
+    """A choice of kinds; what is empty matches everything."""
+
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+    def selects(self, found: Id) -> bool:
+        return all(
+            not wanted or wanted == got
+            for wanted, got in ((self.kind, found.kind), (self.group, found.group), (self.version, found.version))
+        )
+
+    def __str__(self) -> str:
+        return ".".join((self.kind or "[noKind]", self.version or "[noVer]", self.group or "[noGrp]"))
+
+
+def split_version(api_version: str) -> tuple[str, str]:
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
+def cluster_scoped(api_version: str, kind: str) -> bool:
+    """For certain: kinds that are not built in are taken to be in namespaces."""
+    known = BY_KIND.get((api_version, kind))
+    return known is not None and not known.namespaced
+
+
+def id_of(obj: Obj) -> Id:
+    api_version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+    meta = obj.get("metadata") or {}
+    namespace = str(meta.get("namespace") or "default")
+    if cluster_scoped(api_version, kind):
+        namespace = NO_NAMESPACE
+    return Id(*split_version(api_version), kind, str(meta.get("name") or ""), namespace)
+
+
+@dataclass
+class Resource:
+    obj: Obj
+    """Its own: changed in place."""
+    before: list[Id] = field(default_factory=list)
+    """What it was called, oldest first."""
+    prefixes: list[str] = field(default_factory=list)
+    suffixes: list[str] = field(default_factory=list)
+    behavior: str = ""
+    hashed: bool = False
+    """Its name is to end in a hash of its content."""
+    variables: list[str] = field(default_factory=list)
+    """Names of variables that take their value from it."""
+    origin: dict[str, Any] | None = None
+    transformations: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def id(self) -> Id:
+        return id_of(self.obj)
+
+    @property
+    def first_id(self) -> Id:
+        return self.before[0] if self.before else self.id
+
+    @property
+    def ids(self) -> list[Id]:
+        return [*self.before, self.id]
+
+    @property
+    def name(self) -> str:
+        return self.id.name
+
+    @property
+    def namespace(self) -> str:
+        """As the object says it."""
+        return str((self.obj.get("metadata") or {}).get("namespace") or "")
+
+    @property
+    def meta(self) -> Obj:
+        found = self.obj.get("metadata")
+        if not isinstance(found, dict):
+            found = self.obj["metadata"] = {}
+        return found
+
+    def remember_id(self) -> None:
+        self.before.append(self.id)

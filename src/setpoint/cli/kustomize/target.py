@@ -1,0 +1,176 @@
+"""One kustomization: its objects gathered, generated and transformed, in the order kustomize does it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from setpoint.cli.failures import Failed
+from setpoint.cli.kustomize import field_specs, transformers
+from setpoint.cli.kustomize.generators import generate
+from setpoint.cli.kustomize.loading import COMPONENT, Loader, is_remote, load, objects, texts
+from setpoint.cli.kustomize.patches import patch, patch_json, patch_strategic
+from setpoint.cli.kustomize.replacements import note_variables, replace
+from setpoint.cli.kustomize.resource import Obj, Resource
+from setpoint.cli.kustomize.resource_map import ResourceMap
+
+Step = tuple[str, Callable[[ResourceMap], None]]
+"""What kustomize calls the transformer, and what it does."""
+
+
+class Gathered:
+    """What has been gathered so far: objects, and variables by name."""
+
+    def __init__(self) -> None:
+        self.resources = ResourceMap()
+        self.variables: dict[str, dict[str, Any]] = {}
+
+    def take(self, other: Gathered) -> None:
+        self.resources.extend(other.resources.all)
+        for name, said in other.variables.items():
+            if name in self.variables:
+                raise Failed(f"var '{name}' already encountered")
+            self.variables[name] = said
+
+
+class Target:
+    def __init__(self, loader: Loader, origin: str | None = None, metadata: list[str] | None = None) -> None:
+        """`origin` is the way here from where the build began; None: nobody wants to know."""
+        self.loader = loader
+        self.said, self.file = load(loader)
+        self.metadata: list[str] = self.said.get("buildMetadata") or [] if metadata is None else metadata
+        self.origin = origin if origin is not None or not self.metadata else ""
+
+    def gathered(self, into: Gathered | None = None) -> Gathered:
+        """A component adds to what its user has gathered, and transforms all of it."""
+        found = into or Gathered()
+        try:
+            for path in self.said["resources"]:
+                self._resource(found, str(path))
+        except Failed as error:
+            raise Failed(f"accumulating resources: {error}") from None
+        self._generate(found)
+        try:
+            for path in self.said.get("components") or ():
+                self._directory(found, str(path), component=True)
+        except Failed as error:
+            raise Failed(f"accumulating components: {error}") from None
+        for kind, step in self._steps():
+            step(found.resources)
+            if self.origin is not None:
+                for one in found.resources.all:
+                    self._note(one, kind)
+            found.resources.drop_empty()
+        note_variables(found.resources, found.variables, self.said.get("vars") or [])
+        return found
+
+    def _resource(self, found: Gathered, path: str) -> None:
+        if is_remote(path):
+            raise Failed(f"{path}: resources are not fetched from the network; fetch it yourself and name its path")
+        if (self.loader.root / path).is_dir():
+            try:
+                self._directory(found, path, component=False)
+            except Failed as error:
+                raise Failed(f"accumulating resources from '{path}': {error}") from None
+            return
+        try:
+            made = [Resource(deepcopy(obj)) for obj in objects(self.loader.bytes(path), path)]
+        except Failed as error:
+            raise Failed(f"accumulating resources from '{path}': {error}") from None
+        if self.origin is not None:
+            for one in made:
+                one.origin = {"path": posixpath.normpath(posixpath.join(self.origin, path))}
+        try:
+            found.resources.extend(made)
+        except Failed as error:
+            raise Failed(f"merging resources from '{path}': {error}") from None
+
+    def _directory(self, found: Gathered, path: str, *, component: bool) -> None:
+        loader = self.loader.inside(path)
+        origin = None if self.origin is None else posixpath.normpath(posixpath.join(self.origin, path))
+        inner = Target(loader, origin, self.metadata)
+        if component != (inner.said["kind"] == COMPONENT[1]):
+            wanted = f"kind '{COMPONENT[1]}'" if component else f"kind != '{COMPONENT[1]}'"
+            but = f" but got '{inner.said['kind']}'" if component else ""
+            raise Failed(f"expected {wanted} for path '{loader.root}'{but}")
+        try:
+            if component:
+                inner.gathered(found)
+            else:
+                found.take(inner.gathered())
+        except Failed as error:
+            raise Failed(f"recursed accumulation of path '{loader.root}': {error}") from None
+
+    def _generate(self, found: Gathered) -> None:
+        for kind, field in (("ConfigMap", "configMapGenerator"), ("Secret", "secretGenerator")):
+            for entry in self.said.get(field) or ():
+                one = generate(self.loader, kind, entry, self.said.get("generatorOptions"))
+                if self.origin is not None:
+                    one.origin = self._configured(f"{kind}Generator")
+                found.resources.absorb(one)
+
+    def _steps(self) -> list[Step]:
+        said, loader = self.said, self.loader
+        steps: list[Step] = []
+        strategic = said.get("patchesStrategicMerge") or []
+        if strategic:
+            steps.append(
+                ("PatchStrategicMergeTransformer", _each(strategic, lambda m, one: patch_strategic(m, loader, one)))
+            )
+        for entry in said.get("patches") or ():
+            steps.append(("PatchTransformer", _one(entry, lambda m, one: patch(m, loader, one))))
+        if said.get("namespace"):
+            steps.append(("NamespaceTransformer", _one(str(said["namespace"]), transformers.set_namespace)))
+        if said.get("namePrefix"):
+            steps.append(("PrefixTransformer", _one(str(said["namePrefix"]), transformers.add_prefix)))
+        if said.get("nameSuffix"):
+            steps.append(("SuffixTransformer", _one(str(said["nameSuffix"]), transformers.add_suffix)))
+        labels, common = said.get("labels") or [], texts(said.get("commonLabels"), "commonLabels")
+        for entry in labels:
+            steps.append(("LabelTransformer", _one(entry, transformers.set_labels)))
+        if labels or common:
+            steps.append(("LabelTransformer", _entries(common, field_specs.COMMON_LABELS)))
+        annotations = texts(said.get("commonAnnotations"), "commonAnnotations")
+        if annotations:
+            steps.append(("AnnotationsTransformer", _entries(annotations, field_specs.COMMON_ANNOTATIONS)))
+        for entry in said.get("patchesJson6902") or ():
+            steps.append(("PatchJson6902Transformer", _one(entry, lambda m, one: patch_json(m, loader, one))))
+        for entry in said.get("replicas") or ():
+            steps.append(("ReplicaCountTransformer", _one(entry, transformers.set_replicas)))
+        for entry in said["images"]:
+            steps.append(("ImageTagTransformer", _one(entry, transformers.set_image)))
+        replacements = said.get("replacements") or []
+        if replacements:
+            steps.append(("ReplacementTransformer", _each(replacements, lambda m, one: replace(m, loader, one))))
+        return steps
+
+    def _configured(self, kind: str) -> Obj:
+        assert self.origin is not None
+        return {
+            "configuredIn": posixpath.normpath(posixpath.join(self.origin, self.file)),
+            "configuredBy": {"apiVersion": "builtin", "kind": kind},
+        }
+
+    def _note(self, one: Resource, kind: str) -> None:
+        if one.origin is None:
+            one.origin = self._configured(kind)
+        else:
+            one.transformations.append(self._configured(kind))
+
+
+def _one(entry: Any, change: Callable[[ResourceMap, Any], None]) -> Callable[[ResourceMap], None]:
+    return lambda resources: change(resources, entry)
+
+
+def _each(entries: list[Any], change: Callable[[ResourceMap, Any], None]) -> Callable[[ResourceMap], None]:
+    def step(resources: ResourceMap) -> None:
+        for entry in entries:
+            change(resources, entry)
+
+    return step
+
+
+def _entries(pairs: dict[str, str], specs: list[field_specs.FieldSpec]) -> Callable[[ResourceMap], None]:
+    return lambda resources: transformers.set_entries(resources, pairs, specs)

@@ -1,0 +1,149 @@
+"""Namespaces, names, labels, annotations, replicas and images, put into every object where they belong."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from setpoint.cli.failures import Failed
+from setpoint.cli.kustomize import field_specs
+from setpoint.cli.kustomize.field_specs import FieldSpec, visit
+from setpoint.cli.kustomize.loading import texts
+from setpoint.cli.kustomize.resource import Gvk, cluster_scoped
+from setpoint.cli.kustomize.resource_map import ResourceMap
+
+_KEEP_THEIR_NAMES = (Gvk("CustomResourceDefinition"), Gvk("APIService", "apiregistration.k8s.io"), Gvk("Namespace"))
+_BINDINGS = ("RoleBinding", "ClusterRoleBinding")
+_TAG = r"(:[a-zA-Z0-9_.{}-]*)?(@sha256:[a-zA-Z0-9_.{}-]*)?"
+
+
+def set_namespace(resources: ResourceMap, namespace: str) -> None:
+    for one in resources.all:
+        one.remember_id()
+        obj = one.obj
+        if not cluster_scoped(str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")):
+            one.meta["namespace"] = namespace
+        if obj.get("kind") in _BINDINGS:
+            for subject in obj.get("subjects") or ():
+                if isinstance(subject, dict) and subject.get("name") == "default":
+                    subject["namespace"] = namespace
+        for spec in field_specs.NAMESPACES:
+            if spec.path != "metadata/name" or obj.get("apiVersion") == "v1":
+                visit(obj, spec, lambda _: namespace, str)
+        if sum(other.id == one.id for other in resources.all) != 1:
+            raise Failed(f"namespace transformation produces ID conflict: {one.id}")
+
+
+def add_prefix(resources: ResourceMap, prefix: str) -> None:
+    for one in resources.all:
+        if not any(kept.selects(one.first_id) for kept in _KEEP_THEIR_NAMES):
+            one.prefixes.append(prefix)
+            one.remember_id()
+            one.meta["name"] = prefix + one.name
+
+
+def add_suffix(resources: ResourceMap, suffix: str) -> None:
+    for one in resources.all:
+        if not any(kept.selects(one.first_id) for kept in _KEEP_THEIR_NAMES):
+            one.suffixes.append(suffix)
+            one.remember_id()
+            one.meta["name"] = one.name + suffix
+
+
+def set_labels(resources: ResourceMap, said: Any) -> None:
+    """An entry of `labels`."""
+    if not isinstance(said, dict):
+        raise Failed("invalid Kustomization: an entry of labels is not a mapping")
+    specs = [_spec(one) for one in said.get("fields") or ()]
+    if said.get("includeSelectors"):
+        specs += field_specs.COMMON_LABELS
+    else:
+        specs += field_specs.TEMPLATE_LABELS if said.get("includeTemplates") else []
+        specs.append(field_specs.METADATA_LABELS)
+    set_entries(resources, texts(said.get("pairs"), "pairs"), list(dict.fromkeys(specs)))
+
+
+def _spec(said: Any) -> FieldSpec:
+    if not isinstance(said, dict) or not said.get("path"):
+        raise Failed("invalid Kustomization: an entry of fields has no path")
+    gvk = Gvk(str(said.get("kind") or ""), str(said.get("group") or ""), str(said.get("version") or ""))
+    return FieldSpec(str(said["path"]), gvk, bool(said.get("create")))
+
+
+def set_entries(resources: ResourceMap, pairs: dict[str, str], specs: list[FieldSpec]) -> None:
+    def change(found: Any) -> Any:
+        if not isinstance(found, dict):
+            raise Failed("wrong node kind: expected MappingNode")
+        return {**found, **pairs}
+
+    if pairs:
+        for one in resources.all:
+            for spec in specs:
+                visit(one.obj, spec, change, dict)
+
+
+def set_replicas(resources: ResourceMap, said: Any) -> None:
+    name, count = said.get("name") or "", said.get("count") or 0
+    if not isinstance(name, str) or not isinstance(count, int):
+        raise Failed("invalid Kustomization: replicas have a name and a count")
+    found = False
+    for spec in field_specs.REPLICAS:
+        for one in resources.matching(lambda found, spec=spec: found.name == name and spec.gvk.selects(found)):  # type: ignore[misc]
+            found = True
+            visit(one.obj, spec, lambda _: count, int)
+    if not found:
+        kinds = " ".join(str(spec.gvk) for spec in field_specs.REPLICAS)
+        raise Failed(f"resource with name {name} does not match a config with the following GVK [{kinds}]")
+
+
+def set_image(resources: ResourceMap, said: Any) -> None:
+    image = {key: str(value) for key, value in said.items() if value is not None}
+    name = image.get("name", "")
+    try:
+        pattern = re.compile(name + _TAG)
+    except re.error as error:
+        raise Failed(f"images: the name {name!r} is no pattern: {error}") from None
+
+    def change(found: Any) -> Any:
+        if not isinstance(found, str) or not pattern.fullmatch(found):
+            return found
+        return _renamed(found, image)
+
+    def walk(value: Any) -> None:
+        # Wherever there are containers, in kinds of any make.
+        if isinstance(value, dict):
+            for key, member in value.items():
+                walk(member)
+                if key in ("containers", "initContainers") and isinstance(member, list):
+                    for item in member:
+                        if isinstance(item, dict) and "image" in item:
+                            item["image"] = change(item["image"])
+        elif isinstance(value, list):
+            for item in value:
+                walk(item)
+
+    for one in resources.all:
+        if one.obj.get("kind") != "CustomResourceDefinition":
+            walk(one.obj)
+            for spec in field_specs.IMAGES:
+                visit(one.obj, spec, change)
+
+
+def _renamed(found: str, image: dict[str, str]) -> str:
+    name, tag, digest = split_image(found)
+    name = image.get("newName") or name
+    new_tag, new_digest = image.get("newTag", ""), image.get("digest", "")
+    if new_tag or new_digest:
+        tag, digest = new_tag, new_digest
+    elif image.get("tagSuffix"):
+        tag, digest = tag + image["tagSuffix"], ""
+    return name + (f":{tag}" if tag else "") + (f"@{digest}" if digest else "")
+
+
+def split_image(found: str) -> tuple[str, str, str]:
+    """Name, tag, digest; a port of the registry is part of the name."""
+    slash = max(found.find("/"), 0)
+    rest = found[slash:]
+    bare, _, digest = rest.partition("@")
+    name, _, tag = bare.partition(":")
+    return found[:slash] + name, tag, digest
