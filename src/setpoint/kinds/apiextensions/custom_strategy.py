@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from setpoint.kinds.apiextensions.correlation import Correlated
 from setpoint.kinds.apiextensions.embedded_rules import embedded_rule
 from setpoint.kinds.apiextensions.list_values import list_rule
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from setpoint.kinds.apiextensions.rule_validation import RuleValidator
 
 Schema = Mapping[str, Any]
+_SORTED = orjson.OPT_SORT_KEYS
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 
 
@@ -71,7 +74,9 @@ class CustomStrategy(Strategy):
 
     def is_new_generation(self, obj: Obj, old: Obj) -> bool:
         apart = ("metadata", "status") if self.has_status else ("metadata",)
-        return _without(obj, apart) != _without(old, apart)
+        new, before = _without(obj, apart), _without(old, apart)
+        # To Python True is 1.
+        return new != before or orjson.dumps(new, option=_SORTED) != orjson.dumps(before, option=_SORTED)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         whole = self.whole(obj)

@@ -1,0 +1,458 @@
+"""Custom objects through the front door: what their schema makes of them, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from custom_door import CRDS, FOOS, GROUP, CustomDoor, definition, foo, messages, of, version
+from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, YAML, settle
+
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+PARTIAL = {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
+TEXT: dict[str, Any] = {"type": "string"}
+
+
+# -- pruning and defaults ---------------------------------------------------------------------------------------------
+
+
+async def test_what_the_schema_does_not_know_goes_and_what_it_defaults_comes(door: CustomDoor) -> None:
+    spec = of(
+        a={"type": "string", "default": "x"},
+        keep={"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"k": of(y=TEXT)}},
+        list={"type": "array", "items": {"type": "object", "properties": {"d": {"type": "integer", "default": 1}}}},
+        map={"type": "object", "additionalProperties": of(x=TEXT)},
+        nothing={"type": "string", "nullable": True},
+    )
+    await door.define(version(spec=spec))
+    given = {
+        "a": None, "gone": 1, "keep": {"free": {"deep": None}, "k": {"y": "1", "gone": 2}}, "list": [{}, {"z": 1}],
+        "map": {"one": {"x": "1", "gone": 3}}, "nothing": None,
+    }  # fmt: skip
+    reply = await door.post(FOOS, foo(spec=given) | {"top": 1})
+    assert reply.json["spec"] == {
+        "a": "x", "keep": {"free": {"deep": None}, "k": {"y": "1"}}, "list": [{"d": 1}, {"d": 1}],
+        "map": {"one": {"x": "1"}}, "nothing": None,
+    }  # fmt: skip
+    assert [value for name, value in reply.headers if name == "Warning"] == [
+        f'299 - "unknown field \\"{path}\\""'
+        for path in ("spec.gone", "spec.keep.k.gone", "spec.list[1].z", "spec.map.one.gone", "top")
+    ]
+    assert "top" not in reply.json
+
+
+async def test_strictness_is_the_clients_choice(door: CustomDoor) -> None:
+    await door.define(version(spec=of(a=TEXT)))
+    body = b'{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"f","x":1},"spec":{"a":"1","a":"2","b":1}}'
+    refused = await door.post(f"{FOOS}?fieldValidation=Strict", body)
+    assert refused.json["message"] == (
+        'Foo in version "v1" cannot be handled as a Foo: strict decoding error: duplicate field "spec.a", '
+        'unknown field "metadata.x", unknown field "spec.b"'
+    )
+    quiet = await door.post(f"{FOOS}?fieldValidation=Ignore", body)
+    assert (quiet.status, quiet.header("Warning")) == (201, "")
+
+
+async def test_stored_objects_follow_a_schema_that_grows(door: CustomDoor) -> None:
+    await door.define(version(spec=of(a=TEXT, b=TEXT)))
+    await door.make(FOOS, foo(spec={"a": "1", "b": "2"}))
+    await door.redefine({"spec": {"versions": [version(spec=of(a=TEXT, c={"type": "string", "default": "new"}))]}})
+    assert (await door.get(f"{FOOS}/f")).json["spec"] == {"a": "1", "c": "new"}
+    assert (await door.get(FOOS)).json["items"][0]["spec"] == {"a": "1", "c": "new"}
+    watcher = await door.watch(FOOS)
+    assert watcher.events[0]["object"]["spec"] == {"a": "1", "c": "new"}
+    assert (await door.get(f"{FOOS}/f")).json["metadata"]["generation"] == 1
+
+
+async def test_numbers_are_kept_as_upstream_keeps_them(door: CustomDoor) -> None:
+    await door.define()
+    body = b'{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"a":1.0,"b":1.5,"c":2e3}}'
+    made = (await door.post(FOOS, body)).json["spec"]
+    assert (made, type(made["a"]), type(made["c"])) == ({"a": 1, "b": 1.5, "c": 2000}, int, int)
+    changed = await door.patch(f"{FOOS}/f", b'{"spec":{"a":true}}')
+    assert (changed.json["spec"]["a"], changed.json["metadata"]["generation"]) == (True, 2)
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
+
+
+async def test_messages_are_upstreams(door: CustomDoor) -> None:
+    spec = of(
+        s={"type": "string", "maxLength": 2}, i={"type": "integer", "minimum": 3}, e={"type": "string", "enum": ["x"]},
+        l={"type": "array", "maxItems": 1, "items": TEXT}, r={"type": "object", "required": ["q"]},
+        p={"type": "string", "pattern": "^a"}, ios={"x-kubernetes-int-or-string": True},
+        d={"type": "string", "format": "date"},
+    )  # fmt: skip
+    await door.define(version(spec=spec))
+    given = {"s": "xxx", "i": 1, "e": "y", "l": ["a", "b"], "r": {}, "p": "b", "ios": True, "d": "no"}
+    assert messages(await door.post(FOOS, foo(spec=given))) == [
+        'spec.d: Invalid value: "no": spec.d in body must be of type date: "no"',
+        'spec.e: Unsupported value: "y": supported values: "x"',
+        "spec.i: Invalid value: 1: spec.i in body should be greater than or equal to 3",
+        'spec.ios: Invalid value: "boolean": spec.ios in body must be of type integer,string: "boolean"',
+        "spec.l: Too many: 2: must have at most 1 item",
+        "spec.p: Invalid value: \"b\": spec.p in body should match '^a'",
+        "spec.r.q: Required value",
+        "spec.s: Too long: may not be more than 2 bytes",
+    ]
+
+
+async def test_sets_keys_and_embedded_objects(door: CustomDoor) -> None:
+    spec = of(
+        set={"type": "array", "x-kubernetes-list-type": "set", "items": TEXT},
+        keyed={
+            "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],
+            "items": {"type": "object", "required": ["k"], "properties": {"k": TEXT, "p": {**TEXT, "default": "TCP"}}},
+        },
+        pod={"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+    )  # fmt: skip
+    await door.define(version(spec=spec))
+    given = {"set": ["a", "b", "a"], "keyed": [{"k": "x"}, {"k": "x", "p": "TCP"}], "pod": {"kind": "pod.s"}}
+    assert messages(await door.post(FOOS, foo(spec=given))) == [
+        'spec.keyed[1]: Duplicate value: {"k":"x","p":"TCP"}',
+        "spec.pod.apiVersion: Required value",
+        'spec.pod.kind: Invalid value: "pod.s": may have mixed case, but should otherwise match: a DNS-1035 label must '
+        "consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an "
+        "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+        "'[a-z]([-a-z0-9]*[a-z0-9])?')",
+        'spec.set[2]: Duplicate value: "a"',
+    ]
+    bad = {"pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": 1}}}}
+    reply = await door.post(FOOS, foo(spec=bad))
+    assert (reply.status, reply.json["message"]) == (
+        400,
+        'Foo in version "v1" cannot be handled as a Foo: spec.pod.metadata: Invalid value: {"labels":{"a":1}}: '
+        "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+    )
+    typed = {"pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "nonsense": 1}, "spec": {"x": 1}}}
+    made = await door.make(FOOS, foo(spec=typed))
+    assert made["spec"]["pod"]["metadata"] == {"name": "p"}
+    assert made["spec"]["pod"]["spec"] == {"x": 1}
+
+
+async def test_what_did_not_change_may_stay_wrong(door: CustomDoor) -> None:
+    loose = of(s=TEXT, o=of(x=TEXT, y=TEXT), l={"type": "array", "items": TEXT})
+    await door.define(version(spec=loose))
+    await door.make(FOOS, foo(spec={"s": "long", "o": {"x": "long", "y": "1"}, "l": ["a", "b"]}))
+    short = {"type": "string", "maxLength": 2}
+    tight = of(s=short, o=of(x=short, y=TEXT), l={"type": "array", "maxItems": 1, "items": TEXT})
+    await door.redefine({"spec": {"versions": [version(spec=tight)]}})
+    assert (await door.patch(f"{FOOS}/f", {"metadata": {"labels": {"a": "b"}}})).status == 200
+    assert (await door.patch(f"{FOOS}/f", {"spec": {"o": {"y": "2"}}})).status == 200
+    refused = await door.patch(f"{FOOS}/f", {"spec": {"o": {"x": "other"}}})
+    assert messages(refused) == ["spec.o.x: Too long: may not be more than 2 bytes"]
+    assert messages(await door.patch(f"{FOOS}/f", {"spec": {"l": ["a", "c"]}})) == [
+        "spec.l: Too many: 2: must have at most 1 item"
+    ]
+    assert (await door.post(FOOS, foo("g", {"s": "long"}))).status == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ({}, 400, "the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{}' ({})"),
+        (
+            {"kind": "Foo"}, 400,
+            "the API version in the data () does not match the expected API version (example.com/v1)",
+        ),
+        (
+            {"apiVersion": "example.com/v2", "kind": "Foo"}, 400,
+            "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)",
+        ),
+        (foo() | {"kind": "Bar"}, 422, 'Bar.example.com "f" is invalid: kind: Invalid value: "Bar": must be Foo'),
+        (
+            {"apiVersion": "example.com/v1", "kind": "Foo"}, 422,
+            'Foo.example.com "" is invalid: metadata.name: Required value: name or generateName is required',
+        ),
+        (
+            foo(metadata={"labels": {"a": 1}}), 400,
+            'Foo in version "v1" cannot be handled as a Foo: json: cannot unmarshal number into Go struct field '
+            "ObjectMeta.labels of type string",
+        ),
+    ],
+)  # fmt: skip
+async def test_bodies_that_are_something_else(door: CustomDoor, body: Any, code: int, said: str) -> None:
+    await door.define()
+    reply = await door.post(FOOS, body)
+    assert (reply.status, reply.json["message"]) == (code, said)
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def _rules(*rules: dict[str, Any], **properties: Any) -> dict[str, Any]:
+    return {**of(**properties), "x-kubernetes-validations": list(rules)}
+
+
+async def test_rules_say_what_they_want(door: CustomDoor) -> None:
+    number = {"type": "integer"}
+    spec = _rules(
+        {"rule": "self.a < self.b", "message": "a before b"},
+        {
+            "rule": "self.a != 3", "messageExpression": "'not ' + self.t", "fieldPath": ".a",
+            "reason": "FieldValueForbidden",
+        },
+        {"rule": "self.a != 4"},
+        a=number, b=number, t={"type": "string", "maxLength": 9},
+        c={**number, "x-kubernetes-validations": [{"rule": "self > 0", "message": "c counts"}]},
+    )  # fmt: skip
+    await door.define(version(spec=spec))
+    assert messages(await door.post(FOOS, foo(spec={"a": 3, "b": 2, "c": 0, "t": "three"}))) == [
+        "spec.a: Forbidden: not three",
+        "spec.c: Invalid value: 0: c counts",
+        "spec: Invalid value: a before b",
+    ]
+    assert messages(await door.post(FOOS, foo(spec={"a": 4, "b": 5}))) == [
+        "spec: Invalid value: failed rule: self.a != 4"
+    ]
+    missing = await door.post(FOOS, foo(spec={"a": 1}))
+    assert messages(missing)[0] == 'spec: Invalid value: "object": no such key: b evaluating rule: a before b'
+    assert messages(await door.post(FOOS, foo(spec={"a": "x"}))) == [
+        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
+        "correct the existing errors to complete validation",
+        'spec.a: Invalid value: "string": spec.a in body must be of type integer: "string"',
+    ]
+
+
+async def test_rules_compare_with_what_was(door: CustomDoor) -> None:
+    keyed = {
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "maxItems": 9,
+        "items": {
+            **_rules({"rule": "self.v >= oldSelf.v", "message": "v grows"}, k=TEXT, v={"type": "integer"}),
+            "required": ["k"],
+        },
+    }  # fmt: skip
+    fixed = {**TEXT, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "s is fixed"}]}
+    first = {
+        **TEXT,
+        "x-kubernetes-validations": [
+            {"rule": "oldSelf.hasValue() || self == 'first'", "optionalOldSelf": True, "message": "begin with first"}
+        ],
+    }
+    await door.define(version(spec=of(s=fixed, keyed=keyed, first=first)))
+    assert messages(await door.post(FOOS, foo(spec={"first": "x"}))) == [
+        'spec.first: Invalid value: "x": begin with first'
+    ]
+    await door.make(FOOS, foo(spec={"s": "a", "first": "first", "keyed": [{"k": "x", "v": 2}, {"k": "y", "v": 5}]}))
+    assert (await door.patch(f"{FOOS}/f", {"spec": {"first": "y"}})).status == 200
+    changed = {"s": "b", "keyed": [{"k": "y", "v": 6}, {"k": "z", "v": 0}, {"k": "x", "v": 1}]}
+    assert messages(await door.patch(f"{FOOS}/f", {"spec": changed})) == [
+        "spec.keyed[2]: Invalid value: v grows",
+        'spec.s: Invalid value: "b": s is fixed',
+    ]
+    removed = await door.patch(f"{FOOS}/f", {"spec": {"s": None}})
+    assert removed.status == 200
+
+
+async def test_a_new_rule_warns_of_what_was_there_before(door: CustomDoor) -> None:
+    await door.define(version(spec=of(a={"type": "integer"}, b=TEXT)))
+    await door.make(FOOS, foo(spec={"a": 1}))
+    rule = {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 5", "message": "more"}]}
+    await door.redefine({"spec": {"versions": [version(spec=of(a=rule, b=TEXT))]}})
+    reply = await door.patch(f"{FOOS}/f", {"spec": {"b": "x"}})
+    assert (reply.status, reply.header("Warning")) == (200, '299 - "spec.a: Invalid value: 1: more"')
+    assert (await door.patch(f"{FOOS}/f", {"spec": {"a": 2}})).status == 422
+
+
+async def test_rules_have_a_budget(door: CustomDoor) -> None:
+    many = {"type": "array", "maxItems": 1000, "items": {"type": "string", "maxLength": 10}}
+    rule = {"rule": "self.l.all(x, self.l.exists(y, x == y))", "message": "of itself"}
+    refused = await door.post(CRDS, definition(version(spec={**of(l=many), "x-kubernetes-validations": [rule]})))
+    text = messages(refused)[0]
+    assert "x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of" in text
+    few = {**many, "maxItems": 300}
+    await door.define(version(spec={**of(l=few), "x-kubernetes-validations": [rule]}))
+    assert (await door.post(FOOS, foo(spec={"l": [str(i) for i in range(30)]}))).status == 201
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_generation_counts_everything_but_metadata_and_status(door: CustomDoor) -> None:
+    await door.define(
+        version(root={"properties": {"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}},
+                subresources={"status": {}})
+    )  # fmt: skip
+    made = await door.make(FOOS, foo(spec={"a": 1}, status={"x": 1}))
+    assert "status" not in made
+    labelled = await door.patch(f"{FOOS}/f", {"metadata": {"labels": {"a": "b"}}, "status": {"x": 2}})
+    assert (labelled.json["metadata"]["generation"], "status" in labelled.json) == (1, False)
+    written = await door.patch(
+        f"{FOOS}/f/status", {"status": {"x": 3}, "spec": {"a": 9}, "metadata": {"labels": {"c": "d"}}}
+    )
+    assert (written.json["metadata"]["generation"], written.json["spec"], written.json["status"]) == (
+        1,
+        {"a": 1},
+        {"x": 3},
+    )
+    assert written.json["metadata"]["labels"] == {"a": "b"}
+    assert (await door.patch(f"{FOOS}/f", {"spec": {"a": 2}})).json["metadata"]["generation"] == 2
+    assert (await door.put(f"{FOOS}/f", foo(spec={"a": 3}))).status == 422  # the revision must be said
+
+
+async def test_patches_and_their_kinds(door: CustomDoor) -> None:
+    await door.define()
+    await door.make(FOOS, foo(spec={"a": 1, "l": [1]}))
+    assert (await door.patch(f"{FOOS}/f", {"spec": {"b": 2}}, MERGE_PATCH)).json["spec"] == {"a": 1, "l": [1], "b": 2}
+    added = await door.patch(f"{FOOS}/f", [{"op": "add", "path": "/spec/l/-", "value": 2}], JSON_PATCH)
+    assert added.json["spec"]["l"] == [1, 2]
+    refused = await door.patch(f"{FOOS}/f", {"spec": {}}, STRATEGIC)
+    assert (refused.status, refused.json["message"]) == (
+        415,
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+    )
+    assert (
+        await door.post(FOOS, b"apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: written}\n", YAML)
+    ).status == 201
+
+
+async def test_apply_goes_by_the_schema(door: CustomDoor) -> None:
+    keyed = {
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "required": ["k"], "properties": {"k": TEXT, "v": TEXT}},
+    }  # fmt: skip
+    await door.define(version(spec=of(keyed=keyed, whole={"type": "array", "items": TEXT}, s=TEXT)))
+
+    async def apply(manager: str, spec: Any, more: str = "") -> Any:
+        return await door.patch(f"{FOOS}/f?fieldManager={manager}{more}", foo(spec=spec), APPLY)
+
+    assert (await apply("one", {"keyed": [{"k": "a", "v": "1"}], "whole": ["x"]})).status == 201
+    merged = await apply("two", {"keyed": [{"k": "b", "v": "2"}]})
+    assert merged.json["spec"]["keyed"] == [{"k": "a", "v": "1"}, {"k": "b", "v": "2"}]
+    conflict = await apply("two", {"keyed": [{"k": "a", "v": "9"}], "whole": ["y"]})
+    assert conflict.status == 409
+    assert {cause["field"] for cause in conflict.json["details"]["causes"]} == {'.spec.keyed[k="a"].v', ".spec.whole"}
+    forced = await apply("two", {"whole": ["y"]}, "&force=true")
+    assert forced.json["spec"] == {"keyed": [{"k": "a", "v": "1"}], "whole": ["y"]}
+    owners = {entry["manager"]: entry["fieldsV1"] for entry in forced.json["metadata"]["managedFields"]}
+    assert owners["two"] == {"f:spec": {"f:whole": {}}}
+    unknown = await apply("two", {"s": "x", "nope": 1})
+    assert (unknown.status, "field not declared in schema" in unknown.json["message"]) == (500, True)
+
+
+async def test_scale_reads_and_writes_where_the_definition_says(door: CustomDoor) -> None:
+    paths = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size", "labelSelectorPath": ".status.sel"}
+    await door.define(
+        version(root={"properties": {"status": of(size={"type": "integer"}, sel=TEXT)}},
+                spec=of(size={"type": "integer"}), subresources={"status": {}, "scale": paths})
+    )  # fmt: skip
+    await door.make(FOOS, foo(spec={"size": 2}))
+    await door.patch(f"{FOOS}/f/status", {"status": {"size": 1, "sel": "a=b"}})
+    scale = (await door.get(f"{FOOS}/f/scale")).json
+    assert (scale["kind"], scale["spec"], scale["status"]) == (
+        "Scale",
+        {"replicas": 2},
+        {"replicas": 1, "selector": "a=b"},
+    )
+    assert (await door.patch(f"{FOOS}/f/scale", {"spec": {"replicas": 5}})).json["spec"] == {"replicas": 5}
+    assert (await door.get(f"{FOOS}/f")).json["spec"] == {"size": 5}
+    assert messages(await door.patch(f"{FOOS}/f/scale", {"spec": {"replicas": -1}})) == [
+        ".spec.size: Invalid value: -1: should be a non-negative integer"
+    ]
+    await door.make(FOOS, foo("none"))
+    absent = await door.get(f"{FOOS}/none/scale")
+    assert absent.json["message"] == 'Internal error occurred: the spec replicas field ".spec.size" does not exist'
+    empty = await door.patch(f"{FOOS}/none/scale", {"metadata": {"labels": {}}})
+    assert (empty.status, empty.json["message"]) == (400, 'the spec replicas field ".spec.size" cannot be empty')
+    table = (await door.get(f"{FOOS}/f/scale", headers=TABLE)).json
+    assert table["rows"][0]["cells"][:3] == ["f", 5, 1]
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+async def test_tables_have_the_columns_of_the_definition(door: CustomDoor) -> None:
+    columns = [
+        {"name": "S", "type": "string", "jsonPath": ".spec.s"},
+        {"name": "N", "type": "integer", "jsonPath": ".spec.n", "priority": 1, "description": "how many"},
+        {"name": "Ready", "type": "string", "jsonPath": '.spec.c[?(@.type=="Ready")].status'},
+        {"name": "O", "type": "string", "jsonPath": ".spec.o"},
+        {"name": "When", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Wrong", "type": "date", "jsonPath": ".spec.s"},
+        {"name": "B", "type": "boolean", "jsonPath": ".spec.s"},
+    ]
+    await door.define(version(additionalPrinterColumns=columns))
+    await door.make(FOOS, foo(spec={"s": "x", "n": 2, "c": [{"type": "Ready", "status": "True"}], "o": {"a": 1}}))
+    await door.make(FOOS, foo("g"))
+    await door.clock.advance(120)
+    table = (await door.get(FOOS, headers=TABLE)).json
+    assert [(c["name"], c["type"], c["priority"]) for c in table["columnDefinitions"]][:3] == [
+        ("Name", "string", 0), ("S", "string", 0), ("N", "integer", 1),
+    ]  # fmt: skip
+    assert [row["cells"] for row in table["rows"]] == [
+        ["f", "x", 2, "True", '{"a":1}', "2m", "<invalid>", None],
+        ["g", None, None, None, None, "2m", None, None],
+    ]
+    plain = await door.redefine({"spec": {"versions": [version()]}})
+    assert plain.status == 200
+    assert [c["name"] for c in (await door.get(FOOS, headers=TABLE)).json["columnDefinitions"]] == ["Name", "Age"]
+    partial = (await door.get(f"{FOOS}/f", headers=PARTIAL)).json
+    assert (partial["kind"], "spec" in partial) == ("PartialObjectMetadata", False)
+
+
+async def test_fields_that_can_be_selected(door: CustomDoor) -> None:
+    await door.define(
+        version(
+            spec=of(s=TEXT, b={"type": "boolean"}), selectableFields=[{"jsonPath": ".spec.s"}, {"jsonPath": ".spec.b"}]
+        )
+    )
+    await door.make(FOOS, foo("a", {"s": "x", "b": True}))
+    await door.make(FOOS, foo("b", {"s": "y"}))
+
+    async def names(selector: str) -> list[str]:
+        listed = (await door.get(f"{FOOS}?fieldSelector={selector}")).json["items"]
+        return [item["metadata"]["name"] for item in listed]
+
+    assert await names("spec.s=x") == ["a"]
+    assert await names("spec.b=true") == ["a"]
+    assert await names("spec.b!=true") == ["b"]
+    refused = await door.get(f"{FOOS}?fieldSelector=spec.other=1")
+    assert (refused.status, refused.json["message"]) == (400, "field label not supported: spec.other")
+    watcher = await door.watch(f"{FOOS}?fieldSelector=spec.s=x")
+    await door.patch(f"{FOOS}/b", {"spec": {"s": "x"}})
+    await door.patch(f"{FOOS}/a", {"spec": {"s": "z"}})
+    await settle()
+    assert watcher.summary == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+
+async def test_paths_that_lead_elsewhere(door: CustomDoor) -> None:
+    await door.define()
+    await door.define(plural="globals", kind="Global", scope="Cluster")
+    await door.make(FOOS, foo())
+    for path in (
+        f"/apis/{GROUP}/v1/foos/f", f"/apis/{GROUP}/v1/namespaces/default/globals", f"/apis/{GROUP}/v9/foos",
+        f"/apis/{GROUP}/v1/bars", f"/apis/{GROUP}/v1/namespaces/default/globals/x",
+    ):  # fmt: skip
+        reply = await door.get(path)
+        assert (reply.status, reply.body) == (404, b"404 page not found\n"), path
+    for method in ("PUT", "PATCH", "DELETE", "POST"):
+        body = None if method == "DELETE" else foo()
+        kind = MERGE_PATCH if method == "PATCH" else "application/json"
+        reply = await door.request(method, f"/apis/{GROUP}/v1/namespaces/default/globals/x", body, kind)
+        assert reply.status == 404, method
+    absent = await door.get(f"{FOOS}/f/status")
+    assert absent.json["message"] == 'foos.example.com "f" not found'
+    await door.define(plural="foosball", kind="Foosball")
+    listed = (await door.get(f"/apis/{GROUP}/v1/foos")).json["items"]
+    assert len(listed) == 1  # no plural's keys run into another's
+
+
+async def test_discovery_and_documents_follow(door: CustomDoor) -> None:
+    before = (await door.get("/openapi/v3")).json["paths"]
+    await door.define(version(subresources={"status": {}}), names={"shortNames": ["fo"], "categories": ["all"]})
+    listed = (await door.get(f"/apis/{GROUP}/v1")).json["resources"]
+    assert [row["name"] for row in listed] == ["foos", "foos/status"]
+    assert (listed[0]["shortNames"], listed[0]["categories"]) == (["fo"], ["all"])
+    accept = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+    aggregated = (await door.get("/apis", headers=accept)).json["items"][-1]
+    assert aggregated["metadata"]["name"] == GROUP
+    assert aggregated["versions"][0]["resources"][0]["responseKind"] == {"group": GROUP, "version": "v1", "kind": "Foo"}
+    after = (await door.get("/openapi/v3")).json["paths"]
+    assert set(after) - set(before) == {f"apis/{GROUP}/v1"}
+    document = (await door.get(f"/openapi/v3/apis/{GROUP}/v1")).json
+    assert "com.example.v1.Foo" in document["components"]["schemas"]
+    assert "com.example.v1.Foo" in (await door.get("/openapi/v2")).json["definitions"]
+    await door.delete(f"{CRDS}/foos.{GROUP}")
+    await settle(60)
+    assert set((await door.get("/openapi/v3")).json["paths"]) == set(before)
