@@ -82,6 +82,8 @@ def test_tables(found: Both) -> None:
         get namespaces {ns}
         get ns
         get cm -A -l app=web
+        get cm,ns -A
+        get ns,cm -A
         get cm --chunk-size=1
         get cm --server-print=false
         get nodes
@@ -108,6 +110,11 @@ def test_documents(found: Both) -> None:
         get cm -o jsonpath='{range .items[*]}{.metadata.name}{"\\t"}{.data.a}{"\\n"}{end}'
         get cm -o jsonpath='{.items[?(@.data.a=="9")].metadata.name}'
         get cm one -o jsonpath-as-json='{.data}'
+        get cm one -o go-template='{{.metadata.name}} {{.data}} {{.nope}}'
+        get cm -o go-template='{{range .items}}{{.metadata.name}}={{.data.a}};{{end}}'
+        get cm one --template='{{len .data}}'
+        ! get cm one -o go-template='{{.metadata.name.first}}'
+        ! get cm one -o go-template='{{.metadata.name'
         get cm -o custom-columns=NAME:.metadata.name,A:.data.a,NONE:.data.zzz
         get cm -o custom-columns=NAME:.metadata.name --no-headers
         get secrets -o yaml

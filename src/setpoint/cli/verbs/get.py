@@ -10,6 +10,7 @@ from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import number, switch, text, texts
 from setpoint.cli.output import GET_OUTPUT, output_flags
 from setpoint.cli.printing import Obj, Printer, as_list, make_get_printer
+from setpoint.cli.printing.table import is_table
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose
 from setpoint.client import Resource
 from setpoint.client.paths import query_of
@@ -139,6 +140,9 @@ async def _tables(call: Call, chosen: Chosen) -> None:
     errors: list[Exception] = []
     found = await _found(call, chosen, errors)
     with_kind = len({one.resource for one in found}) > 1
+    with_namespace = False
+    if call.flags.sort_by:
+        found = _together(found)
     written, between = False, ""
     printer: Printer | None = None
     last: Resource | None = None
@@ -150,7 +154,9 @@ async def _tables(call: Call, chosen: Chosen) -> None:
                 written, between = written or bool(text), "" if text else between
                 if written and not call.flags.no_headers:
                     between = "\n"
-            printer, last = printer_for(call, resource, with_kind), resource
+            # Once there is a column of namespaces, kinds that live in none have it too, as kubectl has it.
+            with_namespace = with_namespace or (call.flags.all_namespaces and resource.namespaced)
+            printer, last = printer_for(call, resource, with_kind, with_namespace), resource
         printer.print(document)
     text = printer.flush() if printer is not None else ""
     call.say(between + text if text else "", end="")
@@ -160,13 +166,28 @@ async def _tables(call: Call, chosen: Chosen) -> None:
     raise_all(errors)
 
 
-def printer_for(call: Call, resource: Resource, with_kind: bool = False) -> Printer:
+def _together(found: list[_Found]) -> list[_Found]:
+    """Tables of objects that were asked for one by one as one table, whose rows can be sorted."""
+    out: list[_Found] = []
+    for resource, document in found:
+        last = out[-1] if out and out[-1].resource == resource else None
+        if last is not None and is_table(document) and is_table(last.document):
+            rows = [*(last.document.get("rows") or ()), *(document.get("rows") or ())]
+            out[-1] = _Found(resource, {**last.document, "rows": rows})
+        else:
+            out.append(_Found(resource, document))
+    return out
+
+
+def printer_for(call: Call, resource: Resource, with_kind: bool = False, with_namespace: bool | None = None) -> Printer:
+    if with_namespace is None:
+        with_namespace = call.flags.all_namespaces and resource.namespaced
     return make_get_printer(
         output_flags(call),
         call.around.clock.now,
         kind=resource.kind,
         group=resource.group,
-        with_namespace=call.flags.all_namespaces and resource.namespaced,
+        with_namespace=with_namespace,
         with_kind=with_kind,
         colour=call.around.colour,
     )
