@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from setpoint.meta.cel.values import CelError
+
 Frame = list[Any]
 """One evaluation: [cost so far, cost limit, variables ...]."""
 Run = Callable[[Frame], Any]
@@ -42,3 +44,24 @@ class Code:
 
 def constant(value: Any) -> Code:
     return Code(lambda frame: value, constant=True, value=value)
+
+
+def outcome_of(run: Run, frame: Frame) -> Any:
+    """The value or the error: for operands that are evaluated although another one failed."""
+    try:
+        return run(frame)
+    except CelError as error:
+        return error
+
+
+def refunding(run: Run, charged: int) -> Run:
+    """Runs it; if it fails, what depends on it is not run at all, and what was charged for that ahead is given back."""
+
+    def attempt(frame: Frame) -> Any:
+        try:
+            return run(frame)
+        except CelError:
+            frame[0] -= charged
+            raise
+
+    return attempt

@@ -1,17 +1,21 @@
-"""Calls and operators. Operators on types that are known become the Python operation itself."""
+"""Calls: which overload it is, what it costs, and what a failing argument leaves to pay.
+
+Constant costs are charged ahead, for a whole expression at once. When something fails in the middle, what was not run
+is taken back, so that the cost is the same as if each step had been charged by itself: an error can be absorbed by
+`||`, and then the cost counts.
+"""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from setpoint.meta.cel import operators as ops
-from setpoint.meta.cel.code import Code, Frame, Run, constant
+from setpoint.meta.cel.code import Code, Frame, Run, constant, outcome_of
 from setpoint.meta.cel.compile_logic import compile_and, compile_conditional, compile_not, compile_or
+from setpoint.meta.cel.compile_operators import OPERATORS, compile_equality, compile_operator
 from setpoint.meta.cel.compile_select import compile_index, compile_opt_index
 from setpoint.meta.cel.declarations import Overload
-from setpoint.meta.cel.runtime_cost import CallCost, call_cost, equality_cost
+from setpoint.meta.cel.runtime_cost import CallCost, call_cost
 from setpoint.meta.cel.syntax import Call
 from setpoint.meta.cel.types import Kind, Type
 from setpoint.meta.cel.values import (
@@ -34,26 +38,6 @@ if TYPE_CHECKING:
 _CONVERSIONS = frozenset(["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"])
 _SINGLETONS = frozenset({"size", "sort", "matches"})
 _UNGUARDED = frozenset({"contains", "startsWith", "endsWith"})
-_SCALARS = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.DURATION, Kind.TIMESTAMP})
-_DIRECT_EQUALITY = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.STRING, Kind.BYTES})
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "_<_": operator.lt,
-    "_<=_": operator.le,
-    "_>_": operator.gt,
-    "_>=_": operator.ge,
-}
-_GENERAL: dict[str, Callable[[Any, Any], Any]] = {
-    "_<_": ops.less,
-    "_<=_": ops.less_equal,
-    "_>_": ops.greater,
-    "_>=_": ops.greater_equal,
-    "_+_": ops.plus,
-    "_-_": ops.minus,
-    "_*_": ops.times,
-    "_/_": ops.divided,
-    "_%_": ops.modulo,
-    "@in": ops.contains,
-}
 
 
 def compile_call(compiler: Compiler, expr: Call) -> Code:
@@ -73,9 +57,9 @@ def compile_call(compiler: Compiler, expr: Call) -> Code:
     if name == "!_":
         return compile_not(arguments[0])
     if name == "_==_":
-        return _equality(arguments, types, negate=False)
+        return compile_equality(arguments, types, negate=False)
     if name == "_!=_":
-        return _equality(arguments, types, negate=True)
+        return compile_equality(arguments, types, negate=True)
     if name == "_[_]":
         return compile_index(arguments[0], arguments[1])
     if name == "_[?_]":
@@ -86,91 +70,9 @@ def compile_call(compiler: Compiler, expr: Call) -> Code:
         return _optional_or(arguments[0], arguments[1], unwrap=name == "orValue")
     overload = expr.overloads[0] if len(expr.overloads) == 1 else ""
     cost = call_cost(name, overload)
-    if name in _GENERAL:
-        return _operator(name, overload, arguments, types, cost)
+    if name in OPERATORS:
+        return compile_operator(name, overload, arguments, types, cost)
     return _function(compiler, expr, arguments, types, overload, cost)
-
-
-# -- operators
-
-
-def _equality(arguments: list[Code], types: list[Type], negate: bool) -> Code:
-    left, right = arguments[0].run, arguments[1].run
-    total = arguments[0].cost + arguments[1].cost
-    kind = types[0].kind
-    same = kind is types[1].kind and not types[0].nullable and not types[1].nullable
-    if same and kind in _DIRECT_EQUALITY:
-        if kind in _SCALARS:
-            if negate:
-                return Code(lambda frame: left(frame) != right(frame), total + 1)
-            return Code(lambda frame: left(frame) == right(frame), total + 1)
-
-        def text(frame: Frame) -> bool:
-            one, other = left(frame), right(frame)
-            shorter = min(len(one), len(other))
-            frame[0] += 1 if 0 < shorter <= 10 else (shorter + 9) // 10
-            return (one == other) is not negate
-
-        return Code(text, total)
-
-    def general(frame: Frame) -> bool:
-        one, other = left(frame), right(frame)
-        frame[0] += equality_cost(one, other)
-        return ops.equals(one, other) is not negate
-
-    return Code(general, total)
-
-
-def _operator(name: str, overload: str, arguments: list[Code], types: list[Type], cost: CallCost) -> Code:
-    left, right = arguments[0].run, arguments[1].run
-    total = arguments[0].cost + arguments[1].cost
-    kinds = (types[0].kind, types[1].kind)
-    apply = _GENERAL[name]
-    if name == "@in" and overload == "in_list" and arguments[1].constant:
-        members = _constant_members(arguments[1].value)
-        if members is not None:
-            return _membership(arguments[0], members)
-    if isinstance(cost, int):
-        if kinds == (Kind.INT, Kind.INT) and name in _ORDER:
-            python = _ORDER[name]
-            return Code(lambda frame: python(left(frame), right(frame)), total + cost)
-        if kinds == (Kind.INT, Kind.INT) and name in ("_+_", "_-_"):
-            python = operator.add if name == "_+_" else operator.sub
-            return Code(lambda frame: ops.checked_int(python(left(frame), right(frame))), total + cost)
-        return Code(lambda frame: apply(left(frame), right(frame)), total + cost)
-
-    def run(frame: Frame) -> Any:
-        pair = (left(frame), right(frame))
-        frame[0] += cost(pair, None)
-        return apply(pair[0], pair[1])
-
-    return Code(run, total)
-
-
-def _constant_members(values: Any) -> frozenset[Any] | None:
-    """The elements of a constant list as a set, when they are simple enough. Numbers of all types are one kind."""
-    if not all(type(value) in (str, int, float, Uint, bool) for value in values):
-        return None
-    return frozenset((type(value) is bool, value) for value in values)
-
-
-def _membership(element: Code, members: frozenset[Any]) -> Code:
-    if not members:
-        return constant(False)
-    read = element.run
-    if all(type(value) is str for _, value in members):
-        texts = frozenset(value for _, value in members)
-        return Code(lambda frame: _text_in(read(frame), texts), element.cost)
-
-    def run(frame: Frame) -> bool:
-        value = read(frame)
-        return type(value) in (str, int, float, Uint, bool) and (type(value) is bool, value) in members
-
-    return Code(run, element.cost)
-
-
-def _text_in(value: Any, texts: frozenset[Any]) -> bool:
-    return type(value) is str and value in texts
 
 
 def _not_strictly_false(argument: Code) -> Code:
@@ -254,14 +156,14 @@ def _function(
     else:
         everywhere = [o for o in declared.overloads if o.member == member and len(o.arguments) == len(arguments)]
         call = _dispatch(name, candidates if len(candidates) == 1 else everywhere)
-    runs = [argument.run for argument in arguments]
     total = sum(argument.cost for argument in arguments)
     if name in _CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
         return constant(call(arguments[0].value))
     folded = _folded_regex(name, arguments)
     if folded is not None:
-        call = folded
-    return Code(_invocation(call, runs, cost), total + (cost if isinstance(cost, int) else 0))
+        run = _variadic(folded, arguments, cost)  # so the reference has it
+        return Code(run, total + (cost if isinstance(cost, int) else 0))
+    return Code(_invocation(name, call, arguments, cost), total + (cost if isinstance(cost, int) else 0))
 
 
 def _folded_regex(name: str, arguments: list[Code]) -> Callable[..., Any] | None:
@@ -274,25 +176,96 @@ def _folded_regex(name: str, arguments: list[Code]) -> Callable[..., Any] | None
     return prepare(arguments[1].value)
 
 
-def _invocation(call: Callable[..., Any], runs: list[Run], cost: CallCost) -> Run:
+def _invocation(name: str, call: Callable[..., Any], arguments: list[Code], cost: CallCost) -> Run:
+    runs = [argument.run for argument in arguments]
+    if len(runs) == 1:
+        return _unary(call, runs[0], cost)
+    if len(runs) == 2 and name != "format":
+        return _binary(call, runs[0], runs[1], cost)
+    return _variadic(call, arguments, cost)
+
+
+def _unary(call: Callable[..., Any], only: Run, cost: CallCost) -> Run:
     if isinstance(cost, int):
-        if len(runs) == 1:
-            only = runs[0]
-            return lambda frame: call(only(frame))
-        if len(runs) == 2:
-            first, second = runs
-            return lambda frame: call(first(frame), second(frame))
-        return lambda frame: call(*[run(frame) for run in runs])
+        return lambda frame: call(only(frame))
     charge = cost
 
     def run(frame: Frame) -> Any:
-        values = [each(frame) for each in runs]
+        try:
+            value = only(frame)
+        except CelError as error:
+            frame[0] += charge((error,), error)
+            raise
+        try:
+            result = call(value)
+        except CelError as error:
+            frame[0] += charge((value,), error)
+            raise
+        frame[0] += charge((value,), result)
+        return result
+
+    return run
+
+
+def _binary(call: Callable[..., Any], first: Run, second: Run, cost: CallCost) -> Run:
+    """Both arguments are evaluated, whatever becomes of the first."""
+    charge = None if isinstance(cost, int) else cost
+
+    def run(frame: Frame) -> Any:
+        try:
+            one = first(frame)
+        except CelError as error:
+            other = outcome_of(second, frame)
+            if charge is not None:
+                frame[0] += charge((error, other), error)
+            raise
+        try:
+            other = second(frame)
+        except CelError as error:
+            if charge is not None:
+                frame[0] += charge((one, error), error)
+            raise
+        if charge is None:
+            return call(one, other)
+        try:
+            result = call(one, other)
+        except CelError as error:
+            frame[0] += charge((one, other), error)
+            raise
+        frame[0] += charge((one, other), result)
+        return result
+
+    return run
+
+
+def _variadic(call: Callable[..., Any], arguments: list[Code], cost: CallCost) -> Run:
+    """The first argument that fails ends it: those after it are not evaluated, and if there are any, the call costs
+    nothing."""
+    runs = [argument.run for argument in arguments]
+    costs = [argument.cost for argument in arguments]
+    fixed = cost if isinstance(cost, int) else 0
+    charge = None if isinstance(cost, int) else cost
+
+    def run(frame: Frame) -> Any:
+        values: list[Any] = []
+        try:
+            for each in runs:
+                values.append(each(frame))
+        except CelError as error:
+            if len(values) == len(runs) - 1:
+                if charge is not None:
+                    frame[0] += charge([*values, error], error)
+            else:
+                frame[0] -= sum(costs[len(values) + 1 :]) + fixed
+            raise
         try:
             result = call(*values)
         except CelError as error:
-            frame[0] += charge(values, error)
+            if charge is not None:
+                frame[0] += charge(values, error)
             raise
-        frame[0] += charge(values, result)
+        if charge is not None:
+            frame[0] += charge(values, result)
         return result
 
     return run

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from setpoint.meta.cel.code import Code, Frame, Run
+from setpoint.meta.cel.code import Code, Frame, Run, outcome_of, refunding
 from setpoint.meta.cel.runtime_cost import LIST_BASE
 from setpoint.meta.cel.syntax import Call, Comprehension, ListExpr
 from setpoint.meta.cel.values import (
@@ -58,6 +58,13 @@ def entries(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, TypedMap):
         return [(key, value.find(key)) for key in value]
     raise CelError(f"unsupported comprehension range type: {_GO_NAMES.get(type(value), type(value).__name__)}")
+
+
+def _iteration(source: Run, two: bool) -> Run:
+    """What is run over, elements or pairs."""
+    if two:
+        return lambda frame: entries(source(frame))
+    return lambda frame: elements(source(frame))
 
 
 def compile_comprehension(compiler: Compiler, expr: Comprehension) -> Code:
@@ -111,16 +118,21 @@ def _known(
 ) -> Code:
     step = expr.step
     assert isinstance(step, Call)
+    iteration = _iteration(source.run, two=len(places) > 1)
+
+    def ranged(result: int) -> Run:
+        return refunding(iteration, result)
+
     compiler.locals.extend(names)
     try:
         if expr.macro == "all":
-            run = _quantifier(source.run, places, compiler.compile(step.arguments[1]), decisive=False, condition=2)
+            run = _quantifier(ranged(1), places, compiler.compile(step.arguments[1]), decisive=False, condition=2)
             return Code(run, source.cost + 1)
         if expr.macro == "exists":
-            run = _quantifier(source.run, places, compiler.compile(step.arguments[1]), decisive=True, condition=3)
+            run = _quantifier(ranged(1), places, compiler.compile(step.arguments[1]), decisive=True, condition=3)
             return Code(run, source.cost + 1)
         if expr.macro == "exists_one":
-            run = _exactly_one(source.run, places, compiler.compile(step.arguments[0]))
+            run = _exactly_one(ranged(2), places, compiler.compile(step.arguments[0]))
             return Code(run, source.cost + 2)
         predicate: Code | None = None
         if step.function == "_?_:_":
@@ -133,7 +145,7 @@ def _known(
         # `result + [element]`: reading the result, making the list, adding it.
         element = compiler.compile(singleton.elements[0])
         made = 0 if element.constant else element.cost + LIST_BASE
-        run = _collect(source.run, places, predicate, element.run, 1 + made + 1)
+        run = _collect(ranged(1), places, predicate, element.run, 1 + made + 1)
         return Code(run, source.cost + 1)
     finally:
         del compiler.locals[-len(names) :]
@@ -151,7 +163,7 @@ def _quantifier(source: Run, places: list[int], predicate: Code, decisive: bool,
         error: CelError | None = None
         decided = False
         limit = frame[1]
-        for item in entries(items) if second else elements(items):
+        for item in items:
             if decided:
                 frame[0] += condition  # whether to go on is asked once more
                 break
@@ -190,7 +202,7 @@ def _exactly_one(source: Run, places: list[int], predicate: Code) -> Run:
         count = 0
         error: CelError | None = None
         limit = frame[1]
-        for item in entries(items) if second else elements(items):
+        for item in items:
             if second:
                 frame[place], frame[second] = item
             else:
@@ -226,8 +238,9 @@ def _collect(source: Run, places: list[int], predicate: Code | None, element: Ru
     def run(frame: Frame) -> list[Any]:
         items = source(frame)
         result = []
+        error: CelError | None = None
         limit = frame[1]
-        for item in entries(items) if second else elements(items):
+        for item in items:
             if second:
                 frame[place], frame[second] = item
             else:
@@ -236,16 +249,35 @@ def _collect(source: Run, places: list[int], predicate: Code | None, element: Ru
             if frame[0] > limit:
                 raise CostExceeded
             if check is not None:
-                value = check(frame)
+                value = outcome_of(check, frame)
                 if value is False:
                     continue
                 if value is not True:
-                    raise no_such_overload()
+                    error = value if isinstance(value, CelError) else no_such_overload()
+                    continue
                 frame[0] += cost
-            result.append(element(frame))
+            # A failure stays, but the elements that follow are still looked at, and paid for.
+            try:
+                result.append(element(frame))
+            except CelError as problem:
+                error = error or problem
+        if error is not None:
+            raise error
         return result
 
     return run
+
+
+def _accumulated(place: int) -> Code:
+    """What has been accumulated so far; a failure stays until the end."""
+
+    def read(frame: Frame) -> Any:
+        value = frame[place]
+        if isinstance(value, CelError):
+            raise value
+        return value
+
+    return Code(read, 1, attribute=0)
 
 
 def _fold(
@@ -253,7 +285,7 @@ def _fold(
 ) -> Code:
     initial = compiler.compile(expr.initial)
     accumulator = compiler.slot()
-    compiler.locals.append((expr.accumulator, accumulator))
+    compiler.locals.append((expr.accumulator, _accumulated(accumulator)))
     compiler.locals.extend(names)
     condition = compiler.compile(expr.condition)
     step = compiler.compile(expr.step)
@@ -262,7 +294,8 @@ def _fold(
     compiler.locals.pop()
     goes_on, advance, finish = condition.run, step.run, result.run
     each = condition.cost + step.cost
-    start, read = initial.run, source.run
+    iteration = _iteration(source.run, two=len(places) > 1)
+    start, read = initial.run, refunding(iteration, initial.cost + result.cost)
     place = places[0]
     second = places[1] if len(places) > 1 else 0
 
@@ -270,7 +303,7 @@ def _fold(
         items = read(frame)
         frame[accumulator] = start(frame)
         limit = frame[1]
-        for item in entries(items) if second else elements(items):
+        for item in items:
             if second:
                 frame[place], frame[second] = item
             else:
@@ -280,7 +313,7 @@ def _fold(
                 raise CostExceeded
             if goes_on(frame) is not True:
                 break
-            frame[accumulator] = advance(frame)
+            frame[accumulator] = outcome_of(advance, frame)
         return finish(frame)
 
     return Code(run, source.cost + initial.cost + result.cost)

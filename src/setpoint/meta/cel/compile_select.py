@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from setpoint.meta.cel.code import Code, Frame
+from setpoint.meta.cel.code import Code, Frame, refunding
 from setpoint.meta.cel.operators import find_index, get_index
 from setpoint.meta.cel.schema_values import TypedObject
 from setpoint.meta.cel.syntax import Call, Literal, Select
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def compile_select(compiler: Compiler, expr: Select) -> Code:
     operand = compiler.compile(expr.operand)
     name = expr.field
-    read = operand.run
+    read = refunding(operand.run, 1)
     kind = expr.operand.type.kind
     access = compiler.access(expr.operand.type, name) if kind is Kind.STRUCT else None
     if access is not None:
@@ -109,7 +109,7 @@ def optional_index(operand: Code, key: Any) -> Code:
 def compile_test(compiler: Compiler, expr: Select) -> Code:
     """`has(a.b)` costs what reading `a` costs; the test itself is free."""
     operand = compiler.compile(expr.operand)
-    read, name = operand.run, expr.field
+    read, name = refunding(operand.run, 1), expr.field
     base = operand.bare + 1
     kind = expr.operand.type.kind
     access = compiler.access(expr.operand.type, name) if kind is Kind.STRUCT else None
@@ -146,7 +146,7 @@ def compile_test(compiler: Compiler, expr: Select) -> Code:
 
 def compile_index(operand: Code, index: Code) -> Code:
     """`a[b]`"""
-    read, at = operand.run, index.run
+    read, at = refunding(operand.run, index.bare + 1), index.run
     if index.constant:
         key = index.value
 
@@ -187,7 +187,7 @@ def compile_opt_index(operand: Code, index: Code) -> Code:
     """`a[?b]`"""
     if index.constant:
         return optional_index(operand, index.value)
-    read, at = operand.run, index.run
+    read, at = refunding(operand.run, index.bare), index.run
 
     def run(frame: Frame) -> Any:
         value = read(frame)

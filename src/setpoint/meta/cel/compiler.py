@@ -80,13 +80,26 @@ class Compiler:
         optional = expr.optional
         runs = [code.run for code in codes]
 
+        costs = [code.cost for code in codes]
+
         def build(frame: Frame) -> Any:
-            return [run(frame) for run in runs]
+            result: list[Any] = []
+            try:
+                for run in runs:
+                    result.append(run(frame))
+            except CelError:
+                frame[0] -= sum(costs[len(result) + 1 :])  # these were not evaluated any more
+                raise
+            return result
 
         def build_optional(frame: Frame) -> Any:
             result = []
             for index, run in enumerate(runs):
-                value = run(frame)
+                try:
+                    value = run(frame)
+                except CelError:
+                    frame[0] -= sum(costs[index + 1 :])
+                    raise
                 if index in optional:
                     if type(value) is not Optional:
                         raise CelError(f"cannot initialize optional list element from non-optional value {value}")
@@ -104,13 +117,20 @@ class Compiler:
     def map(self, expr: MapExpr) -> Code:
         keys = [self.compile(entry.key) for entry in expr.entries]
         values = [self.compile(entry.value) for entry in expr.entries]
-        parts = [(key.run, value.run, entry.optional) for key, value, entry in zip(keys, values, expr.entries)]
+        parts = [(key, value, entry.optional) for key, value, entry in zip(keys, values, expr.entries)]
 
         def build(frame: Frame) -> Any:
             result: dict[Any, Any] = {}
-            for key_run, value_run, optional in parts:
-                key = key_run(frame)
-                value = value_run(frame)
+            for index, (key_code, value_code, optional) in enumerate(parts):
+                rest = value_code.cost
+                try:
+                    key = key_code.run(frame)
+                    rest = 0
+                    value = value_code.run(frame)
+                except CelError:
+                    later = sum(code.cost + other.cost for code, other, _ in parts[index + 1 :])
+                    frame[0] -= rest + later
+                    raise
                 if type(key) is bool:
                     key = key_of(key)
                 if optional:
@@ -131,11 +151,16 @@ class Compiler:
         codes = [self.compile(init.value) for init in expr.fields]
         parts = [(init.field, code.run, init.optional) for init, code in zip(expr.fields, codes)]
         name, construct = expr.name, self.construct
+        costs = [code.cost for code in codes]
 
         def build(frame: Frame) -> Any:
             fields: dict[str, Any] = {}
-            for field, run, optional in parts:
-                value = run(frame)
+            for index, (field, run, optional) in enumerate(parts):
+                try:
+                    value = run(frame)
+                except CelError:
+                    frame[0] -= sum(costs[index + 1 :])
+                    raise
                 if optional:
                     if type(value) is not Optional:
                         raise CelError(f"cannot initialize optional entry '{field}' from non-optional value {value}")

@@ -25,11 +25,9 @@ from setpoint.meta.cel.libraries.standard import STANDARD
 from setpoint.meta.cel.libraries.strings import STRINGS
 from setpoint.meta.cel.libraries.urls import URLS
 
-_BASE: tuple[Library, ...] = (
-    STANDARD,
-    URLS,
-    KUBERNETES_REGEX,
-    KUBERNETES_LISTS,
+# In upstream's order, which decides between overloads when the types leave a choice.
+_FIRST: tuple[Library, ...] = (STANDARD, URLS, KUBERNETES_REGEX)
+_REST: tuple[Library, ...] = (
     AUTHZ,
     OPTIONALS,
     QUANTITY,
@@ -48,4 +46,6 @@ _BASE: tuple[Library, ...] = (
 @cache
 def kubernetes_environment(stored: bool = False) -> Environment:
     """The environment without variables. `stored`: for expressions that are in the cluster already."""
-    return Environment((*_BASE, KUBERNETES_INCLUDES) if stored else _BASE)
+    if stored:
+        return Environment((*_FIRST, *_REST, KUBERNETES_LISTS, KUBERNETES_INCLUDES))
+    return Environment((*_FIRST, KUBERNETES_LISTS, *_REST))

@@ -245,14 +245,15 @@ def _output(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _flattened(arguments: Sequence[Any], result: Any) -> int:
-    return _allocated(float(arguments[1]) if len(arguments) == 2 else 1.0, size_of(arguments[0]))
+    depth = arguments[1] if len(arguments) == 2 else 1
+    return _allocated(float(depth) if type(depth) is int else 1.0, size_of(arguments[0]))
 
 
 def _self_compared(place: int) -> CallCost:
     def cost(arguments: Sequence[Any], result: Any) -> int:
         values = arguments[place]
-        size = len(values)
-        text = size > 0 and type(values[0]) in (str, bytes)
+        size = size_of(values)
+        text = size > 0 and not isinstance(values, Exception) and type(values[0]) in (str, bytes)
         return _allocated(2.0 + TRAVERSAL if text else 2.0, size * size)
 
     return cost
