@@ -26,6 +26,12 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     },
     "Basic commands": {
         "create": _of("verbs.create", "Create a resource from a file or from stdin"),
+        "expose": _of(
+            "verbs.expose",
+            "Take a replication controller, service, deployment or pod and expose it as a new service",
+        ),
+        "run": _of("verbs.run", "Run a particular image on the cluster"),
+        "set": _of("verbs.set", "Set specific features on objects"),
         "get": _of("verbs.get", "Display one or many resources"),
         "edit": _of("verbs.edit", "Edit a resource on the server"),
         "delete": _of(
@@ -34,6 +40,9 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         ),
     },
     "Deploy commands": {
+        "autoscale": _of(
+            "verbs.autoscale", "Auto-scale a deployment, replica set, stateful set, or replication controller"
+        ),
         "rollout": _of("verbs.rollout", "Manage the rollout of a resource"),
         "scale": _of("verbs.scale", "Set a new size for a deployment, replica set, or replication controller"),
     },

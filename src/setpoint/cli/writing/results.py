@@ -37,7 +37,7 @@ class Results:
         """One object as it is now, and what was done to it: `created`. Typed: it is printed as kubectl prints what it
         made by itself, or read as a kind that it knows."""
         if typed and self.whole:
-            obj = as_typed(obj, ordered=self._flags.output == "json")
+            obj = as_typed(obj)
         if typed and self._flags.output == "json":
             from setpoint.meta.gojson import indented
 

@@ -9,17 +9,16 @@ Obj = dict[str, Any]
 _WITH_METADATA = ((), ("spec", "template"), ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec", "template"))
 
 
-def typed(obj: Obj, *, ordered: bool = True) -> Obj:
-    """What is no built-in kind stays as it is. `ordered`: the order will be seen."""
-    if ordered:
-        obj = _in_order(obj)
+def typed(obj: Obj) -> Obj:
+    """What is of no built-in kind keeps its order."""
+    obj = _in_order(obj)
     for path in _WITH_METADATA:
         obj = _with_time(obj, path)
     return obj
 
 
 def _in_order(obj: Obj) -> Obj:
-    # Here, because only whole objects in JSON show an order.
+    # Here, because only those who print whole objects need it.
     from setpoint.kinds.tables import definition_for, type_of
     from setpoint.meta.decode import DecodeError, decode
 

@@ -1,0 +1,128 @@
+"""`autoscale`: a HorizontalPodAutoscaler for a workload."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import EXPECTED, Failed, raise_all
+from setpoint.cli.flags import number, text
+from setpoint.cli.resources import FILES, Target, choose, fetch
+from setpoint.cli.verbs.create.making import metadata, saved
+from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
+from setpoint.meta.quantity import QuantityError, canonical
+
+Obj = dict[str, Any]
+_UNITS = {"cpu": "m", "memory": "Mi"}
+_PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    dry = dry_run(call)
+    if flags.max < 1:
+        raise Failed(f"--max=MAXPODS is required and must be at least 1, max: {flags.max}")
+    if flags.max < flags.min:
+        raise Failed(f"--max=MAXPODS must be larger or equal to --min=MINPODS, max: {flags.max}, min: {flags.min}")
+    if flags.cpu_percent > 0 and flags.cpu:
+        raise Failed("--cpu-percent and --cpu are mutually exclusive")
+    metrics = _metrics(call)
+    results = Results(call, dry)
+    errors: list[Exception] = []
+    chosen = await choose(call)
+    files = flags.filename or flags.kustomize
+    found = chosen.targets if files else await fetch(call, chosen, errors)
+    for target in found:
+        try:
+            await _autoscale(call, target, metrics, dry, results)
+        except EXPECTED as error:
+            errors.append(error)
+    raise_all(errors)
+    if not found:
+        raise Failed("no objects passed to autoscale")
+
+
+async def _autoscale(call: Call, target: Target, metrics: list[Obj], dry: DryRun, results: Results) -> None:
+    resource = target.resource
+    if not any(part.name == "scale" for part in resource.subresources):
+        raise Failed(f"cannot autoscale a {resource.kind}: could not find scale subresource for {resource}")
+    spec: Obj = {"scaleTargetRef": {"kind": resource.kind, "name": target.name, "apiVersion": resource.api_version}}
+    if call.flags.min > 0:
+        spec["minReplicas"] = call.flags.min
+    spec["maxReplicas"] = call.flags.max
+    if metrics:
+        spec["metrics"] = metrics
+    scaler = recorded(
+        call,
+        {
+            "kind": "HorizontalPodAutoscaler",
+            "apiVersion": "autoscaling/v2",
+            "metadata": metadata(call, call.flags.name or target.name),
+            "spec": spec,
+            "status": {"desiredReplicas": 0, "currentMetrics": None},
+        },
+    )
+    if dry is DryRun.CLIENT:
+        results.add(scaler, "created", typed=True)
+        return
+    if call.flags.save_config:
+        scaler = saved(scaler)
+    made = await call.client.create(scaler, dry_run=dry is DryRun.SERVER, field_manager=call.flags.field_manager)
+    results.add(made, "autoscaled", typed=True)
+
+
+def _metrics(call: Call) -> list[Obj]:
+    flags = call.flags
+    targets = (
+        [("cpu", {"type": "Utilization", "averageUtilization": flags.cpu_percent})] if flags.cpu_percent > 0 else []
+    )
+    targets += [(name, _target(name, said)) for name in _UNITS if (said := getattr(flags, name))]
+    return [{"type": "Resource", "resource": {"name": name, "target": target}} for name, target in targets]
+
+
+def _target(name: str, said: str) -> Obj:
+    """`70%` of what is requested, or so much: `500m`, `200Mi`; a number alone is in the unit of the resource."""
+    said = said.strip()
+    if said.endswith("%"):
+        if not re.fullmatch(r"\+?[0-9]{1,10}", said[:-1]) or int(said[:-1]) >= 2**31:
+            raise Failed(f"invalid percentage value: {said[:-1]}")
+        return {"type": "Utilization", "averageUtilization": int(said[:-1])}
+    try:
+        amount = canonical(f"{float(said):g}{_UNITS[name]}" if _PLAIN.fullmatch(said) else said)
+    except QuantityError:
+        raise Failed(f"invalid resource {name} value: {said}") from None
+    return {"type": "AverageValue", "averageValue": amount}
+
+
+COMMAND = Command(
+    "Auto-scale a deployment, replica set, stateful set, or replication controller",
+    run,
+    (
+        *OUTPUT,
+        *RECORD,
+        *FILES,
+        *DRY_RUN,
+        *SAVE_CONFIG,
+        *field_manager("kubectl-autoscale"),
+        number("min", default=-1, help="The lower limit for the number of pods; unset: the server's own.", bits=32),
+        number("max", default=-1, help="The upper limit for the number of pods.", bits=32, required=True),
+        number(
+            "cpu-percent",
+            default=-1,
+            help="The target average CPU utilization, in percent of what is requested.",
+            bits=32,
+            deprecated="Use --cpu with percentage or resource quantity format (e.g., '70%' for utilization or '500m' "
+            "for milliCPU).",
+        ),
+        text("cpu", help="The CPU to aim at for each Pod: in percent of what is requested (70%), or as it is (500m)."),
+        text("memory", help="The memory to aim at for each Pod: in percent of what is requested (60%), or as it is."),
+        text("name", help="The name for the newly created object; unset: that of the workload."),
+    ),
+    usage="(-f FILENAME | TYPE NAME | TYPE/NAME) [--min=MINPODS] --max=MAXPODS [--cpu=CPU] [--memory=MEMORY]",
+    examples="""
+    # Two to ten replicas, so that they use 70% of the CPU they asked for
+    setpoint autoscale deployment/web --min=2 --max=10 --cpu=70%
+    """,
+)

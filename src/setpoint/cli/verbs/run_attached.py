@@ -1,0 +1,91 @@
+"""`run -it`: attached to the Pod that was made, until it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Failed
+from setpoint.cli.resources import Target
+from setpoint.cli.waiting import TIMED_OUT, TimedOut, follow, within
+from setpoint.client.resources import builtin
+from setpoint.meta.errors import NotFound
+
+Obj = dict[str, Any]
+_ATTACH = "setpoint.cli.verbs.attach"
+_OVER = ("Succeeded", "Failed")
+
+
+async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
+    """The exit code of the container, where it comes to an end by itself."""
+    meta = made[0]["metadata"]
+    target = Target(builtin("pods"), meta["namespace"], meta["name"])
+    try:
+        pod = await _until(call, target, lambda pod: _phase(pod) in _OVER or _is_ready(pod))
+        await attaching()(call, pod)
+        if call.flags.leave_stdin_open or restart == "Always":
+            return None
+        ends = _OVER if restart == "Never" else ("Succeeded",)
+        return _told(await _until(call, target, lambda pod: _phase(pod) in ends))
+    finally:
+        if call.flags.rm:
+            await _remove(call, made)
+
+
+def attaching() -> Callable[[Call, Obj], Awaitable[None]]:
+    """What attaches to a Pod that runs, and tells what one that is over has said. Raises Failed if there is no such
+    thing; nothing has been made by then."""
+    if find_spec(_ATTACH) is None:
+        raise Failed("attaching to a Pod is not possible yet; run it without -i, -t and --attach, and look at its logs")
+    found: Callable[[Call, Obj], Awaitable[None]] = import_module(_ATTACH).attach_to_pod
+    return found
+
+
+async def _until(call: Call, target: Target, enough: Any) -> Obj:
+    def seen(pod: Obj | None) -> bool:
+        if pod is None:
+            raise NotFound(f'pods "{target.name}" not found')
+        return bool(enough(pod))
+
+    try:
+        found = await within(call.around.clock, call.flags.pod_running_timeout, follow(call, target, seen))
+    except TimedOut:
+        raise Failed(TIMED_OUT) from None
+    assert found is not None
+    return found
+
+
+def _told(pod: Obj) -> int:
+    if _phase(pod) == "Succeeded":
+        return 0
+    where = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    states = [one.get("state") or {} for one in (pod.get("status") or {}).get("containerStatuses") or ()]
+    ended = states[0].get("terminated") if states else None
+    if not ended or not ended.get("exitCode"):
+        raise Failed(f"pod {where} failed with unknown exit code")
+    raise Failed(f"pod {where} terminated ({ended.get('reason', '')})\n{ended.get('message', '')}", ended["exitCode"])
+
+
+async def _remove(call: Call, made: list[Obj]) -> None:
+    for obj in made:
+        meta, plural = obj["metadata"], f"{obj['kind'].lower()}s"
+        try:
+            await call.client.delete(builtin(plural), meta["name"], meta["namespace"], propagation="Background")
+        except NotFound:
+            continue
+        if not call.flags.quiet:
+            call.say(f'{obj["kind"].lower()} "{meta["name"]}" deleted from {meta["namespace"]} namespace')
+
+
+def _phase(pod: Obj) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def _is_ready(pod: Obj) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return _phase(pod) == "Running" and any(
+        one.get("type") == "Ready" and one.get("status") == "True" for one in conditions
+    )

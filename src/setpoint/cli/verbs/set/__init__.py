@@ -1,0 +1,28 @@
+"""`set`: one feature of objects that are there, or of files."""
+
+from __future__ import annotations
+
+from setpoint.cli.command import Command, Lazy
+
+
+def _of(module: str, summary: str, *aliases: str) -> Lazy:
+    return Lazy(summary, f"{__name__}.{module}", aliases)
+
+
+COMMAND = Command(
+    "Set specific features on objects",
+    children={
+        "env": _of("env", "Update environment variables on a pod template"),
+        "image": _of("image", "Update the image of a pod template"),
+        "resources": _of("resources", "Update resource requests/limits on objects with pod templates"),
+        "selector": _of("selector", "Set the selector on a resource"),
+        "serviceaccount": _of("serviceaccount", "Update the service account of a resource", "sa"),
+        "subject": _of(
+            "subject", "Update the user, group, or service account in a role binding or cluster role binding"
+        ),
+    },
+    usage="SUBCOMMAND",
+    examples="""
+    setpoint set image deployment/web nginx=nginx:1.27
+    """,
+)
