@@ -80,6 +80,32 @@ def test_b3_a_hundred_pods_lost_while_no_controller_ran(kubectl: Kubectl) -> Non
     kubectl("delete", "deployment", "lost", "kept", "--wait=false")
 
 
+def test_b4_when_the_leader_dies_the_other_takes_over(kubectl: Kubectl) -> None:
+    times = (
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=500ms",
+    )
+
+    def holder() -> str:
+        table = kubectl("-n", "kube-system", "get", "lease", "kube-controller-manager")
+        return table.splitlines()[1].split()[1]
+
+    with ExitStack() as stack:
+        first = stack.enter_context(component_process("controller-manager", kubectl.kubeconfig, *times))
+        assert first.startswith("setpoint controller-manager: leading as ")
+        before = holder()
+        with component_process("controller-manager", kubectl.kubeconfig, *times) as second:
+            assert "standing by as " in second
+            assert holder() == before
+            stack.close()
+            until(lambda: holder() != before)
+            assert holder() in second
+            kubectl("create", "deployment", "after", "--image=nginx")
+            kubectl("rollout", "status", "deployment/after", "--timeout=30s")
+            kubectl("delete", "deployment", "after")
+
+
 def test_b5_a_node_that_stops_answering(kubectl: Kubectl) -> None:
     with controllers(kubectl):
         kubectl("apply", "-f", "-", stdin=DEPLOYMENT)

@@ -71,22 +71,25 @@ def test_a1_a_pod_gets_defaults_and_a_status(kubectl: Kubectl) -> None:
 
 def test_a2_a_watch_shows_each_step(kubectl: Kubectl) -> None:
     command = [str(kubectl.binary), "--kubeconfig", str(kubectl.kubeconfig), "-n", kubectl.namespace]
+    kubectl("run", "before", "--image=nginx")
     with subprocess.Popen([*command, "get", "pods", "--watch"], stdout=subprocess.PIPE, text=True) as watching:
         try:
+            assert watching.stdout is not None
+            assert watching.stdout.readline().split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+            assert watching.stdout.readline().split()[0] == "before", "it watches"
             manifest = POD.format(name="stepping", image="registry.example/not-yet-pulled:1").replace(
                 "{name: stepping}", '{name: stepping, annotations: {simulate.setpoint.dev/pull-seconds: "0.3"}}'
             )
             kubectl("apply", "-f", "-", stdin=manifest)
             ready(kubectl, "pod/stepping")
-            kubectl("delete", "pod", "stepping", "--wait=false")
-            kubectl("wait", "pod/stepping", "--for=delete", "--timeout=30s")
+            kubectl("delete", "pod", "stepping", "--timeout=30s")
+            kubectl("run", "after", "--image=nginx")
+            lines = []
+            while not lines or lines[-1][0] != "after":
+                lines.append(watching.stdout.readline().split())
         finally:
-            time.sleep(0.2)  # the last line is on its way
             watching.terminate()
-        assert watching.stdout is not None
-        lines = [line.split() for line in watching.stdout.read().splitlines()]
-    assert lines[0] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
-    steps = [step for step, _ in groupby((line[1], line[2]) for line in lines[1:])]
+    steps = [step for step, _ in groupby((line[1], line[2]) for line in lines if line[0] == "stepping")]
     begin = [("0/1", "Pending"), ("0/1", "ContainerCreating"), ("1/1", "Running"), ("1/1", "Terminating")]
     assert steps[:4] == begin
     assert {status for _, status in steps[4:]} <= {"Terminating", "Completed"}
@@ -220,6 +223,30 @@ def test_c4_jobs_and_cron_jobs(kubectl: Kubectl) -> None:
     kubectl("wait", "job/now", "--for=condition=Complete", "--timeout=30s")
 
 
+def test_c4_a_daemon_on_every_node_also_on_the_one_that_joins_later(kubectl: Kubectl) -> None:
+    manifest = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec: {containers: [{name: c, image: nginx}]}
+"""
+    kubectl("apply", "-f", "-", stdin=manifest)
+    kubectl("rollout", "status", "daemonset/agent", "--timeout=30s")
+    assert {pod["spec"]["nodeName"] for pod in pods(kubectl)} == {"node-1", "node-2", "node-3"}
+    late = "apiVersion: v1\nkind: Node\nmetadata: {name: late, labels: {simulate.setpoint.dev/node: 'true'}}\n"
+    kubectl("create", "-f", "-", stdin=late)
+    try:
+        until(lambda: "late" in {pod["spec"].get("nodeName") for pod in pods(kubectl)})
+        kubectl("rollout", "status", "daemonset/agent", "--timeout=30s")
+        assert kubectl("get", "daemonset", "agent").splitlines()[1].split()[1:4] == ["4", "4", "4"]
+    finally:
+        kubectl("delete", "node", "late")
+
+
 def test_c5_a_pod_that_is_not_ready_leaves_its_service(kubectl: Kubectl) -> None:
     kubectl("run", "web", "--image=nginx", "--port=80", "--expose")
     ready(kubectl, "pod/web")
@@ -277,6 +304,42 @@ def test_c6_the_important_takes_the_place_of_the_unimportant(kubectl: Kubectl) -
         kubectl("label", "node", "node-3", "pool-")
 
 
+def test_c6_a_quota_says_what_is_used_and_what_is_too_much(kubectl: Kubectl) -> None:
+    kubectl("create", "quota", "few", "--hard=pods=1")
+    until(lambda: kubectl.get("quota", "few").get("status", {}).get("hard") == {"pods": "1"})
+    kubectl("run", "one", "--image=nginx")
+    refused = kubectl.refused("run", "two", "--image=nginx")
+    assert 'pods "two" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1' in refused
+    assert "pods: 1/1" in kubectl("get", "quota", "few")
+    kubectl("delete", "pod", "one", "--grace-period=0", "--force")
+    until(lambda: "pods: 0/1" in kubectl("get", "quota", "few"))
+    kubectl("run", "two", "--image=nginx")
+
+
+def test_c6_a_namespace_goes_with_all_it_holds(kubectl: Kubectl) -> None:
+    kubectl("create", "deployment", "web", "--image=nginx", "--replicas=2")
+    kubectl("create", "configmap", "settings", "--from-literal=a=b")
+    kubectl("create", "secret", "generic", "password", "--from-literal=a=b")
+    kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kubectl("delete", "namespace", kubectl.namespace, "--timeout=60s")
+    assert "NotFound" in kubectl.refused("get", "namespace", kubectl.namespace)
+    assert pods(kubectl) == []
+
+
+def test_d1_finalizers_hold_and_programs_get_time(kubectl: Kubectl) -> None:
+    held = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [example.com/hold]}\n"
+    kubectl("create", "-f", "-", stdin=held)
+    kubectl("delete", "configmap", "held", "--wait=false")
+    assert "deletionTimestamp" in kubectl.get("configmap", "held")["metadata"]
+    kubectl("patch", "configmap", "held", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    kubectl("wait", "configmap/held", "--for=delete", "--timeout=10s")
+    kubectl("run", "deaf", "--image=busybox", "--grace-period=1", "--", "sleep", "1000")
+    ready(kubectl, "pod/deaf")
+    began = time.monotonic()
+    kubectl("delete", "pod", "deaf", "--grace-period=2", "--timeout=30s")
+    assert time.monotonic() - began >= 2, "it does not hear, and is killed when its time is up"
+
+
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
 def test_d1_cascades(cluster: Kubectl, cascade: str) -> None:
     cluster("create", "namespace", f"d1-{cascade}")
@@ -303,6 +366,13 @@ def test_e1_selectors_of_both_kinds(kubectl: Kubectl) -> None:
     assert selected("tier,app!=a") == {"two"}
     assert selected("!tier") == {"three"}
     assert selected("app notin (a,b)") == {"three"}
+
+
+def test_e2_kinds_in_namespaces_and_kinds_of_the_cluster(kubectl: Kubectl) -> None:
+    inside = kubectl("api-resources", "--namespaced=true", "-o", "name").split()
+    outside = kubectl("api-resources", "--namespaced=false", "-o", "name").split()
+    assert {"pods", "deployments.apps", "leases.coordination.k8s.io"} <= set(inside)
+    assert {"nodes", "namespaces", "persistentvolumes", "clusterroles.rbac.authorization.k8s.io"} <= set(outside)
 
 
 # -- autoscaling ------------------------------------------------------------------------------------------------------
