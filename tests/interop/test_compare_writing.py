@@ -189,6 +189,7 @@ def test_patch(both: Both) -> None:
         patch cm/patched --type=merge -p '{"data":{"a":null}}'
         patch cm patched --type=json -p '[{"op":"add","path":"/data/e","value":"f"}]'
         patch cm patched -p 'data: {y: "yaml"}' -o yaml
+        patch cm/patched deploy/patched --type=merge -p 'metadata: {labels: {both: x}}' -o yaml
         patch deploy patched -p '{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"new"}]}}}}'
         patch deploy patched -p '{"spec":{"replicas":3}}' --dry-run=server -o jsonpath={.spec.replicas}
         patch deploy patched -p '{"spec":{"replicas":3}}' --dry-run=client -o jsonpath={.spec.replicas}
@@ -240,6 +241,8 @@ def test_label_and_annotate(both: Both) -> None:
         label cm/l1 cm/l2 x=z
         label cm -l app=l sel=yes
         label cm l1 q=r -o yaml
+        label cm l1 l2 p=q -o yaml
+        annotate cm l1 l2 p=q -o yaml
         label cm l1 q=s --overwrite --dry-run=client
         label cm l1 q=s --overwrite --dry-run=server -o jsonpath={.metadata.labels}
         ! label cm l1

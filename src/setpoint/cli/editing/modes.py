@@ -20,7 +20,7 @@ from setpoint.meta.patch import PatchError, merge_patch_between, two_way_strateg
 
 async def edit_objects(call: Call) -> None:
     """Objects of the server; what was changed is sent as a patch."""
-    results, directive = Results(call), validation(call)
+    results, directive = Results(call, apart=True), validation(call)
     targets = await _current(call)
     if not targets:
         raise Failed("edit cancelled, no objects found")
@@ -59,7 +59,7 @@ async def edit_objects(call: Call) -> None:
 
 async def edit_before_create(call: Call) -> None:
     """Objects of files, one after another; what they have become is created."""
-    results, directive = Results(call), validation(call)
+    results, directive = Results(call, apart=True), validation(call)
     errors: list[Exception] = []
 
     async def save(edited: list[Target], _: Outcome) -> None:
@@ -83,7 +83,7 @@ async def edit_before_create(call: Call) -> None:
 
 async def edit_last_applied(call: Call) -> None:
     """What the annotations say that was applied; only they are changed."""
-    results = Results(call)
+    results = Results(call, apart=True)
     targets = [
         (await placed(call, Document(json.loads(text), "STDIN")))
         for target in await _current(call)

@@ -16,7 +16,7 @@ from setpoint.meta.names import label_value
 async def run(call: Call) -> None:
     flags = call.flags
     dry = dry_run(call)
-    results = Results(call, dry)
+    results = Results(call, dry, apart=True)
     words = split(call.args, "label")
     pairs = _parse(words.pairs)
     if flags.list and flags.output:

@@ -33,7 +33,7 @@ _TYPES = ("json", "merge", "strategic")
 async def run(call: Call) -> None:
     flags = call.flags
     dry = dry_run(call)
-    results = Results(call, dry)
+    results = Results(call, dry, apart=True)
     if flags.patch and flags.patch_file:
         raise Failed("cannot specify --patch and --patch-file together")
     if not flags.patch and not flags.patch_file:

@@ -17,8 +17,10 @@ from setpoint.cli.writing.typed import typed as as_typed
 class Results:
     """Made before anything is written, so that a bad `-o` changes nothing. Raises PrintProblem."""
 
-    def __init__(self, call: Call, dry: DryRun = DryRun.NONE) -> None:
+    def __init__(self, call: Call, dry: DryRun = DryRun.NONE, *, apart: bool = False) -> None:
+        """Apart: nothing stands between one object and the next, as if each were the only one."""
         self._call = call
+        self._apart = apart
         self._flags = output_flags(call)
         self._dry = dry
         self._printer: Printer = make_printer(self._flags)
@@ -39,12 +41,11 @@ class Results:
         if typed and self.whole:
             obj = as_typed(obj)
         if typed and self._flags.output == "json":
-            from setpoint.meta.gojson import indented
-
-            shown = obj if self._flags.show_managed_fields else without_managed_fields(obj)
-            self._call.say(indented(shown, ordered=False))
+            self._say_in_order(obj)
             return
-        printer = self._printer if self.whole else make_printer(self._flags, f"{done}{self._dry.value}")
+        printer = self._printer
+        if self._apart or not self.whole:
+            printer = make_printer(self._flags, f"{done}{self._dry.value}")
         self._call.say(printer.print(obj), end="")
 
     def line(self, obj: dict[str, Any], done: str) -> None:
@@ -56,12 +57,20 @@ class Results:
         """Whole objects, several of them as one list."""
         objects = [target.obj or {} for target in targets]
         if self.whole and objects:
+            # A list of its own has its fields in their order; its objects have theirs in that of their names.
+            several = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [_sorted(obj) for obj in objects]}
             if len(objects) == 1:
                 self.add(objects[0], "")
+            elif self._flags.output == "json":
+                self._say_in_order(several)
             else:
-                # A list of its own, in the order of its fields; the objects in that of their names.
-                items = [_sorted(obj) for obj in objects]
-                self.add({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}, "", typed=True)
+                self.add(several, "")
+
+    def _say_in_order(self, obj: dict[str, Any]) -> None:
+        from setpoint.meta.gojson import indented
+
+        shown = obj if self._flags.show_managed_fields else without_managed_fields(obj)
+        self._call.say(indented(shown, ordered=False))
 
 
 def _sorted(value: Any) -> Any:
