@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from setpoint.meta.cel.library_cost import Node, call_estimate
-from setpoint.meta.cel.runtime_cost import LIST_BASE, MAP_BASE, REGEX, STRUCT_BASE, TRAVERSAL
+from setpoint.meta.cel.runtime_cost import LIST_BASE, MAP_BASE, STRUCT_BASE
 from setpoint.meta.cel.sizes import ONE, UNKNOWN, CallEstimate, CostRange, SizeRange, fixed
+from setpoint.meta.cel.standard_cost import standard_estimate
 from setpoint.meta.cel.syntax import (
     Call,
     Comprehension,
@@ -299,141 +300,20 @@ class _Estimator:
         told = call_estimate(expr.function, overload, target, nodes, self.sizer)
         if told is not None:
             return CallEstimate(told.cost.plus(arguments), told.size)
-        rule = _RULES.get(overload)
-        found = rule(self, expr, overload, target, nodes, costs) if rule is not None else None
-        if found is None:
-            return CallEstimate(arguments.plus(CostRange(1, 1)))
-        if overload in _OWN_ARGUMENTS:
-            return found
+        if overload in ("logical_and", "logical_or"):
+            return CallEstimate(CostRange(costs[0].least, costs[0].plus(costs[1]).most))
+        if overload == "conditional":
+            self.set_entries(expr, self.common_entries(expr.arguments[1], expr.arguments[2]))
+            size = (nodes[1].size or UNKNOWN).union(nodes[2].size or UNKNOWN)
+            return CallEstimate(costs[0].plus(costs[1].union(costs[2])), size)
+        if overload in ("add_string", "add_bytes", "add_list"):
+            self.set_entries(expr, self.common_entries(expr.arguments[0], expr.arguments[1]))
+        found = standard_estimate(overload, target, nodes)
         return CallEstimate(found.cost.plus(arguments), found.size)
 
-
-_Rule = Callable[[_Estimator, Call, str, Node | None, Sequence[Node], Sequence[CostRange]], CallEstimate | None]
-
-
-def _known(node: Node) -> SizeRange:
-    return node.size or UNKNOWN
-
-
-def _format(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    return None if t is None else CallEstimate(_known(t).times(TRAVERSAL))
-
-
-def _to_bytes(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    size = _known(n[0])
-    return CallEstimate(size.times(TRAVERSAL), SizeRange(size.least, (size.most * 4) & UNKNOWN.most))
-
-
-def _to_string(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    size = _known(n[0])
-    return CallEstimate(size.times(TRAVERSAL), SizeRange(size.least // 4, size.most))
-
-
-def _quoted(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    size = _known(n[0])
-    return CallEstimate(size.times(TRAVERSAL), SizeRange(size.least + 2, (size.most * 2 + 2) & UNKNOWN.most))
-
-
-def _affix(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    return CallEstimate(_known(n[0]).times(TRAVERSAL))
-
-
-def _in_list(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    return CallEstimate(_known(n[1]).times(1))
-
-
-def _matches(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    text, pattern = (t, n[0]) if t is not None else (n[0], n[1])
-    return CallEstimate(_known(text).plus(ONE).times(TRAVERSAL).multiplied(_known(pattern).times(REGEX)))
-
-
-def _contains(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    if t is None:
-        return None
-    return CallEstimate(_known(t).times(TRAVERSAL).multiplied(_known(n[0]).times(TRAVERSAL)))
-
-
-def _logical(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    return CallEstimate(CostRange(c[0].least, c[0].plus(c[1]).most))
-
-
-def _conditional(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    size = _known(n[1]).union(_known(n[2]))
-    entries = e.entries_of(x.arguments[1])
-    e.set_entries(x, entries.union(e.entries_of(x.arguments[2])) if entries is not None else None)
-    return CallEstimate(c[0].plus(c[1].union(c[2])), size)
-
-
-def _added(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    size = _known(n[0]).plus(_known(n[1]))
-    entries = e.entries_of(x.arguments[0])
-    e.set_entries(x, entries.union(e.entries_of(x.arguments[1])) if entries is not None else None)
-    return CallEstimate(CostRange(1, 1) if o == "add_list" else size.times(TRAVERSAL), size)
-
-
-def _compared(
-    e: _Estimator, x: Call, o: str, t: Node | None, n: Sequence[Node], c: Sequence[CostRange]
-) -> CallEstimate | None:
-    most = min(_known(n[0]).most, _known(n[1]).most)
-    return CallEstimate(SizeRange(1 if most > 0 else 0, most).times(TRAVERSAL))
-
-
-_OWN_ARGUMENTS = frozenset({"logical_and", "logical_or", "conditional"})
-_RULES: dict[str, _Rule] = {
-    "string_format": _format,
-    "string_to_bytes": _to_bytes,
-    "bytes_to_string": _to_string,
-    "strings_quote": _quoted,
-    "starts_with_string": _affix,
-    "ends_with_string": _affix,
-    "in_list": _in_list,
-    "matches": _matches,
-    "matches_string": _matches,
-    "contains_string": _contains,
-    "logical_and": _logical,
-    "logical_or": _logical,
-    "conditional": _conditional,
-    "add_string": _added,
-    "add_bytes": _added,
-    "add_list": _added,
-    **dict.fromkeys(
-        [
-            "less_string",
-            "greater_string",
-            "less_equals_string",
-            "greater_equals_string",
-            "less_bytes",
-            "greater_bytes",
-            "less_equals_bytes",
-            "greater_equals_bytes",
-            "equals",
-            "not_equals",
-        ],
-        _compared,
-    ),
-}
+    def common_entries(self, one: Expr, other: Expr) -> _Entries | None:
+        entries = self.entries_of(one)
+        return None if entries is None else entries.union(self.entries_of(other))
 
 
 def _resolved(expr: Expr) -> Expr:

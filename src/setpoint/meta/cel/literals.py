@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
+
+from setpoint.meta.cel import lexer
+from setpoint.meta.cel.lexer import Token
+from setpoint.meta.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _SIMPLE = {
     "a": "\a",
@@ -76,3 +82,34 @@ def bytes_of(token: str) -> bytes:
             parts.append(bytes([int(octal, 8) if octal else int(byte, 16)]))
     parts.append(body[at:].encode())
     return b"".join(parts)
+
+
+def value_of(token: Token, sign: str) -> Any:
+    """The value of a literal; `sign` stands before a number. Raises BadLiteral."""
+    kind, text = token.kind, token.text
+    if kind == lexer.STRING:
+        return text_of(text)
+    if kind == lexer.BYTES:
+        return bytes_of(text[1:])
+    if kind == lexer.NUM_INT:
+        number = _integer(sign + text)
+        if not INT_MIN <= number <= INT_MAX:
+            raise BadLiteral("invalid int literal")
+        return number
+    if kind == lexer.NUM_UINT:
+        number = _integer(text[:-1])
+        if number > UINT_MAX:
+            raise BadLiteral("invalid uint literal")
+        return Uint(number)
+    if kind == lexer.NUM_FLOAT:
+        value = float(sign + text)
+        if math.isinf(value):
+            raise BadLiteral("invalid double literal")
+        return value
+    return {"true": True, "false": False}.get(kind)
+
+
+def _integer(text: str) -> int:
+    if len(text) > 30:
+        return 1 << 64  # too large for any type; how large exactly makes no difference
+    return int(text, 16 if "x" in text else 10)

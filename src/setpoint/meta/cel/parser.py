@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from setpoint.meta.cel import lexer
 from setpoint.meta.cel.lexer import EOF, IDENTIFIER, RESERVED, Token, tokenize
-from setpoint.meta.cel.literals import BadLiteral, bytes_of, text_of
+from setpoint.meta.cel.literals import BadLiteral, value_of
 from setpoint.meta.cel.macros import VARIADIC, Macro, MacroMisuse
 from setpoint.meta.cel.recovery import (
     FIRST,
@@ -38,7 +38,6 @@ from setpoint.meta.cel.syntax import (
     Struct,
     children,
 )
-from setpoint.meta.cel.values import Uint
 
 MAX_CODE_POINTS = 100_000
 
@@ -433,35 +432,14 @@ class _Parser(TokenReader):
 
     def literal(self) -> Expr:
         token = self.take()
-        sign = ""
-        start = token.position
+        start, sign = token.position, ""
         if token.kind == "-":
             sign = "-"
             token = self.take()
-        kind, text = token.kind, token.text
         try:
-            if kind == lexer.STRING:
-                return Literal(start, text_of(text))
-            if kind == lexer.BYTES:
-                return Literal(start, bytes_of(text[1:]))
+            return Literal(start, value_of(token, sign))
         except BadLiteral as error:
             return self.report(str(error), start)
-        if kind == lexer.NUM_INT:
-            number = int(sign + text, 16 if text.startswith("0x") else 10) if len(text) < 30 else 1 << 64
-            if not -(1 << 63) <= number < 1 << 63:
-                return self.report("invalid int literal", start)
-            return Literal(start, number)
-        if kind == lexer.NUM_UINT:
-            number = int(text[:-1], 16 if text.startswith("0x") else 10) if len(text) < 30 else 1 << 64
-            if number >= 1 << 64:
-                return self.report("invalid uint literal", start)
-            return Literal(start, Uint(number))
-        if kind == lexer.NUM_FLOAT:
-            value = float(sign + text)
-            if value in (float("inf"), float("-inf")):
-                return self.report("invalid double literal", start)
-            return Literal(start, value)
-        return Literal(start, {"true": True, "false": False}.get(kind))
 
     # -- macros
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -19,9 +20,14 @@ class BadPattern(CelError):
     """The text is no regular expression."""
 
 
+_ESCAPES = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
+
+
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
     """Raises BadPattern in the words of Go's regexp package."""
+    if "\\C" in pattern and any(found[1] == "C" for found in _ESCAPES.finditer(pattern)):
+        raise BadPattern("error parsing regexp: invalid escape sequence: `\\C`")  # one byte of a character
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:
@@ -63,13 +69,20 @@ def matches(text: str, pattern: str) -> bool:
     return compiled(pattern).search(text) is not None
 
 
+def _legal(pattern: str) -> Any:
+    try:
+        return compiled(pattern)
+    except BadPattern as error:
+        raise CelError(f"Illegal regex: {error}") from None
+
+
 def find(text: str, pattern: str) -> str:
-    found = compiled(pattern).search(text)
+    found = _legal(pattern).search(text)
     return "" if found is None else str(found.group())
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    return _find_all(compiled(pattern), text, limit)
+    return _find_all(_legal(pattern), text, limit)
 
 
 def _find_all(expression: Any, text: str, limit: int) -> list[str]:
