@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-_BREAK = re.compile(r"[\f\n\r]")
-
 
 def escaped(text: str) -> str:
     """Without the bytes that begin a terminal's commands, or go back over what is written."""
@@ -16,5 +12,7 @@ def escaped(text: str) -> str:
 
 def cell(text: str) -> str:
     """One line of it: what follows a line break is left out, and dots say so."""
-    found = _BREAK.search(text)
-    return escaped(text) if found is None else escaped(text[: found.start()]) + "..."
+    if text.isprintable():
+        return text
+    breaks = [at for at in map(text.find, "\f\n\r") if at >= 0]
+    return escaped(text[: min(breaks)]) + "..." if breaks else escaped(text)

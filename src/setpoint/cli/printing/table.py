@@ -10,7 +10,6 @@ from setpoint.cli.printing.escaping import cell as safe
 from setpoint.cli.printing.interface import Obj, Printable, WatchEvent, list_items
 from setpoint.cli.tabwriter import SteadyColumns
 from setpoint.meta.goformat import plain
-from setpoint.meta.times import human_duration, parse_time
 
 _TABLES = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
 _TYPES = {"ADDED": "ADDED   ", "MODIFIED": "MODIFIED", "DELETED": "DELETED ", "ERROR": "ERROR   "}
@@ -120,7 +119,11 @@ class TablePrinter:
             self._lines.append("\t".join(cells) + "\n")
 
     def _age(self, created: str | None) -> str:
-        return human_duration((self._now() - parse_time(created)).total_seconds()) if created else "<unknown>"
+        if not created:
+            return "<unknown>"
+        from setpoint.meta.times import human_duration, parse_time  # tables of the server have their ages
+
+        return human_duration((self._now() - parse_time(created)).total_seconds())
 
     def _header(self, names: list[str]) -> None:
         self._headers[len(self._lines)] = names

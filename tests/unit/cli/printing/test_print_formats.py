@@ -142,6 +142,24 @@ def test_jsonpath_printers(tmp_path: Path) -> None:
     assert acted(OutputFlags("jsonpath={.nope}"), POD) == ""
 
 
+def test_go_template_printers(tmp_path: Path) -> None:
+    file = tmp_path / "template"
+    file.write_text("{{.metadata.name}}\n")
+    for format in ("go-template-file", "templatefile"):
+        assert shown(OutputFlags(f"{format}={file}"), POD) == "web\n"
+    assert shown(OutputFlags(template="{{.kind}}"), POD) == acted(OutputFlags("template={{.kind}}"), POD) == "Pod"
+    with pytest.raises(PrintProblem) as caught:
+        shown(OutputFlags("go-template={{.a"), POD)
+    assert str(caught.value) == "error parsing template {{.a, template: output:1: unclosed action"
+
+
+def test_lists_are_decoded_once_more_on_the_way() -> None:
+    """So a float that is an integer is printed as one in a list, and as a float by itself."""
+    large = {"kind": "A", "apiVersion": "v1", "spec": {"n": 1e7}}
+    assert shown(OutputFlags("custom-columns=N:.spec.n", no_headers=True), as_list([large])) == "10000000\n"
+    assert shown(OutputFlags("custom-columns=N:.spec.n", no_headers=True), large) == "1e+07\n"
+
+
 def test_a_path_that_fails_is_shown_with_what_it_was_tried_on() -> None:
     with pytest.raises(PrintProblem) as caught:
         acted(OutputFlags("jsonpath={.nope}", allow_missing_template_keys=False), DEPLOYMENT)
