@@ -76,6 +76,14 @@ class Both:
         """One after the other, each of the two in its own namespace."""
         self._each(lines, lambda line: self._compare(line, self.theirs, self.ours, stdin, environment, tries=1))
 
+    def theirs_does(self, line: str, stdin: str = "", **environment: str) -> str:
+        """What kubectl prints, in our namespace: for stories that the two tell in turn."""
+        return self._kubectl(_words(line, self.ours), stdin, environment).out
+
+    def ours_does(self, line: str, stdin: str = "", **environment: str) -> str:
+        """What `setpoint` prints."""
+        return self._setpoint(_words(line, self.ours), stdin, environment).out
+
     def _each(self, lines: str, compare: Callable[[str], str]) -> None:
         typed = [line.strip() for line in lines.strip().splitlines()]
         problems = [problem for line in typed if line and not line.startswith("#") if (problem := compare(line))]
