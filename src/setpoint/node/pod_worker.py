@@ -186,6 +186,8 @@ class PodWorker:
             record = slot.record
             if record is None or record.running or slot.shown == (record.id, True):
                 continue
+            if slot.superseded:
+                continue  # it is told together with what takes its place
             if record.exit_code or slot.shown == (record.id, False) or slot.kind == MAIN:
                 return True
         return False

@@ -86,6 +86,11 @@ class Slot:
             return False
         return self.hook is None and all(probe.started and probe.ready for probe in self.probes)
 
+    @property
+    def superseded(self) -> bool:
+        """Another image takes its place, as soon as it has ended."""
+        return self.replaced and self.image != self.spec.get("image")
+
     def wants_start(self, spec: Mapping[str, Any]) -> bool:
         """Never ran, or ended in a way after which it is to run again."""
         record = self.record

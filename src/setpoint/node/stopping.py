@@ -61,6 +61,8 @@ class Stopper:
                 slot.stop = None
             elif not stop.told:
                 self._progress(slot, stop, now)
+                if slot.superseded and not slot.running:
+                    slot.stop = None
 
     def _progress(self, slot: Slot, stop: Stop, now: float) -> None:
         if not self._hook_over(slot, stop, now):

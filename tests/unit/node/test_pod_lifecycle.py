@@ -359,3 +359,27 @@ async def test_one_write_takes_a_pod_from_pending_to_running(cluster: VirtualClu
         async for _, pod in watch:
             seen.append(json.dumps(pod["status"].get("phase")))
     assert len(seen) == 3, "made, bound, running"
+
+
+@virtual(nodes=1)
+async def test_a_new_image_takes_the_place_of_the_old_one_without_a_gap(cluster: VirtualCluster) -> None:
+    container = {"name": "c", "image": "nginx:1"}
+    meta = {"name": "p", "namespace": "default"}
+    await cluster.client.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
+    )
+    await cluster.sleep(5)
+    before = await cluster.client.get(PODS, "p", "default")
+    seen = []
+    async with cluster.client.watch(PODS, "default", resource_version=before["metadata"]["resourceVersion"]) as watch:
+        change = {"spec": {"containers": [{"name": "c", "image": "nginx:2"}]}}
+        await cluster.client.patch(PODS, "p", change, "default", kind="strategic")
+        async for kind, pod in watch:
+            if kind != "MODIFIED":
+                continue
+            (status,) = pod["status"]["containerStatuses"]
+            seen.append((status["ready"], next(iter(status["state"])), status["restartCount"]))
+            if status["restartCount"]:
+                break
+    assert seen == [(True, "running", 0), (True, "running", 1)]
+    assert "terminated" in status["lastState"] and status["image"].endswith("nginx:2")
