@@ -5,8 +5,8 @@ from __future__ import annotations
 from setpoint.cli.command import Command, Lazy
 
 
-def _of(module: str, summary: str, *aliases: str, hidden: bool = False) -> Lazy:
-    return Lazy(summary, f"setpoint.cli.{module}", aliases, hidden)
+def _of(module: str, summary: str, *aliases: str, hidden: bool = False, constant: str = "COMMAND") -> Lazy:
+    return Lazy(summary, f"setpoint.cli.{module}", aliases, hidden, constant)
 
 
 GROUPS: dict[str, dict[str, Lazy]] = {
@@ -45,6 +45,12 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         ),
         "rollout": _of("verbs.rollout", "Manage the rollout of a resource"),
         "scale": _of("verbs.scale", "Set a new size for a deployment, replica set, or replication controller"),
+    },
+    "Cluster management": {
+        "cordon": _of("verbs.nodes.cordon", "Mark node as unschedulable", constant="CORDON"),
+        "uncordon": _of("verbs.nodes.cordon", "Mark node as schedulable", constant="UNCORDON"),
+        "drain": _of("verbs.nodes.drain", "Drain node in preparation for maintenance"),
+        "taint": _of("verbs.nodes.taint", "Update the taints on one or more nodes"),
     },
     "Advanced commands": {
         "diff": _of("verbs.diff", "Diff the live version against a would-be applied version"),
