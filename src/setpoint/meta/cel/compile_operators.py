@@ -89,7 +89,10 @@ def _text_cost(one: Any, other: Any) -> int:
 
 
 def _different(one: Any, other: Any) -> bool:
-    return not ops.equals(one, other)
+    try:
+        return not ops.equals(one, other)
+    except CelError:
+        return True  # what cannot be compared is not equal
 
 
 def compile_operator(name: str, overload: str, arguments: list[Code], types: list[Type], cost: CallCost) -> Code:

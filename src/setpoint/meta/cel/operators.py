@@ -300,10 +300,23 @@ def find_index(container: Any, index: Any) -> Any:
 def contains(element: Any, container: Any) -> bool:
     """`element in container`"""
     if is_list(container):
-        return any(equals(element, candidate) for candidate in container)
+        return _among(element, container)
     if is_map(container):
         return find(container, element) is not MISSING
     raise no_such_overload()
+
+
+def _among(element: Any, container: Any) -> bool:
+    error: CelError | None = None
+    for candidate in container:
+        try:
+            if equals(candidate, element):
+                return True
+        except CelError as problem:
+            error = error or problem
+    if error is not None:
+        raise error
+    return False
 
 
 def show(value: Any) -> str:

@@ -30,6 +30,15 @@ Access = dict[str, tuple[str, Reading | None]]
 """identifier -> (property, how it is read)"""
 
 
+def _comparable(other: Any, is_kind: Callable[[Any], bool]) -> bool:
+    """False for null. To compare with anything else that is no list or map is an error here, and only here."""
+    if is_kind(other):
+        return True
+    if other is None:
+        return False
+    raise no_such_overload()
+
+
 class TypedObject(TypedMap):
     """An object with known properties. A property that is null is not there."""
 
@@ -47,7 +56,9 @@ class TypedObject(TypedMap):
         return (self._by_key[key][0] for key in self.raw if key in self._by_key)
 
     def find(self, key: Any) -> Any:
-        known = self._access.get(key) if type(key) is str else None
+        if type(key) is not str:
+            raise no_such_overload()
+        known = self._access.get(key)
         if known is None:
             return MISSING
         value = self.raw.get(known[0])
@@ -56,7 +67,7 @@ class TypedObject(TypedMap):
         return value if known[1] is None else known[1](value)
 
     def equals(self, other: Any) -> bool:
-        if not is_map(other) or len(other) != len(self.raw):
+        if not _comparable(other, is_map) or len(other) != len(self.raw):
             return False
         for key, value in self.raw.items():
             known = self._by_key.get(key)
@@ -99,7 +110,7 @@ class ReadMap(TypedMap):
         return value if value is MISSING or value is None else self._read(value)
 
     def equals(self, other: Any) -> bool:
-        if not is_map(other) or len(other) != len(self.raw):
+        if not _comparable(other, is_map) or len(other) != len(self.raw):
             return False
         for key in self.raw:
             theirs = _found(other, key)
@@ -131,7 +142,7 @@ class ReadList(TypedList):
         return value if self._read is None or value is None else self._read(value)
 
     def equals(self, other: Any) -> bool:
-        return is_list(other) and len(other) == len(self.raw) and all(map(equals, self, other))
+        return _comparable(other, is_list) and len(other) == len(self.raw) and all(map(equals, self, other))
 
     def plus(self, other: Any) -> Any:
         return [*self, *other]
@@ -149,7 +160,7 @@ class SetList(ReadList):
     __slots__ = ()
 
     def equals(self, other: Any) -> bool:
-        if not is_list(other) or len(other) != len(self.raw):
+        if not _comparable(other, is_list) or len(other) != len(self.raw):
             return False
         return {_scalar_key(value) for value in self} == {_scalar_key(value) for value in other}
 
@@ -180,7 +191,7 @@ class MapList(ReadList):
         return tuple((type(value), _hashable(value)) for value in found)
 
     def equals(self, other: Any) -> bool:
-        if not is_list(other) or len(other) != len(self.raw):
+        if not _comparable(other, is_list) or len(other) != len(self.raw):
             return False
         mine = {self._key(element): element for element in self}
         seen = set()
