@@ -63,6 +63,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
     "Troubleshooting and debugging": {
         "logs": _of("verbs.logs", "Print the logs for a container in a pod"),
         "describe": _of("verbs.describe", "Show details of a specific resource or group of resources"),
+        "attach": _of("verbs.attach", "Attach to a running container"),
+        "exec": _of("verbs.exec", "Execute a command in a container"),
     },
     "Settings and other commands": {
         "label": _of("verbs.label", "Update the labels on a resource"),

@@ -22,11 +22,12 @@ class Failed(Exception):
 
 
 class Exit(Exception):
-    """The command ends here with this code; what there was to say has been said."""
+    """The command ends here with this code; what there was to say has been said, or is `told` as it is."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, told: str = "") -> None:
         super().__init__(code)
         self.code = code
+        self.told = told
 
 
 class Several(Exception):
@@ -71,7 +72,7 @@ def exit_code(error: BaseException, of_failures: int = 1) -> int:
 def told(error: BaseException, command: str = "setpoint") -> str:
     """The lines that a person reads; empty if there is nothing to add. `command` is the one they typed."""
     if isinstance(error, Exit):
-        return ""
+        return error.told
     if isinstance(error, UsageProblem):
         return f"error: {error}\nSee '{command} --help' for usage."
     if isinstance(error, Several):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from setpoint.client.access import Access
 from setpoint.client.authentication import Authentication
-from setpoint.client.connection import Connection, Exchange
+from setpoint.client.connection import READ_AHEAD, Connection, Exchange
 from setpoint.client.transport import Headers, Reply, StreamReply, Unreachable
+from setpoint.client.upgraded import Upgraded, switched_head
 from setpoint.meta.clock import Clock
 
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 LONGEST_BODY: Final = 1024 * 1024 * 1024
 MOST_IDLE: Final = 32
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -71,6 +74,34 @@ class HttpsTransport:
         except TimeoutError:
             raise Unreachable(f"the server at {self._shown} did not answer within {self._timeout:g} seconds") from None
         return _Stream(self, connection, exchange)
+
+    async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
+        """A connection of its own that has left HTTP, as the headers ask for; or the answer of a server that did not
+        want to."""
+        credentials = await self._authentication.headers()
+        data = self._encode("GET", path, query, [*headers, *credentials], b"")
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=READ_AHEAD)
+        transport, protocol = await self._dial(lambda: asyncio.StreamReaderProtocol(reader))
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        try:
+            async with asyncio.timeout(self._timeout):
+                writer.write(data)
+                head = await switched_head(reader)
+                if head.status == 101:
+                    return Upgraded(head.headers, reader, writer)
+                reply = Reply(head.status, head.headers, await head.body(reader))
+        except TimeoutError:
+            transport.abort()
+            raise Unreachable(f"the server at {self._shown} did not answer within {self._timeout:g} seconds") from None
+        except OSError as error:
+            transport.abort()
+            raise Unreachable(f"the server closed the connection before its answer was complete: {error}") from None
+        except BaseException:
+            transport.abort()
+            raise
+        transport.abort()
+        return reply
 
     async def close(self) -> None:
         for connection in self._idle:
@@ -140,12 +171,15 @@ class HttpsTransport:
             connection.close()
 
     async def _connect(self) -> Connection:
+        return (await self._dial(Connection))[1]
+
+    async def _dial(self, factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
         loop = asyncio.get_running_loop()
         context = await self._authentication.context() if self._tls else None
         try:
             async with asyncio.timeout(self._connect_timeout):
-                transport, connection = await loop.create_connection(
-                    Connection,
+                transport, protocol = await loop.create_connection(
+                    factory,
                     self._host,
                     self._port,
                     ssl=context,
@@ -168,7 +202,7 @@ class HttpsTransport:
         except OSError as error:
             raise Unreachable(f"the server at {self._shown} cannot be reached: {error.strerror or error}") from None
         _keep_alive(transport.get_extra_info("socket"))
-        return connection
+        return transport, protocol
 
 
 def _keep_alive(sock: socket.socket | None) -> None:

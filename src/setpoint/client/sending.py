@@ -19,8 +19,11 @@ from setpoint.client.transport import (
     Reply,
     StreamReply,
     Transport,
+    Unreachable,
+    UpgradingTransport,
     header,
 )
+from setpoint.client.upgraded import Upgraded
 from setpoint.client.warning_header import warning_texts
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
@@ -95,6 +98,12 @@ class Sender:
         if self.on_warning is not None:
             self._warn(stream.headers)
         return stream
+
+    async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
+        """A connection that leaves HTTP, or the refusal."""
+        if not isinstance(self.transport, UpgradingTransport):
+            raise Unreachable("streams in both directions need a server on the network")
+        return await self.transport.upgrade(path, query, [*self._who, *headers])
 
     async def json(
         self, method: str, path: str, query: str = "", body: Any = None, *, accept: str = JSON, content_type: str = JSON

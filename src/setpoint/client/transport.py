@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from setpoint.client.upgraded import Upgraded
 
 Headers = Sequence[tuple[str, str]]
 """Names in lower case, in the order sent; a name may come more than once."""
@@ -93,4 +96,13 @@ class ObjectTransport(Transport, Protocol):
 
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
         """A watch, or the refusal."""
+        ...
+
+
+@runtime_checkable
+class UpgradingTransport(Transport, Protocol):
+    """One with a wire, which can be used for something else than HTTP."""
+
+    async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
+        """Raises Unreachable."""
         ...

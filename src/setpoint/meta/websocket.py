@@ -1,4 +1,4 @@
-"""WebSocket (RFC 6455) without a connection: the handshake of a server, and its frames."""
+"""WebSocket (RFC 6455) without a connection: the handshake, and the frames of both sides."""
 
 from __future__ import annotations
 
@@ -44,23 +44,28 @@ def handshake(headers: Mapping[str, str], known: Sequence[str]) -> tuple[str, li
     answer = [
         ("Upgrade", "websocket"),
         ("Connection", "Upgrade"),
-        ("Sec-WebSocket-Accept", b64encode(sha1((key + _MAGIC).encode()).digest()).decode()),
+        ("Sec-WebSocket-Accept", accepts(key)),
     ]
     if chosen:
         answer.append(("Sec-WebSocket-Protocol", chosen))
     return chosen, answer
 
 
-def frame(code: int, payload: bytes) -> bytes:
-    """A whole message from a server."""
-    size = len(payload)
+def accepts(key: str) -> str:
+    """What a server that has understood answers to a client's key."""
+    return b64encode(sha1((key + _MAGIC).encode()).digest()).decode()
+
+
+def frame(code: int, payload: bytes, mask: bytes = b"") -> bytes:
+    """A whole message; one from a client has a mask."""
+    size, marked = len(payload), 0x80 if mask else 0
     if size < 126:
-        head = bytes((0x80 | code, size))
+        head = bytes((0x80 | code, marked | size))
     elif size < 1 << 16:
-        head = bytes((0x80 | code, 126)) + size.to_bytes(2, "big")
+        head = bytes((0x80 | code, marked | 126)) + size.to_bytes(2, "big")
     else:
-        head = bytes((0x80 | code, 127)) + size.to_bytes(8, "big")
-    return head + payload
+        head = bytes((0x80 | code, marked | 127)) + size.to_bytes(8, "big")
+    return head + mask + masked(payload, mask) if mask else head + payload
 
 
 def goodbye(code: int = NORMAL) -> bytes:

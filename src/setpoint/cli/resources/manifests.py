@@ -149,7 +149,7 @@ def _contents(call: Call) -> Iterator[tuple[str, bytes]]:
                 f"{name}: files are not fetched from the network; fetch it yourself and say `-f -` or its path"
             )
         else:
-            for path in _paths(name, call.flags.recursive):
+            for path in _paths(name, getattr(call.flags, "recursive", False)):
                 try:
                     yield path, Path(path).read_bytes()
                 except OSError as error:

@@ -1,0 +1,237 @@
+"""A command in a container with somebody at this end: what is typed goes there, what it says comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+from urllib.parse import quote as quoted
+
+from setpoint.cli import terminal
+from setpoint.cli.call import Call
+from setpoint.cli.failures import Exit, Failed
+from setpoint.cli.flags import Flag, switch, text
+from setpoint.cli.pod_choice import PODS, pods_behind
+from setpoint.cli.resources import choose, fetch
+from setpoint.client.paths import path_of, query_of
+from setpoint.client.websocket import V4, V5, Channels, open_socket
+
+Obj = dict[str, Any]
+STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
+_LONGEST_STATUS = 1024 * 1024
+NO_TERMINAL = "Unable to use a TTY - input is not a terminal or the right kind of file"
+
+STREAMS: tuple[Flag, ...] = (
+    text("container", "c", help="Container name; the Pod's default, or its first, if omitted."),
+    switch("stdin", "i", help="Pass stdin to the container"),
+    switch("tty", "t", help="Stdin is a TTY"),
+    switch("quiet", "q", help="Only print output from the remote session"),
+)
+
+
+class Session(NamedTuple):
+    """What is wanted of one."""
+
+    stdin: bool = False
+    tty: bool = False
+    detach: bytes = b""
+    """Keys that end it from here, with the program left alone."""
+    redraw: bool = False
+    """The size is told twice, so that a program draws its screen anew."""
+    feed: AsyncIterator[bytes] | None = None
+    """Instead of stdin."""
+    output: Callable[[bytes], object] | None = None
+    """Instead of stdout."""
+    errors: Callable[[bytes], object] | None = None
+    """Instead of stderr."""
+
+
+class Detached(Exception):
+    """By the keys for it."""
+
+
+class CommandFailed(Exit):
+    """With a code of its own, which becomes ours."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code, f"command terminated with exit code {code}")
+
+
+async def meant(call: Call, words: Sequence[str], doing: str, timeout: float) -> Obj:
+    """The Pod, by name or by what owns it, or of the file that `-f` names."""
+    targets = await fetch(call, await choose(call, words))
+    if len(targets) != 1:
+        raise Failed("cannot exec into multiple objects at a time")
+    return (await pods_behind(call, targets[0], doing, timeout))[0]
+
+
+def must_live(pod: Obj, doing: str) -> None:
+    phase = (pod.get("status") or {}).get("phase", "")
+    if phase in ("Succeeded", "Failed"):
+        raise Failed(f"cannot {doing} a container in a completed pod; current phase is {phase}")
+
+
+def with_terminal(call: Call, stdin: bool, tty: bool, quiet: bool) -> bool:
+    """Whether there is one to use; whoever asked in vain is told."""
+    if stdin and tty and not call.around.in_is_terminal:
+        if not quiet:
+            call.tell(NO_TERMINAL)
+        return False
+    return stdin and tty
+
+
+async def hold(
+    call: Call, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()
+) -> None:
+    """Until the program ends or the person leaves. Raises CommandFailed, Detached, or what went wrong. `what` is `exec`
+    or `attach`."""
+    meta = pod["metadata"]
+    query = query_of(
+        {
+            "container": container,
+            "stdin": session.stdin,
+            "stdout": True,
+            "stderr": not session.tty,
+            "tty": session.tty,
+        }
+    )
+    query += "".join(f"&command={quoted(word, safe='')}" for word in command)
+    path = path_of(PODS, meta["namespace"], meta["name"], what)
+    with ExitStack() as stack:
+        if session.tty:
+            stack.enter_context(terminal.raw(call.around.stdin))
+        socket = await open_socket(call.client.sender, path, query, (V5, V4))
+        stack.callback(socket.close)
+        await _Talk(call, Channels(socket), session, stack).run()
+
+
+class _Talk:
+    def __init__(self, call: Call, channels: Channels, session: Session, stack: ExitStack) -> None:
+        self._call = call
+        self._channels = channels
+        self._session = session
+        self._stack = stack
+        self._resized = asyncio.Event()
+
+    async def run(self) -> None:
+        tasks = [asyncio.ensure_future(self._hear())]
+        if self._session.stdin:
+            tasks.append(asyncio.ensure_future(self._say()))
+        if self._session.tty:
+            self._resized.set()
+            self._stack.enter_context(terminal.on_resize(self._resized.set))
+            tasks.append(asyncio.ensure_future(self._measure()))
+        try:
+            # The end of the input is not the end of the program: only failures there count.
+            pending = set(tasks)
+            while tasks[0] in pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _hear(self) -> None:
+        write, complain = self._session.output or self._shown, self._session.errors or self._complained
+        end = b""
+        while (received := await self._channels.receive()) is not None:
+            channel, data = received
+            if channel == STDOUT:
+                write(data)
+            elif channel == STDERR:
+                complain(data)
+            elif channel == STATUS and len(end) < _LONGEST_STATUS:
+                end += data
+        if end:
+            _judge(end)
+
+    def _shown(self, data: bytes) -> None:
+        self._call.write(data)
+        self._call.flush()
+
+    def _complained(self, data: bytes) -> None:
+        self._call.around.stdout.flush()
+        self._call.around.stderr.write(data)
+        self._call.around.stderr.flush()
+
+    async def _say(self) -> None:
+        source = self._session.feed or terminal.pieces_of(self._call.around.stdin)
+        keys = _Keys(self._session.detach) if self._session.detach else None
+        async for piece in source:
+            await self._channels.send(STDIN, keys.passed(piece) if keys is not None else piece)
+            if keys is not None and keys.complete:
+                raise Detached
+        await self._channels.end(STDIN)
+
+    async def _measure(self) -> None:
+        extra = 1 if self._session.redraw else 0
+        while True:
+            await self._resized.wait()
+            self._resized.clear()
+            found = terminal.size(self._call.around.stdin)
+            for more in (extra, 0) if extra else (0,):
+                if found is not None:
+                    told = {"Width": found[0] + more, "Height": found[1] + more}
+                    await self._channels.send(RESIZE, json.dumps(told).encode())
+            extra = 0
+
+
+class _Keys:
+    """Looks for the sequence among what is typed; keys that may be its beginning wait for the next."""
+
+    def __init__(self, sequence: bytes) -> None:
+        self._sequence = sequence
+        self._matched = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._matched == len(self._sequence)
+
+    def passed(self, typed: bytes) -> bytes:
+        found = bytearray()
+        for key in typed:
+            if key == self._sequence[self._matched]:
+                self._matched += 1
+                if self.complete:
+                    break
+                continue
+            found += self._sequence[: self._matched]
+            self._matched = 1 if key == self._sequence[0] else 0
+            if not self._matched:
+                found.append(key)
+        return bytes(found)
+
+
+def detach_keys(said: str) -> bytes:
+    """`ctrl-p,ctrl-q`, or letters. Raises Failed."""
+    found = bytearray()
+    for key in said.split(","):
+        if len(key) == 1:
+            found += key.encode("latin-1", "replace")
+        elif key.startswith("ctrl-") and len(key) == 6 and ("a" <= key[5].lower() <= "z" or key[5] in "@[\\]^_"):
+            found.append(ord(key[5].upper()) & 0x1F)
+        else:
+            raise Failed(f"could not bind detach keys: Unknown character: '{key}'")
+    return bytes(found)
+
+
+def _judge(said: bytes) -> None:
+    """What the node says of the end. Raises CommandFailed or Failed unless all went well."""
+    try:
+        status = json.loads(said)
+        outcome = status["status"]
+    except (ValueError, TypeError, KeyError):
+        raise Failed(f"error executing remote command: {said.decode('utf-8', 'replace')}") from None
+    if outcome == "Success":
+        return
+    if status.get("reason") == "NonZeroExitCode":
+        causes = (status.get("details") or {}).get("causes") or ()
+        code = next((str(one.get("message")) for one in causes if one.get("reason") == "ExitCode"), "")
+        if not (code.isascii() and code.isdigit() and int(code) < 256):
+            raise Failed("error stream protocol error: no ExitCode cause given")
+        raise CommandFailed(int(code))
+    raise Failed(str(status.get("message") or "the command failed, and the node does not say why"))

@@ -1,0 +1,97 @@
+"""The terminal that a person sits at: its keys one by one, its size, and as it was when all is over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+_PIECE = 32 * 1024
+_DEADLY = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@contextmanager
+def raw(stream: BinaryIO) -> Iterator[None]:
+    """Every key as it is pressed, Ctrl-C too. What ends the program ends this first: the terminal is as it was."""
+    # Here, because it is not there on every system, and few commands need it.
+    import termios
+    import tty
+
+    descriptor = stream.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def restore() -> None:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+    def die(number: int, _: object) -> None:
+        restore()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    handlers = {number: signal.signal(number, die) for number in _DEADLY}
+    try:
+        tty.setraw(descriptor)
+        yield
+    finally:
+        restore()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def size(stream: BinaryIO) -> tuple[int, int] | None:
+    """Columns and lines; None: it has no size."""
+    try:
+        columns, lines = os.get_terminal_size(stream.fileno())
+        return columns, lines
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def on_resize(notice: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGWINCH, notice)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
+
+
+async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """What comes in, as it comes, until there is no more. Others go on in the meantime, and nothing is read that
+    nobody asked for: it is there for the next program."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        while piece := stream.read(_PIECE):  # a test's buffer
+            yield piece
+        return
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except OSError:  # a file on disk is always ready
+        while piece := os.read(descriptor, _PIECE):
+            yield piece
+            await asyncio.sleep(0)
+        return
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            with suppress(BlockingIOError):
+                try:
+                    piece = os.read(descriptor, _PIECE)
+                except OSError:  # a terminal that is gone
+                    return
+                if not piece:
+                    return
+                # Nobody listens while the piece is on its way: the system holds back whoever writes.
+                loop.remove_reader(descriptor)
+                yield piece
+                loop.add_reader(descriptor, ready.set)
+    finally:
+        loop.remove_reader(descriptor)

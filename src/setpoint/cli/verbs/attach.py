@@ -1,0 +1,100 @@
+"""`attach`: what the program of a container says and reads, from now on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import text
+from setpoint.cli.pod_choice import container_of, pod_running_timeout
+from setpoint.cli.pod_session import STREAMS, Detached, Session, detach_keys, hold, meant, must_live, with_terminal
+
+Obj = dict[str, Any]
+DETACH = "ctrl-p,ctrl-q"
+_RECORDED = (
+    "All commands and output from this session will be recorded in container logs, including credentials and "
+    "sensitive information passed through the command prompt.\n"
+    "If you don't see a command prompt, try pressing enter."
+)
+
+
+async def run(call: Call) -> None:
+    flags, words = call.flags, call.args
+    if not words:
+        raise Failed("at least 1 argument is required for attach")
+    if len(words) > 2:
+        saw = f"saw {len(words)}: [{' '.join(words)}]"
+        raise Failed(f"expected POD, TYPE/NAME, or TYPE NAME, (at most 2 arguments) {saw}")
+    if flags.pod_running_timeout <= 0:
+        raise Failed("--pod-running-timeout must be higher than zero")
+    if len(words) == 1 and "/" not in words[0]:
+        words = ["pods", *words]
+    pod = await meant(call, words, "attach to", flags.pod_running_timeout)
+    must_live(pod, "attach")
+    try:
+        container = container_of(call, pod, flags.container, quiet=flags.quiet)
+    except Failed as error:
+        raise Failed(f"cannot attach to the container: {error}") from None
+    await attach(
+        call, pod, container, stdin=flags.stdin, tty=flags.tty, quiet=flags.quiet, keys=flags.detach_keys,
+        resume=call.command,
+    )  # fmt: skip
+
+
+async def attach(
+    call: Call, pod: Obj, container: str, *, stdin: bool, tty: bool, quiet: bool, keys: str = DETACH, resume: str
+) -> None:
+    """`resume` is the command that would attach again."""
+    part, spec = _container(pod, container)
+    if tty and not spec.get("tty"):
+        tty = False
+        if not quiet:
+            call.tell(f"error: Unable to use a TTY - container {container} did not allocate one")
+    elif spec.get("tty"):
+        tty = True  # its output is a terminal's in any case
+    is_raw = with_terminal(call, stdin, tty, quiet)
+    if not quiet:
+        call.tell(_RECORDED)
+    detach = detach_keys(keys or DETACH) if is_raw else b""
+    try:
+        await hold(call, pod, "attach", container, Session(stdin, is_raw, detach, redraw=True))
+    except Detached:
+        call.say("")
+    if not is_raw or quiet:
+        return
+    meta = pod["metadata"]
+    again = f"'{resume} {meta['name']} -c {container} -n {meta['namespace']} -i -t'"
+    if part == "ephemeralContainers":
+        left = "the ephemeral container will not be restarted but may be reattached using"
+        call.say(f"Session ended, {left} {again} if it is still running")
+    else:
+        call.say(f"Session ended, resume using {again} command")
+
+
+def _container(pod: Obj, name: str) -> tuple[str, Obj]:
+    for part in ("containers", "initContainers", "ephemeralContainers"):
+        for one in pod["spec"].get(part) or ():
+            if one["name"] == name:
+                return part, one
+    return "", {}
+
+
+COMMAND = Command(
+    "Attach to a running container",
+    run,
+    (
+        *STREAMS,
+        text("detach-keys", default=DETACH, help="The keys that leave the container, which goes on."),
+        *pod_running_timeout(60.0),
+    ),
+    usage="(POD | TYPE/NAME) -c CONTAINER",
+    examples="""
+    # What a Pod says from now on
+    setpoint attach web
+
+    # At its terminal; leave it with Ctrl-P Ctrl-Q
+    setpoint attach -it shell -c main
+    """,
+)
