@@ -16,6 +16,7 @@ from setpoint.cli.main import run, run_within
 from setpoint.client import Client
 from setpoint.client.access import Access
 from setpoint.client.inprocess import InProcessTransport
+from setpoint.client.transport import Transport
 from setpoint.meta.clock import Clock
 
 
@@ -33,6 +34,7 @@ class Typed:
         self.server = server
         self.home = home
         self.namespace = namespace
+        self.transport: Transport = InProcessTransport(server.entrance, TOKEN)
 
     async def run(self, line: str, stdin: str = "", **environment: str) -> Result:
         """`line` is taken apart as a shell does."""
@@ -40,12 +42,7 @@ class Typed:
         server = self.server
 
         def connect(access: Access, _: float) -> Client:
-            return Client(
-                InProcessTransport(server.entrance, TOKEN),
-                server.clock,
-                impersonate=access.impersonate,
-                user_agent="cli",
-            )
+            return Client(self.transport, server.clock, impersonate=access.impersonate, user_agent="cli")
 
         around, result = surroundings(self.home, server.clock, stdin, environment, connect)
         code = await run_within(["--server", "https://local", "--namespace", self.namespace, *words], around)

@@ -65,6 +65,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "describe": _of("verbs.describe", "Show details of a specific resource or group of resources"),
         "attach": _of("verbs.attach", "Attach to a running container"),
         "exec": _of("verbs.exec", "Execute a command in a container"),
+        "port-forward": _of("verbs.port_forward", "Forward one or more local ports to a pod"),
+        "cp": _of("verbs.cp", "Copy files and directories to and from containers"),
     },
     "Settings and other commands": {
         "label": _of("verbs.label", "Update the labels on a resource"),

@@ -52,6 +52,14 @@ def without_shortcuts(path: str) -> str:
 # -- there ----------------------------------------------------------------------------------------------------------
 
 
+def local_source(path: str) -> tuple[str, str]:
+    """Where it is, and what it is called. Raises Failed."""
+    if not os.path.exists(path):
+        raise Failed(f"{path} doesn't exist in local filesystem")
+    path = os.path.normpath(path)
+    return path, os.path.basename(path)
+
+
 async def packed(source: str, name: str, complain: Callable[[str], None]) -> AsyncIterator[bytes]:
     """The file or directory as an archive in which it is called `name`."""
     for piece in _packed(Path(source), name, complain, 0):

@@ -82,9 +82,7 @@ def with_terminal(call: Call, stdin: bool, tty: bool, quiet: bool) -> bool:
     return stdin and tty
 
 
-async def hold(
-    call: Call, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()
-) -> None:
+async def hold(call: Call, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()) -> None:
     """Until the program ends or the person leaves. Raises CommandFailed, Detached, or what went wrong. `what` is `exec`
     or `attach`."""
     meta = pod["metadata"]

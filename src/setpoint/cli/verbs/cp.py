@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import posixpath
 from typing import Any
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.copying import Place, joined, packed, place, unpack, without_shortcuts
+from setpoint.cli.copying import Place, joined, local_source, packed, place, unpack, without_shortcuts
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.pod_choice import PODS, container_of
@@ -44,8 +43,7 @@ async def _pod(call: Call, where: Place) -> Obj:
 
 
 async def _to_pod(call: Call, source: str, target: Place) -> None:
-    if not os.path.exists(source):
-        raise Failed(f"{source} doesn't exist in local filesystem")
+    feed_as, own_name = local_source(source)
     pod = await _pod(call, target)
     path = target.path
     container = container_of(call, pod, call.flags.container, quiet=True)
@@ -53,7 +51,7 @@ async def _to_pod(call: Call, source: str, target: Place) -> None:
         async with asyncio.timeout(_PATIENCE):
             nowhere = Session(output=len, errors=len)
             await hold(call, pod, "exec", container, nowhere, ("test", "-d", path))
-        path = joined(path, os.path.basename(os.path.normpath(source)))
+        path = joined(path, own_name)
     except TimeoutError:
         raise Failed("context deadline exceeded") from None
     except (Exit, Failed):
@@ -62,7 +60,7 @@ async def _to_pod(call: Call, source: str, target: Place) -> None:
     command = ["tar", "--no-same-permissions", "--no-same-owner"] if call.flags.no_preserve else ["tar"]
     command += ["-xmf", "-", "-C", posixpath.dirname(path) or "."]
     container_of(call, pod, call.flags.container)
-    feed = packed(os.path.normpath(source), posixpath.basename(path), call.tell)
+    feed = packed(feed_as, posixpath.basename(path), call.tell)
     await hold(call, pod, "exec", container, Session(stdin=True, feed=feed), command)
 
 
@@ -113,7 +111,8 @@ async def _fetched(call: Call, pod: Obj, container: str, path: str, archive: Any
                 raise
             retries += 1
             call.say(f"Resuming copy at {archive.tell()} bytes, retry {retries}/{most}")
-            await call.around.clock.sleep(min(retries, 30))
+            if retries > 1:  # what fails again and again is not asked without a pause
+                await call.around.clock.sleep(min(retries, 30))
 
 
 COMMAND = Command(
