@@ -24,7 +24,7 @@ FILES = {
     "generate.yaml": MAP.replace("name: NAME", "generateName: made-"),
     "secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n",
 }
-EDITOR = "#!/bin/sh\nsed -i s/before/after/ \"$1\"\n"
+EDITOR = '#!/bin/sh\nsed -i s/before/after/ "$1"\n'
 
 
 @pytest.fixture(scope="module")

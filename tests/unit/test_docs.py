@@ -13,7 +13,7 @@ from setpoint.cli.catalog import GROUPS
 from setpoint.cli.catalog import ROOT as ROOT_COMMAND
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.flags import Flag, shown_default
-from setpoint.cli.main import flags_of
+from setpoint.cli.main import find_command, flags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "setpoint"
@@ -47,7 +47,8 @@ def anchors(path: Path) -> set[str]:
 
 
 def command_lines(path: Path) -> list[str]:
-    lines = [line.strip() for block in FENCE.findall(path.read_text()) for line in block.splitlines()]
+    blocks = [re.sub(r"\$\([^)]*\)", "NAME", block) for block in FENCE.findall(path.read_text())]
+    lines = [part.strip() for block in blocks for line in block.splitlines() for part in line.split("&&")]
     return [line.removeprefix(".venv/bin/") for line in lines if re.match(r"(\.venv/bin/)?setpoint\b", line)]
 
 
@@ -93,8 +94,11 @@ def test_commands_parse(document: str) -> None:
     lines = command_lines(ROOT / document)
     assert lines, "there should be something to try"
     for line in lines:
-        _, name, *arguments = shlex.split(line, comments=True)
-        flags_of(command_named(name)).parse(arguments)  # and runs nothing
+        path = ["setpoint"]
+        _, *words = shlex.split(line, comments=True)
+        command, words = find_command(words, path)
+        assert command is not ROOT_COMMAND, f"there is no `{line}`"
+        flags_of(command).parse(words, interspersed=command.interspersed)  # and runs nothing
 
 
 def test_flags_of_the_table_exist() -> None:

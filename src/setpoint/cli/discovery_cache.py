@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from setpoint.client.discovery import Discovery, Fetch
 
@@ -55,7 +55,7 @@ class _Kept(Discovery):
             age = self._clock.now().timestamp() - self._place.stat().st_mtime
             if not 0 <= age < _KEPT_FOR:
                 return {}
-            found = json.loads(self._place.read_bytes())
+            found = orjson.loads(self._place.read_bytes())
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -64,6 +64,6 @@ class _Kept(Discovery):
         # Nobody is to read a half: many commands may run at once. Where nothing can be written, nothing is kept.
         with suppress(OSError):
             self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-            with NamedTemporaryFile(dir=self._place.parent, delete=False) as file:
-                file.write(json.dumps(self._on_disk).encode())
-            os.replace(file.name, self._place)
+            own = self._place.with_name(f"{self._place.name}.{os.getpid()}")
+            own.write_bytes(orjson.dumps(self._on_disk))
+            os.replace(own, self._place)

@@ -89,7 +89,7 @@ def flags_of(command: Command) -> Flags:
     return Flags((*command.flags, *shared, _HELP))
 
 
-def _find(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
+def find_command(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
     """The command that is meant, and the words that are left for it. `path` grows by the names on the way."""
     command = ROOT
     while command.children:
@@ -107,7 +107,7 @@ def _find(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
 
 def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | Awaitable[int | None] | None:
     path = [PROGRAM]
-    command, words = _find(words, path)
+    command, words = find_command(words, path)
     name = outcome.command = " ".join(path)
     outcome.fails_with = command.fails_with
     if command.raw:

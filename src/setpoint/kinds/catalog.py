@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from setpoint.kinds.strategy import Strategy
 from setpoint.kinds.tables import definition_for, type_of
 from setpoint.meta.schema import Type
+
+if TYPE_CHECKING:
+    from setpoint.kinds.strategy import Strategy
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

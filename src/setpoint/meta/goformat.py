@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 _ESCAPES = {
@@ -66,6 +65,8 @@ def _float(value: float) -> str:
     """Go's %v: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
     if value == 0 or 1e-4 <= abs(value) < 1e6 or value != value or abs(value) == float("inf"):
         return repr(value).removesuffix(".0")
+    from decimal import Decimal  # costs start-up time, and such numbers are rare
+
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     scale = int(exponent) + len(digits) - 1
     text = "".join(map(str, digits))

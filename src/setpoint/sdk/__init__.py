@@ -1,1 +1,40 @@
-"""The stable face for operator authors."""
+"""For those who write operators: the loops that the built-in controllers run on, with typed objects.
+
+    from dataclasses import dataclass
+    from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
+
+    @dataclass
+    class TeapotSpec:
+        cups: int = 4
+
+    Teapot = Kind("example.com/v1", "Teapot", spec=TeapotSpec)
+    ConfigMap = Kind("v1", "ConfigMap")
+
+    async def brew(ctx: Context, teapot: Object) -> Result | None:
+        await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": teapot.name},
+                         "data": {"cups": str(teapot.spec.cups)}})
+        ctx.condition("Ready", True, "Brewed", f"{teapot.spec.cups} cups")
+        return None
+
+    operator = Operator("tea", Controller(Teapot, brew, owns=(ConfigMap,)))
+
+What a reconcile may rely on:
+- it has the object as it was last seen, and is never run twice at once for the same;
+- a change of the object, of its children, and of what the controller watches, leads to another look; many that fall
+  together lead to one;
+- whatever it raises is logged and tried again, later each time; a Result asks to look again after a while;
+- what it says of the status is written once, at the end, and only if it is news.
+"""
+
+from setpoint.reconcile import Result
+from setpoint.sdk.conditions import is_true, with_condition
+from setpoint.sdk.context import Context
+from setpoint.sdk.controller import Controller, Watch
+from setpoint.sdk.kind import Column, Kind, Object
+from setpoint.sdk.models import ModelProblem
+from setpoint.sdk.operator import Operator
+
+__all__ = [
+    "Column", "Context", "Controller", "Kind", "ModelProblem", "Object", "Operator", "Result", "Watch", "is_true",
+    "with_condition",
+]  # fmt: skip

@@ -1,0 +1,121 @@
+"""What a reconcile has in its hands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Generic
+
+from setpoint.client import Client
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import NotFound
+from setpoint.reconcile import EventRecorder, Informer
+from setpoint.sdk import models
+from setpoint.sdk.conditions import with_condition
+from setpoint.sdk.kind import Kind, Object, Spec, Status
+
+Obj = dict[str, Any]
+Child = Mapping[str, Any]
+
+
+class Context(Generic[Spec, Status]):
+    """For one reconcile of one object. What it says of the status is written once, at the end, if it is news."""
+
+    def __init__(
+        self,
+        obj: Object[Spec, Status],
+        client: Client,
+        clock: Clock,
+        recorder: EventRecorder,
+        owned: Mapping[tuple[str, str], Informer],
+        name: str,
+    ) -> None:
+        self.client = client
+        """For all that is not offered here: reads and writes of any resource."""
+        self.clock = clock
+        self.log = logging.getLogger(f"setpoint.operator.{name}")
+        self._object = obj
+        self._recorder = recorder
+        self._owned = owned
+        self._name = name
+        self._status: Obj = dict(obj.raw.get("status") or {})
+
+    # -- children -----------------------------------------------------------------------------------------------------
+
+    def children(self, kind: Kind[Any, Any]) -> list[Obj]:
+        """Those of this object, of a kind that the controller owns, as they were last seen."""
+        return self._owned[kind.ref].controlled_by(self._object.uid)
+
+    async def apply(self, *children: Child, prune: bool = True) -> list[Obj]:
+        """Makes them as they are described, by server-side apply: fields that are not mentioned belong to others. They
+        are owned by this object, and go with it. What it owned before, of the kinds that the controller owns, and is
+        not among them, is deleted, unless `prune` is off. Where all is as it should be, nothing is written."""
+        applied = [
+            await self.client.apply(self._adopted(child), field_manager=self._name, force=True) for child in children
+        ]
+        if prune:
+            await self._prune({_identity(child) for child in applied})
+        return applied
+
+    def _adopted(self, child: Child) -> Obj:
+        owner = self._object.raw
+        reference = {
+            "apiVersion": self._object.kind.api_version,
+            "kind": self._object.kind.kind,
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        meta = {**child.get("metadata", {}), "ownerReferences": [reference]}
+        if self._object.namespace:
+            meta.setdefault("namespace", self._object.namespace)
+        return {**child, "metadata": meta}
+
+    async def _prune(self, kept: set[tuple[str, str, str]]) -> None:
+        for informer in self._owned.values():
+            for child in informer.controlled_by(self._object.uid):
+                meta = child["metadata"]
+                if _identity(child) in kept or meta.get("deletionTimestamp"):
+                    continue
+                try:
+                    await self.client.delete(
+                        (child["apiVersion"], child["kind"]), meta["name"], meta.get("namespace", ""), uid=meta["uid"]
+                    )
+                except NotFound:
+                    continue
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Obj:
+        """As it will be written."""
+        return self._status
+
+    def set_status(self, status: Status | Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """All of it from a model, or some fields. Conditions stay unless they are among them."""
+        if status is not None:
+            self._status = {"conditions": self._status.get("conditions", []), **models.write(status)}
+        self._status |= models.write(fields)
+
+    def condition(self, type: str, status: bool | None, reason: str, message: str = "") -> None:
+        """`ctx.condition("Ready", True, "AllRunning", "3 of 3 replicas are ready")`; None is Unknown."""
+        self._status["conditions"] = with_condition(
+            self._status.get("conditions") or (),
+            type,
+            status,
+            reason,
+            message,
+            now=self.clock.now(),
+            generation=self._object.generation,
+        )
+
+    def event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """For people: `kubectl describe` shows it."""
+        about = {"apiVersion": self._object.kind.api_version, "kind": self._object.kind.kind, **self._object.raw}
+        (self._recorder.warning if warning else self._recorder.normal)(about, reason, message)
+
+
+def _identity(obj: Mapping[str, Any]) -> tuple[str, str, str]:
+    meta = obj["metadata"]
+    return obj["kind"], meta.get("namespace", ""), meta["name"]

@@ -1,0 +1,174 @@
+"""Kinds, as operators name them: built-in ones, and those of their own, defined by models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from setpoint.sdk import models
+
+Obj = dict[str, Any]
+Spec = TypeVar("Spec")
+Status = TypeVar("Status")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One that `kubectl get` shows."""
+
+    name: str
+    path: str
+    """JSONPath: `.spec.replicas`."""
+    type: str = "string"
+    wide: bool = False
+    """Only with `-o wide`."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Spec, Status]):
+    """`Kind("apps/v1", "Deployment")`, or one of your own with models of its spec and status:
+
+    Teapot = Kind("example.com/v1", "Teapot", spec=TeapotSpec, status=TeapotStatus)
+    """
+
+    api_version: str
+    kind: str
+    spec: type[Spec] | None = None
+    status: type[Status] | None = None
+    plural: str = ""
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    scale: bool = False
+    """It has `spec.replicas` and `status.replicas`, and `kubectl scale` works."""
+    rules: tuple[Obj, ...] = field(default=())
+    """CEL rules about the spec: `({"rule": "self.min <= self.max", "message": "..."},)`."""
+
+    @property
+    def ref(self) -> tuple[str, str]:
+        """As clients take it."""
+        return self.api_version, self.kind
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def plural_name(self) -> str:
+        return self.plural or f"{self.kind.lower()}s"
+
+    def definition(self) -> Obj:
+        """The CustomResourceDefinition that serves it. Raises ModelProblem."""
+        group, _, version = self.api_version.rpartition("/")
+        if not group or self.spec is None:
+            raise models.ModelProblem(f"{self.kind}: only a kind with a group and a model of its spec can be defined")
+        spec = models.schema(self.spec)
+        if self.rules:
+            spec["x-kubernetes-validations"] = [dict(rule) for rule in self.rules]
+        status: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        if self.status is not None:
+            status = models.schema(self.status)
+            status.pop("required", None)  # it comes into being bit by bit
+            status.setdefault("properties", {}).setdefault("conditions", _CONDITIONS)
+        served: Obj = {
+            "name": version,
+            "served": True,
+            "storage": True,
+            "schema": {
+                "openAPIV3Schema": {
+                    "type": "object",
+                    "required": ["spec"],
+                    "properties": {"spec": spec, "status": status},
+                }
+            },
+            "subresources": {"status": {}},
+        }
+        if self.scale:
+            served["subresources"]["scale"] = {
+                "specReplicasPath": ".spec.replicas",
+                "statusReplicasPath": ".status.replicas",
+            }
+        if self.columns:
+            served["additionalPrinterColumns"] = [_column(column) for column in self.columns]
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural_name}.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced" if self.namespaced else "Cluster",
+                "names": {
+                    "plural": self.plural_name,
+                    "singular": self.kind.lower(),
+                    "kind": self.kind,
+                    "shortNames": list(self.short),
+                    "categories": list(self.categories),
+                },
+                "versions": [served],
+            },
+        }
+
+
+class Object(Generic[Spec, Status]):
+    """One object, read-only: `obj.spec.cups`, or `obj["spec"]["cups"]` for what has no model."""
+
+    def __init__(self, kind: Kind[Spec, Status], raw: Obj) -> None:
+        self.kind = kind
+        self.raw = raw
+        """As the server has it. Shared: never to be changed."""
+        self.name: str = raw["metadata"]["name"]
+        self.namespace: str = raw["metadata"].get("namespace", "")
+        self.uid: str = raw["metadata"].get("uid", "")
+        self.generation: int = raw["metadata"].get("generation", 0)
+        self.labels: dict[str, str] = raw["metadata"].get("labels") or {}
+        self.annotations: dict[str, str] = raw["metadata"].get("annotations") or {}
+        self.deleting = bool(raw["metadata"].get("deletionTimestamp"))
+        self._spec: Any = None
+
+    @property
+    def spec(self) -> Spec:
+        """As the kind's model. Raises ModelProblem."""
+        if self._spec is None:
+            self._spec = models.read(self.kind.spec, self.raw.get("spec"))
+        found: Spec = self._spec
+        return found
+
+    @property
+    def status(self) -> Status | None:
+        """As it was last written; None before that."""
+        if not self.raw.get("status"):
+            return None
+        found: Status = models.read(self.kind.status, self.raw["status"])
+        return found
+
+    def __getitem__(self, key: str) -> Any:
+        return self.raw[key]
+
+    def __repr__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"<{self.kind.kind} {where}>"
+
+
+def _column(column: Column) -> Obj:
+    found: Obj = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**found, "priority": 1} if column.wide else found
+
+
+_CONDITIONS: Obj = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["type"],
+    "items": {
+        "type": "object",
+        "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+        "properties": {
+            "type": {"type": "string", "maxLength": 316},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+            "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+            "lastTransitionTime": {"type": "string", "format": "date-time"},
+            "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
+            "message": {"type": "string", "maxLength": 32768},
+        },
+    },
+}

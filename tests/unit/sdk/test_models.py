@@ -1,0 +1,130 @@
+"""Models of three libraries, read, written, and as schemas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pydantic
+import pytest
+
+from setpoint.sdk import Kind, ModelProblem
+from setpoint.sdk.models import read, schema, write
+
+
+class Colour(Enum):
+    BROWN = "brown"
+    WHITE = "white"
+
+
+@dataclass
+class Lid:
+    tight: bool = True
+
+
+@dataclass
+class Pot:
+    cups: Annotated[int, {"minimum": 1}]
+    name: str = "x"
+    colour: Colour = Colour.BROWN
+    lid: Lid | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+    size: Literal["small", "large"] = "small"
+    port: int | str = 80
+    klass: str = field(default="", metadata={"name": "class"})
+
+
+class StructPot(msgspec.Struct):
+    cups: Annotated[int, msgspec.Meta(ge=1, le=12)]
+    tags: list[str] = []
+
+
+class PydanticPot(pydantic.BaseModel):
+    cups: int = pydantic.Field(ge=1, le=12, description="how many")
+    spout: str | None = None
+
+
+def test_a_dataclass_there_and_back() -> None:
+    found = read(Pot, {"cups": 2, "lid": {"tight": False}, "colour": "white", "class": "k", "port": "http"})
+    assert found == Pot(2, colour=Colour.WHITE, lid=Lid(False), klass="k", port="http")
+    assert write(found) == {
+        "cups": 2, "name": "x", "colour": "white", "lid": {"tight": False}, "tags": {}, "size": "small",
+        "port": "http", "class": "k",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({}, "Pot.cups is missing"),
+        ({"cups": "2"}, "Pot.cups: expected int, not str"),
+        ({"cups": True}, "Pot.cups: expected int, not bool"),
+        ({"cups": 1, "lid": {"tight": 1}}, "Pot.lid.tight: expected bool, not int"),
+        ({"cups": 1, "size": "huge"}, "Pot.size is 'huge'"),
+        ({"cups": 1, "tags": []}, "Pot.tags: expected a map, not list"),
+        ([], "Pot: expected an object, not list"),
+    ],
+)
+def test_what_does_not_fit(value: Any, problem: str) -> None:
+    with pytest.raises(ModelProblem, match=problem):
+        read(Pot, value)
+
+
+def test_the_schema_of_a_dataclass() -> None:
+    found = schema(Pot)
+    assert found["required"] == ["cups"]
+    properties = found["properties"]
+    assert properties["cups"] == {"type": "integer", "format": "int64", "minimum": 1}
+    assert properties["colour"] == {"type": "string", "enum": ["brown", "white"], "default": "brown"}
+    assert properties["lid"]["nullable"] is True
+    assert properties["lid"]["properties"]["tight"] == {"type": "boolean", "default": True}
+    assert properties["port"] == {"x-kubernetes-int-or-string": True, "default": 80}
+    assert properties["size"]["enum"] == ["small", "large"]
+    assert properties["tags"]["additionalProperties"] == {"type": "string"}
+    assert "class" in properties
+
+
+def test_msgspec() -> None:
+    assert read(StructPot, {"cups": 3}) == StructPot(3)
+    assert write(StructPot(3, ["a"])) == {"cups": 3, "tags": ["a"]}
+    assert schema(StructPot)["properties"]["cups"] == {
+        "type": "integer", "format": "int64", "minimum": 1, "maximum": 12,
+    }  # fmt: skip
+    with pytest.raises(ModelProblem, match="cups"):
+        read(StructPot, {"cups": 0})
+
+
+def test_pydantic() -> None:
+    assert read(PydanticPot, {"cups": 3}) == PydanticPot(cups=3)
+    assert write(PydanticPot(cups=3)) == {"cups": 3}
+    found = schema(PydanticPot)
+    assert found["required"] == ["cups"]
+    assert found["properties"]["cups"]["maximum"] == 12
+    assert found["properties"]["cups"]["description"] == "how many"
+    with pytest.raises(ModelProblem, match="cups"):
+        read(PydanticPot, {"cups": 0})
+
+
+@dataclass
+class Endless:
+    inner: Endless | None = None
+
+
+@dataclass
+class Strange:
+    what: complex = 0j
+
+
+def test_what_no_schema_can_say() -> None:
+    with pytest.raises(ModelProblem, match="contains itself"):
+        schema(Endless)
+    with pytest.raises(ModelProblem, match="cannot be said"):
+        schema(Strange)
+
+
+def test_a_definition_needs_a_group_and_a_model() -> None:
+    with pytest.raises(ModelProblem):
+        Kind("v1", "Thing", spec=Pot).definition()
+    assert Kind("a.example/v1", "Box", plural="boxes", spec=Lid).definition()["metadata"]["name"] == "boxes.a.example"
