@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha512
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,12 +14,26 @@ from setpoint.kinds.catalog import Resource
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
+class RemoteVersion(NamedTuple):
+    """A group version that another server answers."""
+
+    group: str
+    version: str
+    group_priority: int
+    version_priority: int
+    resources: list[dict[str, Any]]
+    """As aggregated discovery shows them."""
+    fresh: bool
+    """It was there when it was last looked for."""
+
+
 class Discovery:
     """Documents for one set of served resources, in the order given."""
 
-    def __init__(self, resources: Iterable[Resource], address: str) -> None:
+    def __init__(self, resources: Iterable[Resource], address: str, remote: Iterable[RemoteVersion] = ()) -> None:
         self._by_version: dict[tuple[str, str], list[Resource]] = {}
         self._groups: dict[str, list[str]] = {}
+        self._remote = {(one.group, one.version): one for one in remote}
         for resource in sorted(resources, key=_rank):
             self._by_version.setdefault((resource.group, resource.version), []).append(resource)
             versions = self._groups.setdefault(resource.group, [])
@@ -28,6 +42,11 @@ class Discovery:
         for group, versions in self._groups.items():
             if all(resource.is_custom for version in versions for resource in self._by_version[(group, version)]):
                 versions.sort(key=version_rank)
+        ranked = sorted(self._remote.values(), key=lambda one: (-one.group_priority, one.group, -one.version_priority))
+        for one in ranked:
+            known = self._groups.setdefault(one.group, [])
+            if one.version not in known:
+                known.append(one.version)
         self._address = address
         self._made: dict[str, bytes] = {}
 
@@ -121,6 +140,11 @@ class Discovery:
     def _aggregate_group(self, group: str) -> dict[str, Any]:
         versions = []
         for version in self._groups[group]:
+            remote = self._remote.get((group, version))
+            if remote is not None:
+                freshness = "Current" if remote.fresh else "Stale"
+                versions.append({"version": version, "resources": remote.resources, "freshness": freshness})
+                continue
             resources = sorted(self._by_version[(group, version)], key=lambda resource: resource.plural)
             versions.append(
                 {"version": version, "resources": [_aggregate(r) for r in resources], "freshness": "Current"}

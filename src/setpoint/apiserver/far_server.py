@@ -25,6 +25,8 @@ class FarServer:
     """PEM of those who may have signed it; empty: those that the machine trusts."""
     insecure: bool = False
     """The certificate is not looked at."""
+    as_proxy: bool = False
+    """We show a certificate by which it knows that we speak for others."""
     shown: str = ""
     """Host and port as messages and the Host header have them; empty: those above."""
 

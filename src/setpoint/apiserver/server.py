@@ -6,13 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.discovery import AGGREGATED, Discovery
+from setpoint.apiserver.discovery import AGGREGATED, Discovery, RemoteVersion
 from setpoint.apiserver.encoding import ConvertedEncoding, Encoding
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of, forbidden
@@ -57,6 +57,9 @@ from setpoint.meta.errors import (
 )
 from setpoint.meta.remember import remembered
 from setpoint.store.interface import Store, StoreError
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.aggregation.routing import Aggregation
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -122,6 +125,11 @@ class ApiServer:
         self.paths: dict[str, PathHandler] = {}
         """Documents outside the API, by path (a trailing slash: everything below)."""
         self.nodes = NodeRoutes()
+        self.aggregation: Aggregation | None = None
+        self.remote_versions: list[RemoteVersion] = []
+        """Group versions that other servers answer, as discovery shows them."""
+        self.probe: Callable[[Any, Any], Awaitable[str]] | None = None
+        """Asks the server behind an APIService whether it is there."""
         self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """What is to run as long as the server does."""
         self.secret_token_used: Callable[[str, str], None] = lambda namespace, name: None
@@ -175,7 +183,7 @@ class ApiServer:
         return self.caches.pop(f"{group}/{plural}/", None)
 
     def announce(self) -> None:
-        self.discovery = Discovery(self.resources.values(), self.address)
+        self.discovery = Discovery(self.resources.values(), self.address, self.remote_versions)
 
     async def stop(self) -> None:
         self.ready = False
@@ -251,6 +259,8 @@ class ApiServer:
         target = call.target
         if not target.resource:
             return await self._path(call)
+        if self.aggregation is not None and (target.group, target.version) in self.aggregation.services:
+            return await self.aggregation.proxy(call)
         key = (target.group, target.version, target.resource)
         resource = self.resources.get(key)
         if resource is None:
@@ -361,6 +371,9 @@ class ApiServer:
         trimmed = path.rstrip("/") or "/"
         root = trimmed.split("/")[1]
         if root in ("api", "apis"):
+            parts = trimmed.split("/")
+            if self.aggregation is not None and len(parts) == 4 and (parts[2], parts[3]) in self.aggregation.services:
+                return await self.aggregation.proxy_document(call, (parts[2], parts[3]))
             return self._discovery(call, trimmed)
         healthy = self.health.answer(trimmed, call.query)
         if healthy is not None:

@@ -13,6 +13,7 @@ from setpoint.cluster.apiserver import RunningApiServer, apiserver
 from setpoint.cluster.component_logs import ComponentLogs, component_logs
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.front_proxy import FrontProxy
 from setpoint.cluster.system import SystemClock, hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Ids
@@ -69,6 +70,8 @@ async def _cluster(
             nodes=nodes, controller_options=controllers, identity=identity, logs=logs, fleet=fleet
         )
         async with Components(api, api.clock, api.ids, options) as running:
+            if server.certificates is not None:
+                await FrontProxy(server.certificates, api.clock).publish(api)
             yield RunningCluster(server, running)
 
 

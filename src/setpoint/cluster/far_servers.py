@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import lru_cache
+from pathlib import Path
 
 from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
@@ -20,8 +21,8 @@ _HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "conte
 
 
 class NetworkServers:
-    def __init__(self, certificate: tuple[str, str] | None = None) -> None:
-        """`certificate`: files with the certificate and key that this server shows to others."""
+    def __init__(self, certificate: Callable[[], Path] | None = None) -> None:
+        """`certificate` gives the file with the certificate and key that we show where we speak for others."""
         self._certificate = certificate
 
     async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
@@ -65,7 +66,8 @@ class NetworkServers:
     async def _connect(self, server: FarServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = server.name or server.host
         try:
-            context = _context(server.authority, server.insecure, self._certificate)
+            shown = self._certificate() if server.as_proxy and self._certificate is not None else None
+            context = _context(server.authority, server.insecure, shown)
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 return await asyncio.open_connection(server.host, server.port, ssl=context, server_hostname=name)
         except ssl.SSLCertVerificationError as error:
@@ -106,10 +108,10 @@ async def _whole(head: Head, reader: asyncio.StreamReader) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _context(authority: bytes, insecure: bool, certificate: tuple[str, str] | None) -> ssl.SSLContext:
+def _context(authority: bytes, insecure: bool, certificate: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
     if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
-        context.load_cert_chain(*certificate)
+        context.load_cert_chain(certificate)
     return context

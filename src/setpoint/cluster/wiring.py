@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.plugin import Chain, Plugin
+from setpoint.apiserver.aggregation.documents import ApiServiceHooks, RemoteDocuments
+from setpoint.apiserver.aggregation.routing import Aggregation
 from setpoint.apiserver.allocation.cluster_ips import ClusterIps
 from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
@@ -33,6 +35,7 @@ from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
+from setpoint.cluster.front_proxy import FrontProxy
 from setpoint.meta.exposition import CONTENT_TYPE
 
 
@@ -40,7 +43,8 @@ def wire(
     api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None, servers: FarServers | None = None
 ) -> ServiceHooks:
     """`servers`: how webhooks and aggregated API servers are reached; by default over the network."""
-    servers = servers or NetworkServers()
+    front = FrontProxy(certificates, api.clock) if certificates is not None else None
+    servers = servers or NetworkServers((lambda: front.certificate) if front is not None else None)
     wire_access(api, config)
     api.env.admission = Chain(_plugins(api, config))
     api.health = _health(api)
@@ -50,6 +54,10 @@ def wire(
     openapi = OpenApi()
     openapi.install(api.paths)
     api.env.hooks[(definitions.GROUP, definitions.PLURAL)] = definitions.Definitions(api, openapi, servers)
+    api.aggregation = Aggregation(servers, CacheReader(api))
+    remote = RemoteDocuments(api, api.aggregation, openapi, front.publish if front is not None else None)
+    api.env.hooks[("apiregistration.k8s.io", "apiservices")] = ApiServiceHooks(remote)
+    api.probe = remote.probe
     _subresources(api)
     services = api.env.hooks[("", "services")] = _services(api, config)
     return services

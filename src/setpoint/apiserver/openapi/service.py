@@ -56,6 +56,7 @@ class OpenApi:
         for resource in resources:
             self._versions.setdefault((resource.group, resource.version), []).append(resource)
         self._custom: dict[tuple[str, str, str], _Custom] = {}
+        self._remote: dict[tuple[str, str], tuple[Document, Document]] = {}
         self._hashes: dict[str, str] = {}
         self._built: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Bytes and time by (document, form)."""
@@ -77,6 +78,18 @@ class OpenApi:
 
     def remove(self, group: str, version: str, kind: str) -> None:
         if self._custom.pop((group, version, kind), None) is not None:
+            self._forget(group, version)
+
+    # -- other servers ----------------------------------------------------------------------------------------------
+
+    def add_remote(self, group: str, version: str, three: Document, two: Document) -> None:
+        """Show what another server says of one of its versions, in OpenAPI 3 and 2; empty: nothing."""
+        if self._remote.get((group, version)) != (three, two):
+            self._remote[(group, version)] = three, two
+            self._forget(group, version)
+
+    def remove_remote(self, group: str, version: str) -> None:
+        if self._remote.pop((group, version), None) is not None:
             self._forget(group, version)
 
     def _forget(self, group: str, version: str) -> None:
@@ -138,6 +151,7 @@ class OpenApi:
         for group, version in self._versions:
             found |= {f"apis/{group}", f"apis/{group}/{version}"} if group else {f"api/{version}"}
         found |= {f"apis/{group}/{version}" for group, version, _ in self._custom}
+        found |= {f"apis/{group}/{version}" for (group, version), (three, _) in self._remote.items() if three}
         return sorted(found)
 
     def _url(self, path: str) -> str:
@@ -151,6 +165,9 @@ class OpenApi:
             for key, one in sorted(self._custom.items()):
                 if path == "v2" or path == f"apis/{key[0]}/{key[1]}":
                     digest.update(repr((one.resource, _fingerprint(one.schema))).encode())
+            for (group, version), documents in sorted(self._remote.items()):
+                if path in ("v2", f"apis/{group}/{version}"):
+                    digest.update(orjson.dumps(documents[0 if path != "v2" else 1]))
             known = self._hashes[path] = digest.hexdigest().upper()
         return known
 
@@ -179,13 +196,18 @@ class OpenApi:
                 path, operation = group_operation(group)
                 operations.append((path, [operation]))
         operations += self._of_custom(lambda resource: True)
-        return document_v2(operations, custom=self._definitions(v3=False))
+        document = document_v2(operations, custom=self._definitions(v3=False))
+        for (group, version), (_, two) in sorted(self._remote.items()):
+            _merge(document, two, f"/apis/{group}/{version}/")
+        return document
 
     def _document_v3(self, path: str) -> Document:
         for document, at, operation in core_operations():
             if document == path:
                 return document_v3([(at, [operation])])
         group, version = _group_version(path)
+        if (group, version) in self._remote:
+            return self._remote[(group, version)][0]
         if not version:
             at, operation = group_operation(group)
             return document_v3([(at, [operation])])
@@ -218,6 +240,15 @@ class OpenApi:
             listed = custom.definition_name(group, version, resource.list_kind)
             found[listed] = custom.list_definition(resource, v3)
         return found
+
+
+def _merge(document: Document, other: Document, prefix: str) -> None:
+    """Another server's paths below the prefix, and its definitions, where they are not known by that name already."""
+    for path, item in (other.get("paths") or {}).items():
+        if path.startswith(prefix) or f"{path}/" == prefix:
+            document["paths"].setdefault(path, item)
+    for name, definition in (other.get("definitions") or {}).items():
+        document["definitions"].setdefault(name, definition)
 
 
 def _served(resource: Resource) -> Served:

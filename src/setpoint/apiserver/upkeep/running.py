@@ -28,7 +28,7 @@ async def upkeep(
     api: ApiServer, services: ServiceHooks, own: kubernetes_service.OwnAddress, hostname: str, event_ttl: float
 ) -> AsyncIterator[None]:
     """Runs while the block does; the server is started and its first objects are there."""
-    availability = api_services.ApiServices(api)
+    availability = api_services.ApiServices(api, api.probe)
     addresses = address_repair.AddressRepair(api, services.ips)
     who = identity.Identity(api, hostname)
     running = [
