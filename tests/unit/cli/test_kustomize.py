@@ -87,6 +87,8 @@ patches:
         ("odd: 1\n", 'invalid Kustomization: json: unknown field "odd"'),
         ("resources: [../outside.yaml]\n", "security; file"),
         ("resources: [pod.yaml, pod.yaml]\n", "may not add resource with an already registered id: Pod.v1"),
+        ("resources: [pod.yaml]\nimages: [{name: x, newTagg: y}]\n", 'unknown field "newTagg"'),
+        ("resources: [pod.yaml]\nimages: [x]\n", 'an entry of "images" is not a mapping'),
         ("resources: pod.yaml\n", 'the field "resources" is not a list'),
     ],
 )
@@ -95,6 +97,11 @@ def test_what_cannot_be_built_is_refused_by_name(tmp_path: Path, kustomization: 
     with pytest.raises(Failed) as refused:
         built(tmp_path / "in", kustomization)
     assert complaint in str(refused.value)
+
+
+def test_upper_and_lower_case_make_no_difference_to_fields(tmp_path: Path) -> None:
+    said = "RESOURCES: [pod.yaml]\nnameprefix: P-\nimages: [{NAME: nginx, newtag: v3}]\n"
+    assert list(built(tmp_path, said)) == ["Pod/P-web"]
 
 
 def test_words_that_are_no_booleans_here(tmp_path: Path) -> None:

@@ -17,16 +17,10 @@ from setpoint.meta.names import config_map_key, env_var_name
 _BEHAVIORS = ("", "unspecified", "create", "merge", "replace")
 _LINE = 70
 _LETTERS = str.maketrans("013ae", "ghkmt")
-_ARGUMENTS = ("name", "namespace", "behavior", "literals", "files", "envs", "env", "options", "type")
 
 
-def generate(loader: Loader, kind: str, said: Any, options: Any) -> Resource:
+def generate(loader: Loader, kind: str, said: Obj, options: Any) -> Resource:
     """One entry of `configMapGenerator` or `secretGenerator`. Raises Failed."""
-    if not isinstance(said, dict):
-        raise Failed(f"invalid Kustomization: an entry of {kind[0].lower()}{kind[1:]}Generator is not a mapping")
-    for key in said:
-        if key not in _ARGUMENTS or (key == "type" and kind == "ConfigMap"):
-            raise Failed(f"invalid Kustomization: json: unknown field {quote(key)}")
     name = str(said.get("name") or "")
     if not name:
         raise Failed("a configmap must have a name")

@@ -25,6 +25,28 @@ _UNSUPPORTED = (
     "openapi", "crds", "configurations", "generators", "transformers", "validators", "helmGlobals", "helmCharts",
     "helmChartInflationGenerator", "inventory",
 )  # fmt: skip
+_GENERATOR = ("name", "namespace", "behavior", "literals", "files", "envs", "env", "options")
+_PATCH = ("path", "patch", "target", "options")
+_ENTRIES: dict[str, tuple[str, ...]] = {
+    "images": ("name", "newName", "newTag", "tagSuffix", "digest"),
+    "replicas": ("name", "count"),
+    "labels": ("pairs", "includeSelectors", "includeTemplates", "fields"),
+    "patches": _PATCH,
+    "patchesJson6902": _PATCH,
+    "replacements": ("path", "source", "targets", "sourceValue"),
+    "vars": ("name", "objref", "fieldref"),
+    "configMapGenerator": _GENERATOR,
+    "secretGenerator": (*_GENERATOR, "type"),
+}
+"""What the entries of lists may say."""
+_DEEPER = (
+    "disableNameSuffixHash", "immutable", "group", "version", "kind", "name", "namespace", "apiVersion",
+    "labelSelector", "annotationSelector", "allowNameChange", "allowKindChange", "select", "reject", "fieldPaths",
+    "fieldPath", "delimiter", "index", "create", "order", "legacySortOptions", "orderFirst", "orderLast", "labels",
+    "annotations", "path",
+)  # fmt: skip
+_FREE = ("commonLabels", "commonAnnotations", "pairs", "annotations", "metadata")
+"""Whose keys are the user's own; so are those of `labels`, if it is no list."""
 _LISTS = (
     "resources", "bases", "components", "labels", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
     "imageTags", "replicas", "configMapGenerator", "secretGenerator", "replacements", "vars", "buildMetadata",
@@ -94,8 +116,29 @@ def load(loader: Loader) -> tuple[Obj, str]:
         said = {}
     if not isinstance(said, dict):
         raise Failed("invalid Kustomization: it is not a mapping")
+    said = _recased(said)
     _check(said)
     return _tidied(said), found[0]
+
+
+_SPELLED = {
+    name.lower(): name
+    for name in (*_DEEPER, *(one for names in _ENTRIES.values() for one in names), *_UNSUPPORTED, *_FIELDS)
+}
+
+
+def _recased(said: Any) -> Any:
+    """With its fields as they are written: upper and lower case make no difference to those who read them."""
+    if isinstance(said, list):
+        return [_recased(item) for item in said]
+    if not isinstance(said, dict):
+        return said
+    made: Obj = {}
+    for key, value in said.items():
+        name = _SPELLED.get(str(key).lower()) or str(key)
+        own = name in _FREE or (name == "labels" and isinstance(value, dict))
+        made[name] = value if own else _recased(value)
+    return made
 
 
 def _check(said: Obj) -> None:
@@ -107,6 +150,12 @@ def _check(said: Obj) -> None:
     for name in _LISTS:
         if said.get(name) is not None and not isinstance(said[name], list):
             raise Failed(f"invalid Kustomization: the field {quote(name)} is not a list")
+    for name, allowed in _ENTRIES.items():
+        for entry in said.get(name) or ():
+            if not isinstance(entry, dict):
+                raise Failed(f"invalid Kustomization: an entry of {quote(name)} is not a mapping")
+            if unknown := [key for key in entry if key not in allowed]:
+                raise Failed(f"invalid Kustomization: json: unknown field {quote(str(unknown[0]))}")
     for name in ("commonLabels", "commonAnnotations"):
         texts(said.get(name), name)
     kind = said.get("kind") or KUSTOMIZATION[1]

@@ -17,8 +17,6 @@ from setpoint.meta.patch import PatchError, apply_json_patch, decode_json_patch
 
 def patch(resources: ResourceMap, loader: Loader, said: Any) -> None:
     """An entry of `patches`: either form, by its own name or to a target."""
-    if not isinstance(said, dict):
-        raise Failed("invalid Kustomization: an entry of patches is not a mapping")
     text, path = str(said.get("patch") or "").strip(), str(said.get("path") or "")
     if not text and not path:
         raise Failed("must specify one of patch and path in\n" + repr(said))

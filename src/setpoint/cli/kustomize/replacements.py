@@ -22,8 +22,6 @@ _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 def replace(resources: ResourceMap, loader: Loader, said: Any) -> None:
     """An entry of `replacements`: itself, or a file with one or several."""
-    if not isinstance(said, dict):
-        raise Failed("invalid Kustomization: an entry of replacements is not a mapping")
     if not said.get("path"):
         _replace(resources, said)
         return

@@ -52,8 +52,6 @@ def add_suffix(resources: ResourceMap, suffix: str) -> None:
 
 def set_labels(resources: ResourceMap, said: Any) -> None:
     """An entry of `labels`."""
-    if not isinstance(said, dict):
-        raise Failed("invalid Kustomization: an entry of labels is not a mapping")
     specs = [_spec(one) for one in said.get("fields") or ()]
     if said.get("includeSelectors"):
         specs += field_specs.COMMON_LABELS
