@@ -41,6 +41,7 @@ async def test_nodes_come_and_go(cluster: VirtualCluster, tmp_path: Path) -> Non
     await cluster.until(all_ready, within=30)
     third = (await nodes())["node-3"]
     assert third["status"]["capacity"]["cpu"] == "64"
+    assert third["status"]["allocatable"]["pods"] == "110", "the rest is as of all others"
     assert third["metadata"]["labels"]["zone"] == "b"
     assert {"key": "only", "value": "big", "effect": "NoSchedule"} in third["spec"]["taints"]
 

@@ -20,7 +20,8 @@ SOURCE = ROOT / "src" / "setpoint"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 COMMANDS = (
-    "up", "down", "status", "watch", "reset", "kubeconfig", "apiserver", "controller-manager", "nodes", "scheduler",
+    "up", "down", "status", "watch", "demo", "lesson", "reset", "kubeconfig", "apiserver", "controller-manager",
+    "nodes", "scheduler",
 )  # fmt: skip
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -15,6 +15,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "down": _of("down", "Stop the cluster of a data directory; what it holds stays"),
         "status": _of("status", "Tell how a cluster is: components, nodes, Pods, store, loops"),
         "watch": _of("watch", "Watch a cluster live, on the whole screen"),
+        "demo": _of("demo", "See a control plane at work, one step at a time"),
+        "lesson": _of("lesson", "Learn how a control plane works, by doing"),
         "reset": _of("reset", "Stop the cluster of a data directory and remove everything that it holds"),
         "kubeconfig": _of("kubeconfig", "Print the administrator's kubeconfig of a cluster, or merge it into another"),
     },

@@ -152,7 +152,8 @@ class Heartbeat:
         self._events.normal(node.object, "NodeAllocatableEnforced", text, host=node.name)
 
     def _status(self, node: NodeState, current: Obj) -> Obj:
-        capacity = (node.adopted and current.get("capacity")) or self._template.capacity
+        # A Node made by hand may say what it has; of the rest it has as much as the others.
+        capacity = {**self._template.capacity, **((node.adopted and current.get("capacity")) or {})}
         return node_status(
             node.name, node.address, node.boots, capacity, node.reported_images(), self._versions, current,
             self._clock.now(), self.endpoint,
