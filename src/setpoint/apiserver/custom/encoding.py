@@ -82,26 +82,27 @@ class CustomEncoding(Encoding):
         return {"apiVersion": self.form, "kind": self.resource.kind, **obj}
 
     def _send(self, entry: Entry) -> bytes:
-        obj = self.obj(entry)
-        whole = self._with_kind(obj)
-        # Most often what was stored is what the schema makes of it: then no second copy is kept.
-        return entry.value if whole == entry.obj else orjson.dumps(whole)
+        if entry.knows(self.form):
+            return orjson.dumps(self._with_kind(self.obj(entry)))
+        # Who lists everything wants bytes: nothing that is decoded on the way is kept.
+        stored = orjson.loads(entry.value)
+        whole = self._with_kind(self._read_converted(stored, self._conversion.convert))
+        return entry.value if whole == stored else orjson.dumps(whole)
 
     def _read(self, entry: Entry) -> Obj:
         if entry.knows(self._sent):
             return _bare(entry.obj)
-        return self._read_converted(entry, self._conversion.convert)
+        return self._read_converted(entry.obj, self._conversion.convert)
 
-    def _read_converted(self, entry: Entry, convert: Callable[[Obj, str], Obj]) -> Obj:
-        if entry.obj["apiVersion"] == self.form:
-            return _bare(decode(self._resource.type, entry.obj))
-        return _bare(decode(self._resource.bare_type, convert(self._as_written(entry), self.form)))
+    def _read_converted(self, stored: Obj, convert: Callable[[Obj, str], Obj]) -> Obj:
+        if stored["apiVersion"] == self.form:
+            return _bare(decode(self._resource.type, stored))
+        return _bare(decode(self._resource.bare_type, convert(self._as_written(stored), self.form)))
 
-    def _as_written(self, entry: Entry) -> Obj:
+    def _as_written(self, stored: Obj) -> Obj:
         """With the defaults of the version that it was stored in."""
-        version = entry.obj["apiVersion"].rpartition("/")[2]
-        known = self._siblings.get(version)
-        whole: Obj = decode(known.type, entry.obj) if known is not None else entry.obj
+        known = self._siblings.get(stored["apiVersion"].rpartition("/")[2])
+        whole: Obj = decode(known.type, stored) if known is not None else stored
         return whole
 
     def is_ready(self, entry: Entry) -> bool:
@@ -110,7 +111,7 @@ class CustomEncoding(Encoding):
     async def ready(self, entries: Iterable[Entry]) -> None:
         missing = [entry for entry in entries if not self.is_ready(entry)]
         if missing:
-            written = [self._as_written(entry) for entry in missing]
+            written = [self._as_written(entry.obj) for entry in missing]
             converted = await self._conversion.convert_all(written, self.form)
             for entry, whole in zip(missing, converted):
                 typed = _bare(decode(self._resource.bare_type, whole))
