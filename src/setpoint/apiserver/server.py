@@ -112,6 +112,8 @@ class ApiServer:
         self.metrics = Metrics()
         self.flows: FlowClassifier | None = None
         self.in_flight = InFlight(options.max_reads, options.max_writes)
+        self.leases_in_flight = InFlight(options.max_reads, options.max_writes)
+        """Apart from all others: who cannot renew a Lease because others are busy is taken for dead."""
         self.caches: dict[str, ResourceCache] = {}
         self.registries: dict[tuple[str, str, str], Registry] = {}
         self.resources: dict[tuple[str, str, str], Resource] = {}
@@ -208,12 +210,13 @@ class ApiServer:
         query = parse_query(request.query)
         verb = verb_of(request.method, target, query)
         call = Call(request, target, query, verb, _NOBODY, self.clock.now())
+        in_flight = self.leases_in_flight if target.resource == "leases" else self.in_flight
         counted: bool | None = None
         flow: tuple[tuple[str, str], ...] = ()
         try:
             user = self.authenticator.authenticate(request, call.warnings)
             call.user = self._impersonator.user_for(call, user, self.authorizer)
-            counted = self.in_flight.enter(verb)
+            counted = in_flight.enter(verb)
             access = access_of(call)
             if self.flows is not None and not isinstance(request, ObjectRequest):
                 flow = self.flows.headers(access)
@@ -227,7 +230,7 @@ class ApiServer:
             log.error("store: %s", error)
             answer = _refusal(call, InternalError.of(str(error)))
         finally:
-            self.in_flight.leave(counted)
+            in_flight.leave(counted)
         if isinstance(answer, ObjectResponse):
             if call.warnings:
                 answer.headers += _warning_headers(call)

@@ -111,12 +111,14 @@ class InProcess:
 class _Entrance:
     """An InProcessServer for one peer."""
 
-    __slots__ = ("_peer", "_serve", "_writes")
+    __slots__ = ("_peer", "_serve", "_waiting", "_writing")
 
     def __init__(self, server: InProcess, peer: Peer) -> None:
         self._serve = server.serve
         self._peer = peer
-        self._writes = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._writing = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """For the place of one who writes, in the order in which they came."""
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
         return await self._in_turn(Request(method, path, query, {}, body, self._peer), headers)
@@ -127,8 +129,33 @@ class _Entrance:
     async def _in_turn(self, request: Request, headers: Headers) -> InProcessAnswer:
         if request.method == "GET":
             return await self._serve(request, headers)
-        async with self._writes:
+        if self._writing < WRITES_AT_ONCE:
+            self._writing += 1
+        else:
+            await self._turn()
+        try:
             return await self._serve(request, headers)
+        finally:
+            self._leave()
+
+    async def _turn(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # it had come, in the very moment
+            raise
+
+    def _leave(self) -> None:
+        """Whoever waits takes the place."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._writing -= 1
 
 
 def _join_repeated(request: Request, headers: Headers) -> None:

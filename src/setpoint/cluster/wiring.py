@@ -153,10 +153,11 @@ def _health(api: ApiServer) -> Health:
 
 def _gauges(api: ApiServer) -> None:
     """What is read when somebody asks, under upstream's names."""
-    metrics, flight = api.metrics, api.in_flight
+    metrics, flights = api.metrics, (api.in_flight, api.leases_in_flight)
 
     def in_flight() -> Iterable[tuple[dict[str, str], float]]:
-        return (({"request_kind": "readOnly"}, flight.now[True]), ({"request_kind": "mutating"}, flight.now[False]))
+        for kind, reading in (("readOnly", True), ("mutating", False)):
+            yield {"request_kind": kind}, sum(flight.now[reading] for flight in flights)
 
     def watches() -> Iterable[tuple[dict[str, str], float]]:
         for registry in api.registries.values():

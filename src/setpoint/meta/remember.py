@@ -21,10 +21,15 @@ def remembered(
     def decorate(function: Callable[Concatenate[str, P], R]) -> Callable[Concatenate[str, P], R]:
         kept = cast(Callable[Concatenate[str, P], R], lru_cache(maxsize=maxsize)(function))
 
+        def call_alone(text: str) -> R:
+            return kept(text) if len(text) <= LONGEST else function(text)  # type: ignore[call-arg]
+
         def call(text: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
             return kept(text, *args, **kwargs) if len(text) <= LONGEST else function(text, *args, **kwargs)
 
-        call.__doc__, call.__name__ = function.__doc__, function.__name__
-        return call
+        # Most have this one argument and are asked many times for every request; passing on others takes as long again.
+        chosen = cast(Callable[Concatenate[str, P], R], call_alone) if function.__code__.co_argcount == 1 else call
+        chosen.__doc__, chosen.__name__ = function.__doc__, function.__name__
+        return chosen
 
     return decorate

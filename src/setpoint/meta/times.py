@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from setpoint.meta.remember import remembered
 
@@ -11,6 +12,7 @@ SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 _ZERO = "0001-01-01T00:00:00Z"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -36,9 +38,14 @@ def _escape(char: str) -> str:
 
 def format_time(when: datetime) -> str:
     """To the second; what is finer is cut off."""
-    if when.tzinfo is not UTC:
-        when = when.astimezone(UTC)
-    return when.isoformat(timespec="seconds")[:19] + "Z"
+    since = when - _EPOCH
+    return _format_second(since.days, since.seconds)
+
+
+@lru_cache(maxsize=256)
+def _format_second(days: int, seconds: int) -> str:
+    """Since 1970. Most of what is written at one time carries the same few, and to write one out takes long."""
+    return (_EPOCH + timedelta(days, seconds)).isoformat()[:19] + "Z"
 
 
 def format_micro(when: datetime) -> str:

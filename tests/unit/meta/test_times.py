@@ -17,6 +17,18 @@ def test_formats() -> None:
 
 
 @pytest.mark.parametrize(
+    ("when", "shown"),
+    [
+        (datetime(1, 1, 1, tzinfo=UTC), "0001-01-01T00:00:00Z"),
+        (datetime(1969, 12, 31, 23, 59, 59, 500_000, tzinfo=UTC), "1969-12-31T23:59:59Z"),
+        (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "9999-12-31T23:59:59Z"),
+    ],
+)
+def test_what_is_finer_than_a_second_is_cut_off(when: datetime, shown: str) -> None:
+    assert times.format_time(when) == shown
+
+
+@pytest.mark.parametrize(
     ("text", "canonical"),
     [
         ("2024-01-01T00:00:01Z", "2024-01-01T00:00:01Z"),
