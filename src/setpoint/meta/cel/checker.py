@@ -45,7 +45,7 @@ class Checker:
         self.find_field = find_field
         self.container = container
         self.issues: list[Issue] = []
-        self.bindings: Bindings = {}
+        self.bindings = Bindings()
         self.scopes: list[dict[str, Type]] = []
         self.unknowns = 0
         self.nodes: list[Expr] = []
@@ -224,7 +224,7 @@ class Checker:
                 continue
             wanted, gives = candidate.arguments, candidate.result
             if candidate.variables:
-                fresh: Bindings = {variable: self.unknown() for variable in candidate.variables}
+                fresh = Bindings({variable: self.unknown() for variable in candidate.variables})
                 wanted = tuple(substitute(fresh, value) for value in wanted)
                 gives = substitute(fresh, gives)
             if not all_assignable(self.bindings, arguments, wanted):

@@ -15,11 +15,12 @@ from setpoint.meta.cel.compile_logic import compile_and, compile_conditional, co
 from setpoint.meta.cel.compile_operators import OPERATORS, compile_equality, compile_operator
 from setpoint.meta.cel.compile_select import compile_index, compile_opt_index
 from setpoint.meta.cel.declarations import Overload
-from setpoint.meta.cel.runtime_cost import CallCost, call_cost
+from setpoint.meta.cel.runtime_cost import CallCost, call_cost, needs_result
 from setpoint.meta.cel.syntax import Call
 from setpoint.meta.cel.types import Kind, Type
 from setpoint.meta.cel.values import (
     CelError,
+    CostExceeded,
     Duration,
     Message,
     Opaque,
@@ -160,10 +161,15 @@ def _function(
     if name in _CONVERSIONS and len(arguments) == 1 and arguments[0].constant:
         return constant(call(arguments[0].value))
     folded = _folded_regex(name, arguments)
-    if folded is not None:
-        run = _variadic(folded, arguments, cost)  # so the reference has it
-        return Code(run, total + (cost if isinstance(cost, int) else 0))
-    return Code(_invocation(name, call, arguments, cost), total + (cost if isinstance(cost, int) else 0))
+    invoke = _paid(folded or call, cost, needs_result(name, overload))
+    if folded is not None or len(arguments) not in (1, 2) or name == "format":
+        run = _variadic(invoke, arguments, cost)
+    elif len(arguments) == 1:
+        only = arguments[0].run
+        run = (lambda frame: call(only(frame))) if isinstance(cost, int) else _unary(invoke, only, cost)
+    else:
+        run = _binary(invoke, arguments[0].run, arguments[1].run, cost)
+    return Code(run, total + (cost if isinstance(cost, int) else 0))
 
 
 def _folded_regex(name: str, arguments: list[Code]) -> Callable[..., Any] | None:
@@ -176,75 +182,80 @@ def _folded_regex(name: str, arguments: list[Code]) -> Callable[..., Any] | None
     return prepare(arguments[1].value)
 
 
-def _invocation(name: str, call: Callable[..., Any], arguments: list[Code], cost: CallCost) -> Run:
-    runs = [argument.run for argument in arguments]
-    if len(runs) == 1:
-        return _unary(call, runs[0], cost)
-    if len(runs) == 2 and name != "format":
-        return _binary(call, runs[0], runs[1], cost)
-    return _variadic(call, arguments, cost)
+_Invoke = Callable[[Frame, Sequence[Any]], Any]
 
 
-def _unary(call: Callable[..., Any], only: Run, cost: CallCost) -> Run:
+def _paid(call: Callable[..., Any], cost: CallCost, afterwards: bool) -> _Invoke:
+    """The call, with what it costs beyond the constants. Where possible that is paid first: what exceeds the limit is
+    not begun."""
     if isinstance(cost, int):
-        return lambda frame: call(only(frame))
+        return lambda frame, values: call(*values)
     charge = cost
 
+    def first(frame: Frame, values: Sequence[Any]) -> Any:
+        frame[0] += charge(values, None)
+        if frame[0] > frame[1]:
+            raise CostExceeded
+        return call(*values)
+
+    def later(frame: Frame, values: Sequence[Any]) -> Any:
+        try:
+            result = call(*values)
+        except CelError as error:
+            frame[0] += charge(values, error)
+            raise
+        frame[0] += charge(values, result)
+        if frame[0] > frame[1]:
+            raise CostExceeded
+        return result
+
+    return later if afterwards else first
+
+
+def _charge_failed(frame: Frame, cost: CallCost, values: Sequence[Any], error: CelError) -> None:
+    """A call whose arguments are all there, one of them as an error, is paid for although it is not made."""
+    if not isinstance(cost, int):
+        frame[0] += cost(values, error)
+
+
+def _unary(invoke: _Invoke, only: Run, cost: CallCost) -> Run:
     def run(frame: Frame) -> Any:
         try:
             value = only(frame)
         except CelError as error:
-            frame[0] += charge((error,), error)
+            _charge_failed(frame, cost, (error,), error)
             raise
-        try:
-            result = call(value)
-        except CelError as error:
-            frame[0] += charge((value,), error)
-            raise
-        frame[0] += charge((value,), result)
-        return result
+        return invoke(frame, (value,))
 
     return run
 
 
-def _binary(call: Callable[..., Any], first: Run, second: Run, cost: CallCost) -> Run:
+def _binary(invoke: _Invoke, first: Run, second: Run, cost: CallCost) -> Run:
     """Both arguments are evaluated, whatever becomes of the first."""
-    charge = None if isinstance(cost, int) else cost
 
     def run(frame: Frame) -> Any:
         try:
             one = first(frame)
         except CelError as error:
             other = outcome_of(second, frame)
-            if charge is not None:
-                frame[0] += charge((error, other), error)
+            _charge_failed(frame, cost, (error, other), error)
             raise
         try:
             other = second(frame)
         except CelError as error:
-            if charge is not None:
-                frame[0] += charge((one, error), error)
+            _charge_failed(frame, cost, (one, error), error)
             raise
-        if charge is None:
-            return call(one, other)
-        try:
-            result = call(one, other)
-        except CelError as error:
-            frame[0] += charge((one, other), error)
-            raise
-        frame[0] += charge((one, other), result)
-        return result
+        return invoke(frame, (one, other))
 
     return run
 
 
-def _variadic(call: Callable[..., Any], arguments: list[Code], cost: CallCost) -> Run:
+def _variadic(invoke: _Invoke, arguments: list[Code], cost: CallCost) -> Run:
     """The first argument that fails ends it: those after it are not evaluated, and if there are any, the call costs
     nothing."""
     runs = [argument.run for argument in arguments]
     costs = [argument.cost for argument in arguments]
     fixed = cost if isinstance(cost, int) else 0
-    charge = None if isinstance(cost, int) else cost
 
     def run(frame: Frame) -> Any:
         values: list[Any] = []
@@ -253,20 +264,11 @@ def _variadic(call: Callable[..., Any], arguments: list[Code], cost: CallCost) -
                 values.append(each(frame))
         except CelError as error:
             if len(values) == len(runs) - 1:
-                if charge is not None:
-                    frame[0] += charge([*values, error], error)
+                _charge_failed(frame, cost, [*values, error], error)
             else:
                 frame[0] -= sum(costs[len(values) + 1 :]) + fixed
             raise
-        try:
-            result = call(*values)
-        except CelError as error:
-            if charge is not None:
-                frame[0] += charge(values, error)
-            raise
-        if charge is not None:
-            frame[0] += charge(values, result)
-        return result
+        return invoke(frame, values)
 
     return run
 

@@ -56,7 +56,7 @@ def entries(value: Any) -> Iterable[tuple[Any, Any]]:
     if type(value) is dict:
         return [(key_back(key), item) for key, item in value.items()]
     if isinstance(value, TypedMap):
-        return [(key, value.find(key)) for key in value]
+        return [(key, found) for key in value if (found := value.find(key)) is not MISSING]
     raise CelError(f"unsupported comprehension range type: {_GO_NAMES.get(type(value), type(value).__name__)}")
 
 
@@ -296,12 +296,17 @@ def _fold(
     each = condition.cost + step.cost
     iteration = _iteration(source.run, two=len(places) > 1)
     start, read = initial.run, refunding(iteration, initial.cost + result.cost)
+
+    def initially(frame: Frame) -> Any:
+        value = start(frame)
+        return dict(value) if type(value) is dict else value  # a map is filled in place
+
     place = places[0]
     second = places[1] if len(places) > 1 else 0
 
     def run(frame: Frame) -> Any:
         items = read(frame)
-        frame[accumulator] = start(frame)
+        frame[accumulator] = initially(frame)
         limit = frame[1]
         for item in items:
             if second:

@@ -10,7 +10,7 @@ from setpoint.meta.cel import operators as ops
 from setpoint.meta.cel.code import Code, Frame, Run, constant, outcome_of
 from setpoint.meta.cel.runtime_cost import CallCost, equality_cost
 from setpoint.meta.cel.types import Kind, Type
-from setpoint.meta.cel.values import CelError, Uint
+from setpoint.meta.cel.values import CelError, CostExceeded, Uint
 
 _SCALARS = frozenset({Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE})
 _TEXTS = frozenset({Kind.STRING, Kind.BYTES})
@@ -64,6 +64,8 @@ def _charged(left: Run, right: Run, apply: Callable[[Any, Any], Any], charge: Ca
             frame[0] += charge(one, error)
             raise
         frame[0] += charge(one, other)
+        if frame[0] > frame[1]:
+            raise CostExceeded
         return apply(one, other)
 
     return run

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
-from setpoint.meta.cel.syntax import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, copy
+from setpoint.meta.cel.syntax import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select, copy, walk
 
 Macro = Callable[[int, Expr | None, list[Expr]], Expr | None]
 """(position of the call, its target, its arguments) -> what it means, or None where it is an ordinary call."""
 MacroKey = tuple[str, int, bool]
 
+MAX_COPIED = 4096
+"""`optMap` uses its target twice, so a chain of them doubles with each link: that ends somewhere."""
 VARIADIC = -1
 """In a key: any number of arguments."""
 ACCUMULATOR = "@result"
@@ -150,6 +153,8 @@ def _opt_map(flat: bool) -> Macro:
         name = arguments[0]
         if not isinstance(name, Ident):
             raise MacroMisuse(f"{function}() variable name must be a simple identifier", name.position)
+        if sum(1 for _ in islice(walk(target), MAX_COPIED + 1)) > MAX_COPIED:
+            raise MacroMisuse(f"{function}() target is too large", at)
         bound = late_binding(at, name.name, Call(at, "value", [], copy(target)), arguments[1])
         some = bound if flat else Call(at, "optional.of", [bound])
         return Call(at, "_?_:_", [Call(at, "hasValue", [], target), some, Call(at, "optional.none", [])])

@@ -10,6 +10,8 @@ from setpoint.meta.cel.types import Type
 from setpoint.meta.cel.values import (
     INT_MAX,
     INT_MIN,
+    MAX_CHARACTERS,
+    MAX_ELEMENTS,
     MISSING,
     SECOND,
     UINT_MAX,
@@ -23,6 +25,7 @@ from setpoint.meta.cel.values import (
     TypedList,
     TypedMap,
     Uint,
+    bounded,
     is_list,
     is_map,
     key_back,
@@ -170,7 +173,10 @@ def plus(left: Any, right: Any) -> Any:
     if kind is other:
         if kind is int:
             return checked_int(left + right)
-        if kind in (str, float, bytes, list):
+        if kind is float:
+            return left + right
+        if kind in (str, bytes, list):
+            bounded(len(left) + len(right), MAX_ELEMENTS if kind is list else MAX_CHARACTERS)
             return left + right
         if kind is Uint:
             return checked_uint(int(left) + int(right))
@@ -181,6 +187,7 @@ def plus(left: Any, right: Any) -> Any:
     if kind is Duration and other is Timestamp:
         return checked_timestamp(left.nanoseconds + right.nanoseconds, right.offset)
     if is_list(left) and is_list(right):
+        bounded(len(left) + len(right), MAX_ELEMENTS)
         return left.plus(right) if isinstance(left, TypedList) else [*left, *right]
     if kind in (bool, type(None)) or is_map(left):
         raise no_such_overload("_+_")

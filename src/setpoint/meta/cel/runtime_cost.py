@@ -20,6 +20,7 @@ LIST_BASE = 10
 MAP_BASE = 30
 STRUCT_BASE = 40
 AUTHORIZATION_CHECK = 350_000
+_MORE_THAN_ANY_LIMIT = 2_000_000
 _SIZED = (str, bytes, list, dict)
 
 
@@ -47,19 +48,28 @@ def traversed(size: int) -> int:
 
 
 def traversal_cost(value: Any) -> int:
-    """The cost of walking all of a value."""
-    kind = type(value)
-    if kind is str:
-        return int(len(value.encode("utf-8", "surrogatepass")) * TRAVERSAL)
-    if kind is bytes:
-        return int(len(value) * TRAVERSAL)
-    if kind is list or isinstance(value, TypedList):
-        return sum(map(traversal_cost, value))
-    if kind is dict:
-        return sum(traversal_cost(key) + traversal_cost(item) for key, item in value.items())
-    if isinstance(value, TypedMap):
-        return sum(traversal_cost(key) + traversal_cost(value.find(key)) for key in value)
-    return 1
+    """The cost of walking all of a value. What is larger than any limit is not walked to its end."""
+    total, pending = 0, [value]
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is str:
+            total += int(len(value.encode("utf-8", "surrogatepass")) * TRAVERSAL)
+        elif kind is bytes:
+            total += int(len(value) * TRAVERSAL)
+        elif kind is list or isinstance(value, TypedList):
+            pending.extend(value)
+        elif kind is dict:
+            pending.extend(value)
+            pending.extend(value.values())
+        elif isinstance(value, TypedMap):
+            for key in value:
+                pending += (key, value.find(key))
+        else:
+            total += 1
+        if len(pending) > _MORE_THAN_ANY_LIMIT or total > _MORE_THAN_ANY_LIMIT:
+            return total + len(pending)
+    return total
 
 
 def equality_cost(left: Any, right: Any) -> int:
@@ -271,6 +281,11 @@ _OWN: dict[str, CallCost] = {
     **dict.fromkeys((f"list_{name}_sort" for name in _TYPES), _self_compared(0)),
     **dict.fromkeys((f"list_{name}_sortByAssociatedKeys" for name in _TYPES), _self_compared(1)),
 }
+
+
+def needs_result(function: str, overload: str) -> bool:
+    """Whether the cost of a call is known only afterwards."""
+    return function == "join" or overload in ("list_slice", "lists_range", "list_reverse")
 
 
 def call_cost(function: str, overload: str) -> CallCost:

@@ -5,8 +5,35 @@ from __future__ import annotations
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.types import Kind, Type
 
-Bindings = dict[Type, Type]
-"""What each type variable stands for, as far as it is known."""
+
+class Bindings:
+    """What each type variable stands for, as far as it is known. A trial that fails is undone step by step: copying
+    would make checking quadratic."""
+
+    __slots__ = ("_known", "_trail")
+
+    def __init__(self, known: dict[Type, Type] | None = None) -> None:
+        self._known: dict[Type, Type] = known or {}
+        self._trail: list[tuple[Type, Type | None]] = []
+
+    def get(self, variable: Type) -> Type | None:
+        return self._known.get(variable)
+
+    def bind(self, variable: Type, value: Type) -> None:
+        self._trail.append((variable, self._known.get(variable)))
+        self._known[variable] = value
+
+    def mark(self) -> int:
+        return len(self._trail)
+
+    def undo(self, mark: int) -> None:
+        while len(self._trail) > mark:
+            variable, before = self._trail.pop()
+            if before is None:
+                del self._known[variable]
+            else:
+                self._known[variable] = before
+
 
 _NULLABLE = frozenset({Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP})
 _COMPOUND = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
@@ -14,8 +41,8 @@ _COMPOUND = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
 
 def substitute(bindings: Bindings, value: Type, unknown_to_dyn: bool = False) -> Type:
     """The type with everything known about its variables put in."""
-    while value.kind is Kind.PARAM and value in bindings:
-        value = bindings[value]
+    while value.kind is Kind.PARAM and (known := bindings.get(value)) is not None:
+        value = known
     if value.kind is Kind.PARAM:
         return t.DYN if unknown_to_dyn else value
     if value.parameters:
@@ -25,24 +52,21 @@ def substitute(bindings: Bindings, value: Type, unknown_to_dyn: bool = False) ->
 
 def assignable(bindings: Bindings, first: Type, second: Type) -> bool:
     """Whether both can be one. On success `bindings` has learned from it; on failure it is as before."""
-    trial = dict(bindings)
-    if _assignable(trial, first, second):
-        if len(trial) or bindings:
-            bindings.clear()
-            bindings.update(trial)
+    mark = bindings.mark()
+    if _assignable(bindings, first, second):
         return True
+    bindings.undo(mark)
     return False
 
 
 def all_assignable(bindings: Bindings, first: list[Type], second: tuple[Type, ...]) -> bool:
     if len(first) != len(second):
         return False
-    trial = dict(bindings)
+    mark = bindings.mark()
     for one, other in zip(first, second):
-        if not _assignable(trial, one, other):
+        if not _assignable(bindings, one, other):
+            bindings.undo(mark)
             return False
-    bindings.clear()
-    bindings.update(trial)
     return True
 
 
@@ -88,11 +112,11 @@ def _fits(bindings: Bindings, value: Type, variable: Type) -> tuple[bool, bool]:
         if _assignable(bindings, value, known):
             general = most_general(value, known)
             if not _occurs(bindings, variable, general):
-                bindings[variable] = general
+                bindings.bind(variable, general)
             return True, True
         return False, True
     if not _occurs(bindings, variable, value):
-        bindings[variable] = value
+        bindings.bind(variable, value)
         return True, False
     return False, False
 

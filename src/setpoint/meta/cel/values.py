@@ -34,6 +34,17 @@ class CostExceeded(Exception):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
+MAX_ELEMENTS = 1_000_000
+MAX_CHARACTERS = 10_000_000
+"""Larger lists and texts cannot be looked at within any cost limit; they are not made in the first place."""
+
+
+def bounded(size: int, most: int) -> None:
+    """Before something of that size is made. Raises CostExceeded."""
+    if size > most:
+        raise CostExceeded
+
+
 class Uint(int):
     """An unsigned 64-bit integer."""
 

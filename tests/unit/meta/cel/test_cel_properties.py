@@ -6,11 +6,13 @@ import json
 import math
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from setpoint.meta.cel import BOOL, DOUBLE, DYN, INT, CelError, CelProblem, kubernetes_environment
 from setpoint.meta.cel.escaping import escape, unescape
+from setpoint.meta.cel.libraries.comprehensions import BINDINGS
 from setpoint.meta.cel.operators import equals
 from setpoint.meta.cel.results import to_json
 
@@ -154,3 +156,46 @@ def test_depth_is_bounded() -> None:
         ENVIRONMENT.compile("1 +" + " " * 100_000 + "1")
     except CelProblem as problem:
         assert "expression code point size exceeds limit: size: 100004, limit 100000" in str(problem)
+
+
+BINDING = ENVIRONMENT.extended(libraries=(BINDINGS,))
+
+
+def _bound(start: str, step: str, times: int, result: str) -> str:
+    """`step` over and over, each time about the one before."""
+    text = result.format(f"v{times}")
+    for index in range(times, 0, -1):
+        text = f"cel.bind(v{index}, {step.format(f'v{index - 1}')}, {text})"
+    return f"cel.bind(v0, {start}, {text})"
+
+
+def test_nothing_grows_beyond_the_limit() -> None:
+    ten = "'aaaaaaaaaa'"
+    million = ten + f".replace('a', {ten})" * 5
+    placeholders, arguments = "%s" * 900, ", ".join(["v0"] * 900)
+    texts = [
+        _bound("[1, 2, 3]", "{0} + {0}", 60, "size({0}) > 0"),
+        _bound("'abc'", "{0} + {0}", 60, "size({0}) > 0"),
+        _bound(million, "{0}.replace('a', {0})", 1, "{0} == ''"),
+        _bound("[" + million + "]", "{0} + {0}", 9, "{0}.join('-') == ''"),
+        _bound(million, "{0}", 0, f"'{placeholders}'.format([{arguments}]) == ''"),
+        _bound("lists.range(300)", "{0}.map(i, {0})", 2, "{0}.indexOf([]) == 1"),
+        "lists.range(900000).distinct() == []",
+    ]
+    for text in texts:
+        outcome = BINDING.compile(text).evaluate({})
+        assert outcome.cost_exceeded, (text[:80], outcome.error, outcome.cost)
+
+
+def test_a_chain_that_doubles_ends() -> None:
+    text = "optional.of(1)" + ".optMap(v, v + 1)" * 40
+    with pytest.raises(CelProblem, match="target is too large"):
+        ENVIRONMENT.compile(text)
+    assert ENVIRONMENT.compile("optional.of(1)" + ".optMap(v, v + 1)" * 5).evaluate({}).value.get() == 6
+
+
+def test_maps_are_filled_in_linear_time() -> None:
+    text = "lists.range(20000).transformMap(i, v, v).size()"
+    assert ENVIRONMENT.compile(text).evaluate({}).value == 20000
+    program = ENVIRONMENT.compile("[1, 2].transformMap(i, v, v) == {0: 1, 1: 2}")
+    assert [program.evaluate({}).value for _ in range(2)] == [True, True]

@@ -14,16 +14,14 @@ from setpoint.meta.cel.values import CelError, key_of
 def _insert(target: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
     if key_of(key) in target:
         raise CelError(f"insert failed: key {show(key)} already exists")
-    return {**target, key_of(key): value}
+    target[key_of(key)] = value  # only macros call this, with the map that they are filling
+    return target
 
 
 def _insert_all(target: dict[Any, Any], more: Any) -> dict[Any, Any]:
-    result = dict(target)
     for key, value in entries(more):
-        if key_of(key) in result:
-            raise CelError(f"insert failed: key {show(key)} already exists")
-        result[key_of(key)] = value
-    return result
+        _insert(target, key, value)
+    return target
 
 
 TWO_VARIABLE_COMPREHENSIONS = Library(

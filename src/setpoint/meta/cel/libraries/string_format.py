@@ -12,7 +12,17 @@ from setpoint.meta.cel.libraries.quoting import quote
 from setpoint.meta.cel.source import Issue
 from setpoint.meta.cel.syntax import Call, Expr, ListExpr, Literal, MapExpr
 from setpoint.meta.cel.types import Kind, Type
-from setpoint.meta.cel.values import CelError, Duration, Timestamp, Uint, is_list, is_map, type_of_value
+from setpoint.meta.cel.values import (
+    MAX_CHARACTERS,
+    CelError,
+    Duration,
+    Timestamp,
+    Uint,
+    bounded,
+    is_list,
+    is_map,
+    type_of_value,
+)
 
 MAX_PRECISION = 1000
 _DEFAULT_PRECISION = 6
@@ -53,7 +63,7 @@ class _Misfit(Exception):
 def _interpolate(text: str, count: int, show: Callable[[int, str, int | None], str]) -> str:
     """Walks a format. `show(index of the argument, clause, precision)` gives the text of each one."""
     parts: list[str] = []
-    at, argument = 0, 0
+    at, argument, total = 0, 0, len(text)
     while at < len(text):
         percent = text.find("%", at)
         if percent < 0:
@@ -91,6 +101,8 @@ def _interpolate(text: str, count: int, show: Callable[[int, str, int | None], s
             raise _Misfit(f'could not parse formatting clause: unrecognized formatting clause "{clause}"')
         try:
             parts.append(show(argument, clause, precision))
+            total += len(parts[-1])
+            bounded(total, MAX_CHARACTERS)
         except _Misfit as misfit:
             raise _Misfit(f"error during formatting: {misfit.message}", misfit.node) from None
         argument += 1

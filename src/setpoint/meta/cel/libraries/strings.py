@@ -9,7 +9,7 @@ from setpoint.meta.cel.declarations import Library
 from setpoint.meta.cel.libraries.quoting import cel_quote
 from setpoint.meta.cel.libraries.string_format import format_string
 from setpoint.meta.cel.operators import show
-from setpoint.meta.cel.values import CelError
+from setpoint.meta.cel.values import MAX_CHARACTERS, CelError, bounded
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -50,6 +50,8 @@ def _last_index_from(text: str, part: str, start: int) -> int:
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    times = text.count(old) if count < 0 else min(text.count(old), count)
+    bounded(len(text) + times * (len(new) - len(old)), MAX_CHARACTERS)
     return text.replace(old, new, count if count >= 0 else -1)
 
 
@@ -85,6 +87,7 @@ def _join(parts: Any, separator: str = "") -> str:
         if type(part) is not str:
             raise CelError(f"join: invalid input: {show(part)}")
         texts.append(part)
+    bounded(sum(map(len, texts)) + len(separator) * len(texts), MAX_CHARACTERS)
     return separator.join(texts)
 
 
