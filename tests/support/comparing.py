@@ -128,4 +128,4 @@ class Both:
 
 def _words(line: str, namespace: str) -> list[str]:
     words = shlex.split(line.replace("{ns}", namespace))
-    return ["-n", namespace, *words]
+    return words if words[0] == "config" else ["-n", namespace, *words]

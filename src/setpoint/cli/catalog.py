@@ -75,6 +75,9 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "annotate": _of("verbs.annotate", "Update the annotations on a resource"),
         "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),
         "api-versions": _of("verbs.api_versions", "Print the supported API versions on the server"),
+        "config": _of("verbs.config", "Modify kubeconfig files"),
+        "plugin": _of("verbs.plugin", "Provides utilities for interacting with plugins"),
+        "options": _of("verbs.options", "Print the list of flags inherited by all commands", hidden=True),
         "version": _of("verbs.version", "Print the client and server version information"),
     },
 }  # fmt: skip

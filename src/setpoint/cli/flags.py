@@ -56,7 +56,7 @@ def text(name: str, short: str = "", default: str = "", help: str = "", **more: 
 
 
 def switch(name: str, short: str = "", default: bool = False, help: str = "", **more: Any) -> Flag:
-    return Flag(name, short, default, help, _bool, "", "true", **more)
+    return Flag(name, short, default, help, read_bool, "", "true", **more)
 
 
 def number(name: str, short: str = "", default: int = 0, help: str = "", least: int | None = None,
@@ -252,7 +252,7 @@ def _fields(value: str) -> list[str]:
     return next(csv.reader([value]), [])
 
 
-def _bool(value: str) -> bool:
+def read_bool(value: str) -> bool:
     if value in _TRUE:
         return True
     if value in _FALSE:

@@ -36,7 +36,8 @@ def merge(source: Path, target: Path, name: str) -> None:
 
 
 def write_privately(path: Path, data: bytes) -> None:
-    """All or nothing, for its owner's eyes alone."""
+    """All or nothing, for its owner's eyes alone. What a link leads to is written, and the link stays."""
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -24,11 +24,12 @@ def run_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
 
 def found_plugins(path: str) -> Iterator[Path]:
     """All of them, in the order in which they are found."""
-    for directory in path.split(os.pathsep):
+    prefixes = tuple(f"{one}-" for one in PREFIXES)
+    for directory in dict.fromkeys(path.split(os.pathsep)):
         if not directory.strip():
             continue
         try:
             entries = sorted(Path(directory).iterdir())
         except OSError:
             continue
-        yield from (entry for entry in entries if entry.name.startswith(tuple(f"{one}-" for one in PREFIXES)))
+        yield from (entry for entry in entries if entry.name.startswith(prefixes) and not entry.is_dir())

@@ -47,7 +47,7 @@ class Kubeconfig:
                 continue
             except OSError as error:
                 raise KubeconfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from None
-            merged._add(_parse(data, path), path)
+            merged._add(read_kubeconfig(data, path), path)
         return merged
 
     def _add(self, content: dict[str, Any], path: Path) -> None:
@@ -120,7 +120,8 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SE
     return access
 
 
-def _parse(data: bytes, path: Path) -> dict[str, Any]:
+def read_kubeconfig(data: bytes, path: Path) -> dict[str, Any]:
+    """The content of a file. Raises KubeconfigError."""
     try:
         content = json.loads(data)
     except ValueError:

@@ -1,0 +1,201 @@
+"""Kubeconfig files as `config` changes them: several read as one, and each entry written back to where it came from.
+
+What callers may rely on:
+- what a change is not about stays as it is, unknown settings too;
+- a file is written whole or not at all, for its owner's eyes alone, and nobody else changes it in the meantime.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from setpoint.cli.call import Call
+from setpoint.cli.connection import LOCAL, kubeconfig_paths
+from setpoint.cli.failures import Failed
+from setpoint.cli.kubeconfig_merge import write_privately
+from setpoint.client.kubeconfig import KubeconfigError, read_kubeconfig
+
+Obj = dict[str, Any]
+SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+"""Each list, and what the content of its entries is called."""
+_PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
+
+
+class Entry(NamedTuple):
+    body: Obj
+    origin: Path | None = None
+    """The file that it is from; None: a new one."""
+
+
+class Settings:
+    """What the files say together: of every setting and of every named entry, the first file that has it decides."""
+
+    def __init__(self) -> None:
+        self.clusters: dict[str, Entry] = {}
+        self.users: dict[str, Entry] = {}
+        self.contexts: dict[str, Entry] = {}
+        self.current_context = ""
+        self.preferences: Obj = {}
+        self.extensions: list[Any] = []
+
+    def section(self, name: str) -> dict[str, Entry]:
+        found: dict[str, Entry] = getattr(self, name)
+        return found
+
+    def add(self, content: Obj, path: Path) -> None:
+        for section, inner in SECTIONS.items():
+            for entry in content.get(section) or ():
+                self.section(section).setdefault(str(entry.get("name", "")), Entry(entry.get(inner) or {}, path))
+        self.current_context = self.current_context or content.get("current-context") or ""
+        self.preferences = {**(content.get("preferences") or {}), **self.preferences}
+        self.extensions = self.extensions or content.get("extensions") or []
+
+
+class Files:
+    def __init__(self, call: Call) -> None:
+        self.explicit = bool(call.flags.kubeconfig)
+        paths = kubeconfig_paths(call.flags, call.around.environment, call.around.home)
+        self.paths = list(dict.fromkeys(paths))
+
+    @property
+    def default(self) -> Path:
+        """Where new entries go: the first that is there, else the last."""
+        if len(self.paths) == 1:
+            return self.paths[0]
+        return next((path for path in self.paths if path.exists()), self.paths[-1])
+
+    def read(self) -> Settings:
+        """Files that are not there say nothing."""
+        found = Settings()
+        for path in self.paths:
+            found.add(_content(path), path)
+        return found
+
+    def shown(self) -> Settings:
+        """For those who only look: where there is nothing, the cluster of this directory."""
+        found = self.read()
+        empty = not (found.clusters or found.contexts or found.users)
+        if empty and not self.explicit and LOCAL.exists():
+            found.add(_content(LOCAL), LOCAL)
+        return found
+
+    @contextmanager
+    def changing(self, *, relative: bool = True) -> Iterator[Settings]:
+        """The settings, to be changed; what differs in the end is written. `relative`: paths of changed entries that
+        are below their file are written without it. Raises Failed, and then nothing is written."""
+        with ExitStack() as stack:
+            for path in sorted(self.paths):
+                stack.enter_context(_locked(path))
+            before = self.read()
+            after = deepcopy(before)
+            yield after
+            self._write(before, after, relative)
+
+    def _write(self, before: Settings, after: Settings, relative: bool) -> None:
+        contents: dict[Path, Obj] = {}
+
+        def content(path: Path | None) -> Obj:
+            path = path or self.default
+            if path not in contents:
+                contents[path] = _content(path)
+            return contents[path]
+
+        if after.current_context != before.current_context:
+            self._set_current(after.current_context, content)
+        if after.preferences != before.preferences:
+            content(None)["preferences"] = after.preferences
+        for section, inner in SECTIONS.items():
+            old, new = before.section(section), after.section(section)
+            for name, entry in new.items():
+                if old.get(name) != entry:
+                    origin = entry.origin or self.default
+                    body = _relative(entry.body, section, origin.parent) if relative else entry.body
+                    _put(content(origin), section, inner, name, body)
+            for name in old.keys() - new.keys():
+                _drop(content(old[name].origin), section, name)
+        for path, changed in contents.items():
+            # Here, because it is slow to load, and those who only look need it not.
+            from setpoint.meta.body import dump_yaml
+
+            write_privately(path, dump_yaml(_complete(changed)))
+
+    def _set_current(self, name: str, content: Any) -> None:
+        if name or self.explicit:
+            content(None)["current-context"] = name
+            return
+        for path in self.paths:
+            if _content(path).get("current-context"):
+                content(path)["current-context"] = ""
+                return
+
+
+def _content(path: Path) -> Obj:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Failed(f"cannot read the kubeconfig {path}: {error.strerror}") from None
+    found = read_kubeconfig(data, path)
+    for section in SECTIONS:
+        entries = found.get(section) or []
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise KubeconfigError(f"in the kubeconfig {path}, {section} is not a list of named entries")
+        inner = SECTIONS[section]
+        if not all(isinstance(entry.get(inner) or {}, dict) for entry in entries):
+            raise KubeconfigError(f"the kubeconfig {path} has an entry in {section} whose {inner} is no mapping")
+    return found
+
+
+def _complete(content: Obj) -> Obj:
+    """With what every kubeconfig has, so that others read it."""
+    made = {"apiVersion": "v1", "kind": "Config", "current-context": "", **content}
+    for section in SECTIONS:
+        made[section] = sorted(made.get(section) or [], key=lambda entry: str(entry.get("name", ""))) or None
+    return made
+
+
+def _put(content: Obj, section: str, inner: str, name: str, body: Obj) -> None:
+    entries = list(content.get(section) or [])
+    at = next((index for index, entry in enumerate(entries) if entry.get("name") == name), None)
+    if at is None:
+        entries.append({"name": name, inner: body})
+    else:
+        entries[at] = {**entries[at], inner: body}
+    content[section] = entries
+
+
+def _drop(content: Obj, section: str, name: str) -> None:
+    content[section] = [entry for entry in content.get(section) or () if entry.get("name") != name]
+
+
+def _relative(body: Obj, section: str, directory: Path) -> Obj:
+    made, base = dict(body), directory.absolute()
+    for key in _PATHS.get(section, ()):
+        path = made.get(key)
+        if path and os.path.isabs(path) and Path(path).is_relative_to(base):
+            made[key] = str(Path(path).relative_to(base))
+    return made
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """As kubectl does it, so that the two respect each other."""
+    lock = path.with_name(path.name + ".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0))
+    except FileExistsError:
+        raise Failed(
+            f"open {lock}: file exists\nAnother command is changing {path}; if none is, remove the lock file."
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()

@@ -1,0 +1,45 @@
+"""`config`: the files that say which clusters there are, and as whom to talk to them."""
+
+from __future__ import annotations
+
+from setpoint.cli.command import Command, Lazy
+
+
+def _of(module: str, summary: str, constant: str = "COMMAND", *aliases: str) -> Lazy:
+    return Lazy(summary, f"{__name__}.{module}", aliases, constant=constant)
+
+
+COMMAND = Command(
+    "Modify kubeconfig files",
+    children={
+        "current-context": _of("looking", "Display the current-context", "CURRENT_CONTEXT"),
+        "delete-cluster": _of("deleting", "Delete the specified cluster from the kubeconfig", "CLUSTER"),
+        "delete-context": _of("deleting", "Delete the specified context from the kubeconfig", "CONTEXT"),
+        "delete-user": _of("deleting", "Delete the specified user from the kubeconfig", "USER"),
+        "get-clusters": _of("looking", "Display clusters defined in the kubeconfig", "CLUSTERS"),
+        "get-contexts": _of("looking", "Describe one or many contexts", "CONTEXTS"),
+        "get-users": _of("looking", "Display users defined in the kubeconfig", "USERS"),
+        "rename-context": _of("contexts", "Rename a context from the kubeconfig file", "RENAME"),
+        "set": _of("properties", "Set an individual value in a kubeconfig file", "SET"),
+        "set-cluster": _of("set_cluster", "Set a cluster entry in kubeconfig"),
+        "set-context": _of("contexts", "Set a context entry in kubeconfig", "SET"),
+        "set-credentials": _of("set_credentials", "Set a user entry in kubeconfig"),
+        "unset": _of("properties", "Unset an individual value in a kubeconfig file", "UNSET"),
+        "use-context": _of("contexts", "Set the current-context in a kubeconfig file", "USE", "use"),
+        "view": _of("view", "Display merged kubeconfig settings or a specified kubeconfig file"),
+    },
+    usage="SUBCOMMAND",
+    about="""
+    Which files: the one that --kubeconfig names, else those in KUBECONFIG, read as one, else ~/.kube/config. An entry
+    that is changed is written to the file that has it, a new one to the first file that exists. Where there is none of
+    them, the cluster that `setpoint up` runs in this directory is shown, and nothing is written to its file.
+    """,
+    examples="""
+    # Which there are, and another one from now on
+    setpoint config get-contexts
+    setpoint config use-context staging
+
+    # Another namespace from now on
+    setpoint config set-context --current --namespace=shop
+    """,
+)

@@ -1,0 +1,134 @@
+"""`config` where nobody looks on: files, locks, modes, and what must not get lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Result, typed_offline
+
+FILE = """
+apiVersion: v1
+kind: Config
+future: {kept: true}
+clusters:
+- name: home
+  cluster: {server: "https://10.0.0.1:6443", certificate-authority: ca.crt, new-setting: kept}
+contexts:
+- name: home
+  context: {cluster: home, user: me}
+users:
+- name: me
+  user: {token: secret, password: hidden}
+current-context: home
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text(FILE)
+    return tmp_path
+
+
+def typed(home: Path, line: str, **environment: str) -> Result:
+    return typed_offline(line, home, **environment)
+
+
+def test_what_a_change_is_not_about_stays(home: Path) -> None:
+    assert typed(home, "config set-context --current --namespace=shop").out == 'Context "home" modified.\n'
+    text = (home / ".kube" / "config").read_text()
+    assert "future:\n  kept: true\n" in text
+    assert "new-setting: kept" in text and "token: secret" in text
+    assert "namespace: shop" in text
+    assert (home / ".kube" / "config").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in (home / ".kube").iterdir()] == ["config"]
+
+
+def test_secrets_are_not_shown(home: Path) -> None:
+    shown = typed(home, "config view").out
+    assert "token: REDACTED" in shown and "password: REDACTED" in shown and "secret" not in shown
+    assert "token: secret" in typed(home, "config view --raw").out
+
+
+def test_files_become_part_of_it(home: Path) -> None:
+    assert typed(home, "config view --flatten").code == 1
+    (home / ".kube" / "ca.crt").write_text("ca")
+    assert "certificate-authority-data: Y2E=" in typed(home, "config view --flatten").out
+
+
+def test_paths_below_the_file_are_written_without_it(home: Path) -> None:
+    typed(home, "config set-cluster home --certificate-authority=.kube/other.crt")
+    assert "certificate-authority: other.crt" in typed(home, "config view").out
+    typed(home, "config set-cluster home --certificate-authority=outside.crt")
+    assert f"certificate-authority: {home}/outside.crt" in typed(home, "config view").out
+
+
+def test_a_lock_keeps_others_out(home: Path) -> None:
+    lock = home / ".kube" / "config.lock"
+    lock.touch()
+    done = typed(home, "config use-context home")
+    assert done.code == 1
+    assert f"open {lock}: file exists" in done.err
+    assert lock.exists()
+    lock.unlink()
+    assert typed(home, "config use-context nobody").code == 1
+    assert not lock.exists()
+
+
+def test_a_link_stays_a_link(home: Path) -> None:
+    real = home / "elsewhere"
+    (home / ".kube" / "config").rename(real)
+    (home / ".kube" / "config").symlink_to(real)
+    typed(home, "config unset current-context")
+    assert (home / ".kube" / "config").is_symlink()
+    assert 'current-context: ""' in real.read_text()
+
+
+def test_a_file_that_cannot_be_read_is_not_touched(home: Path) -> None:
+    broken = "clusters: {not: a list}\n"
+    (home / ".kube" / "config").write_text(broken)
+    for line in ("config view", "config set-context x --user=y", "config get-clusters"):
+        done = typed(home, line)
+        assert (done.code, "clusters is not a list of named entries" in done.err) == (1, True), line
+    assert (home / ".kube" / "config").read_text() == broken
+
+
+def test_the_cluster_of_this_directory_is_read_and_not_written(home: Path) -> None:
+    (home / ".kube" / "config").unlink()
+    (home / ".setpoint").mkdir()
+    local = home / ".setpoint" / "admin.kubeconfig"
+    content = json.dumps(
+        {
+            "clusters": [{"name": "setpoint", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": "admin"}}],
+            "users": [{"name": "admin", "user": {"token": "t"}}],
+            "current-context": "setpoint",
+        }
+    )
+    local.write_text(content)
+    assert typed(home, "config current-context").out == "setpoint\n"
+    assert "https://127.0.0.1:1" in typed(home, "config view").out
+    assert typed(home, "config get-clusters").out == "NAME\nsetpoint\n"
+    told = typed(home, "config set-context --current --namespace=x")
+    assert told.code == 1 and "setpoint kubeconfig --merge" in told.err
+    typed(home, "config set-context mine --cluster=c")
+    assert local.read_text() == content
+    assert "name: mine" in (home / ".kube" / "config").read_text()
+
+
+def test_several_files(home: Path) -> None:
+    (home / "b").write_text(FILE.replace("home", "b"))
+    both = f"{home}/missing:{home}/.kube/config:{home}/b"
+    typed(home, "config set-context b --namespace=two", KUBECONFIG=both)
+    typed(home, "config set-context new --namespace=three", KUBECONFIG=both)
+    assert "namespace: two" in (home / "b").read_text()
+    assert "namespace: three" in (home / ".kube" / "config").read_text()
+    assert not (home / "missing").exists()
+
+
+def test_a_new_file(home: Path) -> None:
+    typed(home, "config set-cluster a --server=https://x", KUBECONFIG=f"{home}/new/deep/config")
+    assert "server: https://x" in (home / "new" / "deep" / "config").read_text()
