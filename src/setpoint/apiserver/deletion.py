@@ -31,6 +31,7 @@ async def delete(call: Call, registry: Registry, name: str, options: DeleteOptio
         old = registry.encoding.live(entry)
         _check_preconditions(registry, old, options)
         attrs = registry.attributes(call, "DELETE", None, old, name)
+        attrs.delete_options = options.as_sent(call.dry_run)
         await registry.env.admission.mutate(attrs)
         await registry.env.admission.validate(attrs)
         if registry.cache.get(key) is not entry:

@@ -8,6 +8,7 @@ import orjson
 
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.catalog import Resource
+from setpoint.meta.decode import decode
 from setpoint.meta.schema import Type
 
 _KEYS = b'{"kind":"%b","apiVersion":"%b",'
@@ -97,6 +98,18 @@ class Encoding:
     def to_storage(self, obj: Obj) -> Obj:
         """From this version to the stored one."""
         return obj
+
+    async def seen_as(self, obj: Obj, other: Encoding) -> Obj:
+        """An object in the form in which it is prepared, whole, in the version of another encoding of the same kind.
+        The result may share parts with `obj`."""
+        return {"apiVersion": other.form, "kind": other.resource.kind, **other.versioned(obj)}
+
+    async def taken_from(self, whole: Obj, other: Encoding) -> Obj:
+        """The way back, with types checked and defaults filled in. Raises DecodeError."""
+        typed: Obj = decode(other.resource.type, whole, strict=None)
+        typed = {name: value for name, value in typed.items() if name not in ("kind", "apiVersion")}
+        other.resource.strategy.default(typed)
+        return other.to_storage(typed)
 
     def dump(self, obj: Obj) -> bytes:
         """An object as it was prepared, as it is kept; the revision is put in when it is known."""

@@ -108,6 +108,19 @@ class DeleteOptions:
     uid: str | None = None
     revision: str | None = None
 
+    def as_sent(self, dry_run: bool) -> dict[str, Any]:
+        """As a client writes them; what is not set is left out."""
+        given = {"uid": self.uid, "resourceVersion": self.revision}
+        preconditions = {name: value for name, value in given.items() if value is not None}
+        fields = {
+            "gracePeriodSeconds": self.grace,
+            "preconditions": preconditions or None,
+            "orphanDependents": self.orphan,
+            "propagationPolicy": self.propagation,
+            "dryRun": ["All"] if dry_run else None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
 
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 

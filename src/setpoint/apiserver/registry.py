@@ -13,7 +13,7 @@ from functools import cached_property
 
 import orjson
 
-from setpoint.apiserver.admission.plugin import Attributes, Chain
+from setpoint.apiserver.admission.plugin import Attributes, Chain, Shape
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.encoding import Encoding, stamp_offset
 from setpoint.apiserver.http.message import ObjectRequest
@@ -145,6 +145,8 @@ class Registry:
             user=call.user,
             now=call.now,
             dry_run=call.dry_run,
+            request_name=name,
+            query=call.query,
             warnings=call.warnings,
         )
 
@@ -270,12 +272,14 @@ class Registry:
         retry: bool = True,
         check_uid: bool = True,
         admit: bool = True,
+        shape: Shape | None = None,
     ) -> tuple[Entry, bool]:
         """Returns the object as it now is and whether it was created. `change` may be called several times.
 
         `create`: an absent object is created (apply). `retry`: whether a lost race starts over, or is a conflict.
         `check_uid`: a uid in the object is a precondition (it is for a PUT) rather than a field like others.
-        `admit`: whether admission is asked; not for what the server itself works out after it was asked."""
+        `admit`: whether admission is asked; not for what the server itself works out after it was asked.
+        `shape`: as what admission sees the object, if not as itself."""
         main = self.strategy
         strategy = strategy or main
         key = self.key(call.target.namespace, name)
@@ -299,6 +303,7 @@ class Registry:
             if not call.target.subresource:
                 _unshare(obj, live)
             attrs = self.attributes(call, "UPDATE", obj, live, name)
+            attrs.shape = shape
             if admit:
                 await self.env.admission.mutate(attrs)
             self._check_versions(name, obj, entry, check_uid)

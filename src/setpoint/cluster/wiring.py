@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
+from setpoint.apiserver.admission.dynamic.served import Served
 from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.aggregation.documents import ApiServiceHooks, RemoteDocuments
 from setpoint.apiserver.aggregation.routing import Aggregation
@@ -77,7 +78,14 @@ def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
         await update_usage(api, quota, used)
 
     surroundings = Surroundings(
-        CacheReader(api), api.authorizer, api.clock, api.ids, create_namespace, write_usage, api.resources.values
+        CacheReader(api),
+        api.authorizer,
+        api.clock,
+        api.ids,
+        create_namespace,
+        write_usage,
+        api.resources.values,
+        Served(api),
     )
     try:
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)

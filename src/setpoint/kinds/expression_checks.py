@@ -60,6 +60,19 @@ def check_admission(
     stored: bool,
     variables: tuple[tuple[str, str], ...] | None,
 ) -> tuple[str, ...]:
+    _, problem = admission_program(text, purpose, has_params, has_authorizer, stored, variables)
+    return (problem,) if problem else ()
+
+
+def admission_program(
+    text: str,
+    purpose: Purpose,
+    has_params: bool,
+    has_authorizer: bool,
+    stored: bool,
+    variables: tuple[tuple[str, str], ...] | None,
+) -> tuple[Program | None, str]:
+    """The program of an expression of a policy or webhook, or what is wrong with it."""
     environment = admission_environment(
         has_params=has_params,
         has_authorizer=has_authorizer,
@@ -69,14 +82,14 @@ def check_admission(
     )
     program, problem = _compiled(environment, text)
     if program is None:
-        return (problem,)
+        return None, problem
     wanted = _RESULTS[purpose]
     if ANY in wanted or program.result in wanted:
-        return ()
+        return program, ""
     found = declared_name(program.result)
     if len(wanted) == 1:
-        return (f"must evaluate to {declared_name(wanted[0])} but got {found}",)
-    return (f"must evaluate to one of [{' '.join(map(declared_name, wanted))}] but got {found}",)
+        return None, f"must evaluate to {declared_name(wanted[0])} but got {found}"
+    return None, f"must evaluate to one of [{' '.join(map(declared_name, wanted))}] but got {found}"
 
 
 @lru_cache(maxsize=256)

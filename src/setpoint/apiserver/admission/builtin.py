@@ -16,6 +16,8 @@ from setpoint.apiserver.admission.default_ingress_class import DefaultIngressCla
 from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
+from setpoint.apiserver.admission.dynamic.served import Served
+from setpoint.apiserver.admission.dynamic.validating_policy import ValidatingAdmissionPolicy
 from setpoint.apiserver.admission.event_rate_limit import EventRateLimit
 from setpoint.apiserver.admission.extended_resource_toleration import ExtendedResourceToleration
 from setpoint.apiserver.admission.limit_pod_hard_anti_affinity_topology import LimitPodHardAntiAffinityTopology
@@ -55,6 +57,7 @@ class Surroundings:
     write_usage: WriteUsage
     resources: Callable[[], Iterable[Resource]]
     """All that is served now."""
+    served: Served
 
 
 # In the order in which they see a write.
@@ -91,6 +94,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
     NodeDeclaredFeatureValidator.name: lambda s: NodeDeclaredFeatureValidator(s.reader),
     PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
+    ValidatingAdmissionPolicy.name: lambda s: ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer),
     ResourceQuota.name: lambda s: ResourceQuota(s.reader, s.write_usage),
     AlwaysDeny.name: lambda s: AlwaysDeny(),
 }
@@ -108,7 +112,7 @@ _OFF = frozenset(
 _ABSENT = frozenset(
     {
         "ImagePolicyWebhook", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
-        "PodGroupProtection", "PodTolerationRestriction", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
+        "PodGroupProtection", "PodTolerationRestriction", "ValidatingAdmissionWebhook",
     }
 )  # fmt: skip
 

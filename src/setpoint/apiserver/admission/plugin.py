@@ -7,7 +7,7 @@ a plugin that must account for something (quota) gets what it needs from its con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -27,6 +27,29 @@ class Reader(Protocol):
     def list(self, group: str, plural: str, namespace: str = "") -> Iterable[Obj]: ...
 
 
+class Shape(Protocol):
+    """How a write that changes an object in part is seen from outside: as a Scale instead of the workload."""
+
+    def show(self, obj: Obj) -> Obj:
+        """Whole, with kind and apiVersion."""
+        ...
+
+    def take(self, obj: Obj, shown: Obj) -> Obj:
+        """The object, a fresh one, as `shown` wants it. Raises ApiError."""
+        ...
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What the first round of mutating plugins leaves for the second. Only plugins that may want one make it."""
+
+    wanted: bool = False
+    running: bool = False
+    """The second round: there is no third."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """By plugin."""
+
+
 @dataclass(slots=True)
 class Attributes:
     """One write, as admission sees it."""
@@ -44,7 +67,14 @@ class Attributes:
     user: UserInfo
     now: datetime
     dry_run: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    request_name: str = ""
+    """The name as the request has it: empty as long as it is still to be generated."""
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The options of the request, as they were sent."""
+    delete_options: Mapping[str, Any] = field(default_factory=dict)
+    """Those of a deletion."""
+    shape: Shape | None = None
+    reinvocation: Reinvocation | None = None
     warnings: list[str] = field(default_factory=list)
     audit: dict[str, str] = field(default_factory=dict)
     """What plugins have to say to those who read the audit log."""
@@ -91,8 +121,14 @@ class Chain:
         return self._plugins
 
     async def mutate(self, attrs: Attributes) -> None:
-        for plugin in self._handling(self._mutating, attrs, "mutate"):
+        plugins = self._handling(self._mutating, attrs, "mutate")
+        for plugin in plugins:
             await plugin.mutate(attrs)
+        again = attrs.reinvocation
+        if again is not None and again.wanted:
+            again.running = True
+            for plugin in plugins:
+                await plugin.mutate(attrs)
 
     async def validate(self, attrs: Attributes) -> None:
         for plugin in self._handling(self._validating, attrs, "validate"):

@@ -128,6 +128,20 @@ class CustomEncoding(Encoding):
             obj = self._conversion.convert(self._with_kind(obj), api_version)
         return known.type, obj
 
+    async def seen_as(self, obj: Obj, other: Encoding) -> Obj:
+        return await self._convert(self._with_kind(obj), other.form)
+
+    async def taken_from(self, whole: Obj, other: Encoding) -> Obj:
+        typed = decode(other.resource.type, whole)
+        return _bare(await self._convert(typed, self.form))
+
+    async def _convert(self, whole: Obj, api_version: str) -> Obj:
+        if whole["apiVersion"] == api_version:
+            return whole
+        if self.remote:
+            return (await self._conversion.convert_all([whole], api_version))[0]
+        return self._conversion.convert(whole, api_version)
+
     # -- writing --------------------------------------------------------------------------------------------------
 
     def entry(self, key: str, obj: Obj, revision: int) -> Entry:

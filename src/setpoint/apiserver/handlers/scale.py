@@ -83,6 +83,23 @@ def _typed(scale: Obj) -> Obj:
     return typed
 
 
+class _AsScale:
+    """What admission sees of a write: the Scale, and not the workload."""
+
+    def __init__(self, scaling: Scaling, registry: Registry) -> None:
+        self._scaling = scaling
+        self._registry = registry
+
+    def show(self, obj: Obj) -> Obj:
+        return _typed(self._scaling.to_scale(self._registry, obj))
+
+    def take(self, obj: Obj, shown: Obj) -> Obj:
+        scaled: Obj = decode(
+            self._registry.resource.type, self._scaling.scaled(self._registry, obj, _typed(shown)), strict=None
+        )
+        return {name: value for name, value in scaled.items() if name not in ("kind", "apiVersion")}
+
+
 class ScaleHandlers:
     def __init__(self, scaling: Scaling) -> None:
         self._scaling = scaling
@@ -153,7 +170,8 @@ class ScaleHandlers:
             )
             return self._scaled(registry, live, scale, owners)
 
-        entry, _ = await registry.update(call, call.target.name, change)
+        shape = _AsScale(self._scaling, registry)
+        entry, _ = await registry.update(call, call.target.name, change, shape=shape)
         return self._respond(call, form, registry, entry)
 
     def _owned_scale(self, registry: Registry, live: Obj) -> Obj:
@@ -213,5 +231,6 @@ class ScaleHandlers:
             self._check(registry, scale, live)
             return self._scaled(registry, live, scale, merged["metadata"].get("managedFields") or [])
 
-        entry, _ = await registry.update(call, call.target.name, change, check_uid=False)
+        shape = _AsScale(self._scaling, registry)
+        entry, _ = await registry.update(call, call.target.name, change, check_uid=False, shape=shape)
         return self._respond(call, form, registry, entry)

@@ -4,7 +4,11 @@ import pytest
 from admission_world import FixedIds, ManualClock, World
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
+from setpoint.apiserver.admission.dynamic.served import Served
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.server import ApiServer, Options
+from setpoint.store.memory import MemoryStore
 
 
 async def nothing(*_: object) -> None:
@@ -13,7 +17,8 @@ async def nothing(*_: object) -> None:
 
 @pytest.fixture
 def surroundings(world: World, clock: ManualClock, ids: FixedIds) -> Surroundings:
-    return Surroundings(world, AuthorizerChain(()), clock, ids, nothing, nothing, lambda: ())
+    api = ApiServer(MemoryStore(), clock, ids, Options(AuthenticatorChain([], True), AuthorizerChain(())))
+    return Surroundings(world, AuthorizerChain(()), clock, ids, nothing, nothing, lambda: (), Served(api))
 
 
 def names(*args: object) -> list[str]:
@@ -26,7 +31,7 @@ def test_the_default_plugins_in_upstreams_order(surroundings: Surroundings) -> N
         "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection",
         "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
         "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
-        "NodeDeclaredFeatureValidator", "PodResizeValidator", "ResourceQuota",
+        "NodeDeclaredFeatureValidator", "PodResizeValidator", "ValidatingAdmissionPolicy", "ResourceQuota",
     ]  # fmt: skip
 
 

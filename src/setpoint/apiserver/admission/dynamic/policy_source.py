@@ -1,0 +1,102 @@
+"""The policies of one sort with their bindings, as they are stored now, by the requests that they can concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from setpoint.apiserver.admission.dynamic.exempt import GROUP
+from setpoint.apiserver.admission.dynamic.matching import Criteria
+from setpoint.apiserver.admission.dynamic.served import Served
+from setpoint.apiserver.admission.plugin import Attributes, Obj, Reader
+
+E = TypeVar("E")
+
+
+class Binding(NamedTuple):
+    name: str
+    obj: Obj
+    criteria: Criteria | None
+    """None: whatever the policy matches."""
+
+
+class Hook(Generic[E]):
+    """A policy that is bound. It is compiled when a request first gets as far."""
+
+    def __init__(self, policy: Obj, compiler: Callable[[Obj], E]) -> None:
+        self.policy = policy
+        self.name: str = policy["metadata"]["name"]
+        self.criteria = Criteria.of_match_resources(policy["spec"].get("matchConstraints") or {})
+        self.ignores_failure = policy["spec"].get("failurePolicy") == "Ignore"
+        self.bindings: list[Binding] = []
+        self._compiler = compiler
+        self._evaluator: E | None = None
+
+    @property
+    def evaluator(self) -> E:
+        if self._evaluator is None:
+            self._evaluator = self._compiler(self.policy)
+        return self._evaluator
+
+    def again(self) -> Hook[E]:
+        """The same policy, to be bound anew."""
+        other: Hook[E] = object.__new__(Hook)
+        other.__dict__.update(self.__dict__)
+        other.bindings = []
+        return other
+
+
+_Sort = tuple[str, str, str, str, str]
+
+
+class PolicySource(Generic[E]):
+    def __init__(self, plural: str, reader: Reader, served: Served, compiler: Callable[[Obj], E]) -> None:
+        """`plural`: of the bindings with `policybindings` for `policies`."""
+        self._policies, self._bindings = plural, plural.replace("policies", "policybindings")
+        self._prefixes = (f"{GROUP}/{self._policies}/", f"{GROUP}/{self._bindings}/")
+        self._reader = reader
+        self._served = served
+        self._compiler = compiler
+        self._state: tuple[int, object] = (-1, None)
+        self._hooks: dict[str, Hook[E]] = {}
+        self._by_sort: dict[_Sort, tuple[Hook[E], ...]] = {}
+
+    def for_request(self, attrs: Attributes) -> tuple[Hook[E], ...]:
+        """Those that the request could match, by name."""
+        state = (self._served.changes(*self._prefixes), self._served.generation)
+        if state != self._state:
+            self._state = state
+            self._hooks = self._read()
+            self._by_sort = {}
+        if not self._hooks:
+            return ()
+        resource = attrs.resource
+        sort = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
+        found = self._by_sort.get(sort)
+        if found is None:
+            found = self._by_sort[sort] = tuple(
+                hook
+                for _, hook in sorted(self._hooks.items())
+                if hook.criteria.concerns(self._served, attrs.operation, resource, attrs.subresource)
+            )
+        return found
+
+    def _read(self) -> dict[str, Hook[E]]:
+        hooks: dict[str, Hook[E]] = {}
+        for binding in _by_name(self._reader.list(GROUP, self._bindings)):
+            policy_name = binding["spec"].get("policyName", "")
+            policy = self._reader.get(GROUP, self._policies, "", policy_name)
+            if policy is None:
+                continue
+            if policy_name not in hooks:
+                known = self._hooks.get(policy_name)
+                same = known is not None and known.policy is policy
+                hooks[policy_name] = known.again() if known is not None and same else Hook(policy, self._compiler)
+            match: dict[str, Any] | None = binding["spec"].get("matchResources")
+            criteria = None if match is None else Criteria.of_match_resources(match)
+            hooks[policy_name].bindings.append(Binding(binding["metadata"]["name"], binding, criteria))
+        return hooks
+
+
+def _by_name(objs: Iterable[Obj]) -> list[Obj]:
+    return sorted(objs, key=lambda obj: str(obj["metadata"]["name"]))
