@@ -213,7 +213,12 @@ class OpenApi:
             return document_v3([(at, [operation])])
         operations = list(self._of_version(group, version))
         operations += self._of_custom(lambda resource: (resource.group, resource.version) == (group, version))
-        return document_v3(operations, f"{group}/{version}" if group else version, custom=self._definitions(v3=True))
+        made = document_v3(operations, f"{group}/{version}" if group else version, custom=self._definitions(v3=True))
+        if (group, version) not in self._versions:
+            # Upstream another server writes the documents of custom kinds.
+            made["info"] = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+            made["components"].pop("securitySchemes", None)
+        return made
 
     def _of_version(self, group: str, version: str) -> Iterator[tuple[str, list[Operation]]]:
         if (group, version) in self._versions:
