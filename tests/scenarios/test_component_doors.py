@@ -78,6 +78,7 @@ def test_health_for_all_and_metrics_for_some(server: ServerProcess, component: s
         assert status == 200 and measured in body
         assert f'leader_election_master_status{{name="kube-{component}"}} 1' in body
         assert "process_resident_memory_bytes" in body
+        assert 'rest_client_requests_total{code="200",host="127.0.0.1:' in body
         assert ask(port, "/metrics", certificate=administrator(server))[0] == 200
         assert ask(port, "/other", "admin-token") == (404, "404 page not found\n")
         # A second one says in a sentence that the place is taken.

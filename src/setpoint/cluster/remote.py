@@ -16,11 +16,13 @@ from setpoint.client.kubeconfig import KubeconfigError, find_access
 from setpoint.client.service_account import as_service_account
 from setpoint.cluster.component_door import DoorConfig, component_door
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.counted_requests import RequestCounts
 from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.parts import Election, Parts
 from setpoint.cluster.system import RandomIds, SystemClock, hostname
 from setpoint.meta.clock import Clock
+from setpoint.meta.exposition import Family
 from setpoint.reconcile import ElectionTimes
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ class RemoteClients:
         self._access = access
         self._clock = clock
         self._own_accounts = own_accounts
-        self._client = connect(access, clock, user_agent=f"setpoint/v{__version__}")
+        self.counts = RequestCounts(access.server)
+        self._client = self.counts.watch_over(connect(access, clock, user_agent=f"setpoint/v{__version__}"))
         self._controllers: dict[str, Client] = {}
 
     @property
@@ -72,7 +75,8 @@ class RemoteClients:
         if found is None:
             access = as_service_account(self._access, self._client, self._clock, name, _NAMESPACE)
             agent = f"kube-controller-manager/v{__version__}/system:serviceaccount:{_NAMESPACE}:{name}"
-            found = self._controllers[name] = connect(access, self._clock, user_agent=agent)
+            found = self.counts.watch_over(connect(access, self._clock, user_agent=agent))
+            self._controllers[name] = found
         return found
 
     def scheduler(self) -> Client:
@@ -104,8 +108,9 @@ def access_of(kubeconfig: str) -> Access:
 class RemoteParts(Parts):
     """Those of a process of its own, which can be asked how they fare."""
 
-    def __init__(self, *args: Any, access: DelegatedAccess, ca: bytes | None) -> None:
+    def __init__(self, *args: Any, access: DelegatedAccess, ca: bytes | None, counts: RequestCounts) -> None:
         super().__init__(*args)
+        self._counts = counts
         self.access = access
         """Who may ask."""
         self._ca = ca
@@ -113,7 +118,11 @@ class RemoteParts(Parts):
     def door(self, config: DoorConfig, elected: Elected) -> AbstractAsyncContextManager[tuple[str, int] | None]:
         """Raises ConfigError."""
         checks = {"ping": lambda: "", "leaderElection": elected.trouble}
-        return component_door(config, self.access, self._ca, self._clock, checks, elected.families)
+
+        def families() -> list[Family]:
+            return [*elected.families(), *self._counts.families()]
+
+        return component_door(config, self.access, self._ca, self._clock, checks, families)
 
 
 @asynccontextmanager
@@ -128,7 +137,14 @@ async def remote_parts(config: RemoteConfig) -> AsyncIterator[RemoteParts]:
         election = Election(f"{hostname()}_{ids.uid()}", config.times, config.leader_elect_namespace)
     try:
         yield RemoteParts(
-            clients, clock, ids, election, hostname(), access=DelegatedAccess(clients.base, clock), ca=access.ca
+            clients,
+            clock,
+            ids,
+            election,
+            hostname(),
+            access=DelegatedAccess(clients.base, clock),
+            ca=access.ca,
+            counts=clients.counts,
         )
     finally:
         await clients.close()

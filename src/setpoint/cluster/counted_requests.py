@@ -1,0 +1,58 @@
+"""What a component asks of the API server, counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from urllib.parse import urlsplit
+
+from setpoint.client import Client, Unreachable
+from setpoint.client.transport import Headers, Reply, StreamReply, Transport
+from setpoint.meta.exposition import Family, counter
+
+_NO_ANSWER = "<error>"
+
+
+class RequestCounts:
+    """By code, method and host, as upstream's clients count."""
+
+    def __init__(self, server: str) -> None:
+        self._host = urlsplit(server).netloc
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def watch_over(self, client: Client) -> Client:
+        client.sender.transport = _Counted(client.sender.transport, self._counts)
+        return client
+
+    def families(self) -> list[Family]:
+        series = (
+            ({"code": code, "host": self._host, "method": method}, count)
+            for (code, method), count in sorted(self._counts.items())
+        )
+        return [counter("rest_client_requests_total", "Requests to the API server.", series)]
+
+
+class _Counted:
+    def __init__(self, inner: Transport, counts: Counter[tuple[str, str]]) -> None:
+        self._inner = inner
+        self._counts = counts
+
+    async def request(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
+        try:
+            reply = await self._inner.request(method, path, query, headers, body)
+        except Unreachable:
+            self._counts[_NO_ANSWER, method] += 1
+            raise
+        self._counts[str(reply.status), method] += 1
+        return reply
+
+    async def stream(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> StreamReply:
+        try:
+            reply = await self._inner.stream(method, path, query, headers, body)
+        except Unreachable:
+            self._counts[_NO_ANSWER, method] += 1
+            raise
+        self._counts[str(reply.status), method] += 1
+        return reply
+
+    async def close(self) -> None:
+        await self._inner.close()
