@@ -297,6 +297,32 @@ sortOptions: {order: legacy, legacySortOptions: {orderFirst: [Thing, Service], o
         "buildMetadata: [originAnnotations, transformerAnnotations]\n"
         "configMapGenerator: [{name: settings, literals: [a=1]}]\n"
     },
+    "configurations": {
+        "kustomization.yaml": """
+resources: [../base, bases]
+namePrefix: c-
+namespace: other
+configurations: [own.yaml]
+commonLabels: {x: z}
+""",
+        "own.yaml": """
+nameReference: [{kind: Service, version: v1, fieldSpecs: [{kind: Thing, path: spec/service}]}]
+namespace: [{kind: Thing, path: spec/ns, create: true}]
+commonLabels: [{kind: Thing, path: spec/labels, create: true}]
+namePrefix: [{kind: Thing, path: spec/named}]
+""",
+        "bases/kustomization.yaml": "resources: [thing.yaml]\n",
+        "bases/thing.yaml": """
+apiVersion: example.com/v1
+kind: Thing
+metadata: {name: other, annotations: }
+spec: {service: web, named: x}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: flow}
+""",
+    },
     "local": {
         "kustomization.yaml": "resources: [x.yaml]\n",
         "x.yaml": """

@@ -1,12 +1,12 @@
 """Kustomizations: a directory with a kustomization.yaml, made into objects, as the kustomize in kubectl does it.
 
-What it does not support it refuses by name: plugins, Helm charts, schemas and configurations of one's own, and
-anything that would have to be fetched from the network.
+What it does not support it refuses by name: plugins, Helm charts, schemas of one's own, and anything that would have to
+be fetched from the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ _ORIGIN, _TRANSFORMATIONS = "config.kubernetes.io/origin", "alpha.config.kuberne
 _MANAGED_BY, _MANAGER = "app.kubernetes.io/managed-by", "kustomize-(devel)"
 
 
-def build(directory: Path, *, confined: bool = True) -> Iterator[dict[str, Any]]:
+def build(
+    directory: Path, *, confined: bool = True, tell: Callable[[str], None] = lambda _: None
+) -> Iterator[dict[str, Any]]:
     """The objects, what others need first unless the kustomization says another order. `confined`: files are in the
-    kustomization's directory or below it. Raises Failed."""
+    kustomization's directory or below it. `tell` hears of what should be written otherwise. Raises Failed."""
     if is_remote(str(directory)):
         raise Failed(
             f"{directory}: kustomizations are not fetched from the network; fetch it yourself and name its path"
@@ -37,15 +39,15 @@ def build(directory: Path, *, confined: bool = True) -> Iterator[dict[str, Any]]
         raise Failed(f"must build at directory: not a valid directory: evalsymlink failure on '{directory}' : "
                      f"lstat {root}: no such file or directory" if not root.exists() else
                      f"must build at directory: not a valid directory: file is not directory: '{root}'")  # fmt: skip
-    target = Target(Loader(root, confined=confined))
+    target = Target(Loader(root, confined=confined, tell=tell))
     gathered = target.gathered()
     resources = gathered.resources
     for one in resources.all:
         if one.hashed:
             one.remember_id()
             one.meta["name"] = f"{one.name}-{name_hash(one.obj)}"
-    fix_references(resources)
-    resolve_variables(resources, gathered.variables)
+    fix_references(resources, gathered.config.references)
+    resolve_variables(resources, gathered.variables, gathered.config.specs["varReference"])
     kept = [one for one in resources.all if (one.meta.get("annotations") or {}).get(_LOCAL, "false") == "false"]
     for one in ordered(kept, target.said.get("sortOptions")):
         _describe(one, target.metadata)
@@ -56,6 +58,8 @@ def _describe(one: Resource, metadata: list[str]) -> None:
     """What the kustomization wants to be told of where objects are from."""
     if "managedByLabel" in metadata:
         one.meta["labels"] = {**(one.meta.get("labels") or {}), _MANAGED_BY: _MANAGER}
+    if one.before and not one.meta.get("annotations"):
+        one.meta.pop("annotations", None)  # nothing is left of them when kustomize has taken out its own
     if annotations := one.meta.get("annotations"):
         one.meta["annotations"] = {
             key: value if isinstance(value, str) else plain(value) for key, value in annotations.items()

@@ -87,6 +87,7 @@ def _templates_of(field: str, stateful_group: str) -> list[FieldSpec]:
     ]
 
 
+METADATA_NAME = FieldSpec("metadata/name")
 METADATA_LABELS = FieldSpec("metadata/labels", create=True)
 TEMPLATE_LABELS = [
     METADATA_LABELS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ _FIELDS = (
     "apiVersion", "kind", "metadata", "resources", "bases", "components", "namespace", "namePrefix", "nameSuffix",
     "labels", "commonLabels", "commonAnnotations", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
     "imageTags", "replicas", "configMapGenerator", "secretGenerator", "generatorOptions", "replacements", "vars",
-    "sortOptions", "buildMetadata",
+    "sortOptions", "buildMetadata", "configurations",
 )  # fmt: skip
 _UNSUPPORTED = (
-    "openapi", "crds", "configurations", "generators", "transformers", "validators", "helmGlobals", "helmCharts",
+    "openapi", "crds", "generators", "transformers", "validators", "helmGlobals", "helmCharts",
     "helmChartInflationGenerator", "inventory",
 )  # fmt: skip
 _GENERATOR = ("name", "namespace", "behavior", "literals", "files", "envs", "env", "options")
@@ -47,9 +47,18 @@ _DEEPER = (
 )  # fmt: skip
 _FREE = ("commonLabels", "commonAnnotations", "pairs", "annotations", "metadata")
 """Whose keys are the user's own; so are those of `labels`, if it is no list."""
+_OLD = {
+    "bases": "resources",
+    "commonLabels": "labels",
+    "imageTags": "images",
+    "patchesJson6902": "patches",
+    "patchesStrategicMerge": "patches",
+    "vars": "replacements",
+}
 _LISTS = (
     "resources", "bases", "components", "labels", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
     "imageTags", "replicas", "configMapGenerator", "secretGenerator", "replacements", "vars", "buildMetadata",
+    "configurations",
 )  # fmt: skip
 _REMOTE = re.compile(r"[a-z+]+://|git@|[^/]+\.(com|org|io|net)/|.*\?ref=")
 _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
@@ -59,8 +68,11 @@ _DEEPEST = 100
 class Loader:
     """Reads what is in a directory or below it."""
 
-    def __init__(self, root: Path, above: tuple[Path, ...] = (), *, confined: bool = True) -> None:
+    def __init__(
+        self, root: Path, above: tuple[Path, ...] = (), *, confined: bool, tell: Callable[[str], None]
+    ) -> None:
         self.root = root
+        self.tell = tell
         self._above = above
         """The kustomizations that led here."""
         self.confined = confined
@@ -93,7 +105,7 @@ class Loader:
             raise Failed(f"cycle detected: candidate root '{path}' contains visited root '{path}'")
         if len(self._above) >= _DEEPEST:
             raise Failed(f"{path}: kustomizations are nested more than {_DEEPEST} deep")
-        return Loader(path, (*self._above, self.root), confined=self.confined)
+        return Loader(path, (*self._above, self.root), confined=self.confined, tell=self.tell)
 
 
 def is_remote(name: str) -> bool:
@@ -117,6 +129,13 @@ def load(loader: Loader) -> tuple[Obj, str]:
     if not isinstance(said, dict):
         raise Failed("invalid Kustomization: it is not a mapping")
     said = _recased(said)
+    for old, new in _OLD.items():
+        if said.get(old) is not None:
+            trying = "[EXPERIMENTAL] " if old == "vars" else ""
+            loader.tell(
+                f"# Warning: '{old}' is deprecated. Please use '{new}' instead. {trying}Run 'kustomize edit fix' to "
+                "update your Kustomization automatically."
+            )
     _check(said)
     return _tidied(said), found[0]
 

@@ -132,8 +132,8 @@ REFERENCES: list[tuple[Gvk, list[FieldSpec]]] = [
 """Which kinds are named where."""
 
 
-def fix_references(resources: ResourceMap) -> None:
-    for target, specs in REFERENCES:
+def fix_references(resources: ResourceMap, references: dict[Gvk, list[FieldSpec]]) -> None:
+    for target, specs in references.items():
         for spec in specs:
             for one in resources.all:
                 if spec.gvk.selects(one.first_id):

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.kustomize.field_specs import VARIABLES, visit
+from setpoint.cli.kustomize.field_specs import FieldSpec, visit
 from setpoint.cli.kustomize.loading import Loader
 from setpoint.cli.kustomize.paths import lookup, places, split
 from setpoint.cli.kustomize.resource import Gvk, Id, Resource
@@ -165,7 +165,7 @@ def note_variables(resources: ResourceMap, known: dict[str, dict[str, Any]], sai
             each.variables.append(name)
 
 
-def resolve_variables(resources: ResourceMap, known: dict[str, dict[str, Any]]) -> None:
+def resolve_variables(resources: ResourceMap, known: dict[str, dict[str, Any]], specs: list[FieldSpec]) -> None:
     if not known:
         return
     values: dict[str, Any] = {}
@@ -186,7 +186,7 @@ def resolve_variables(resources: ResourceMap, known: dict[str, dict[str, Any]]) 
         return _expanded(found, values) if isinstance(found, str) else found
 
     for one in resources.all:
-        for spec in VARIABLES:
+        for spec in specs:
             visit(one.obj, spec, filled)
 
 

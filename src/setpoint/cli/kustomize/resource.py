@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from setpoint.client.resources import BY_KIND
-
 Obj = dict[str, Any]
 NO_NAMESPACE = "_non_namespaceable_"
 
@@ -51,10 +49,31 @@ def split_version(api_version: str) -> tuple[str, str]:
     return group, version
 
 
+_CLUSTER_SCOPED: dict[str, tuple[str, ...]] = {
+    "": ("ComponentStatus", "Namespace", "Node", "NodeProxyOptions", "PersistentVolume"),
+    "admissionregistration.k8s.io": ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+    "apiextensions.k8s.io": ("CustomResourceDefinition",),
+    "apiregistration.k8s.io": ("APIService",),
+    "certificates.k8s.io": ("CertificateSigningRequest",),
+    "networking.k8s.io": ("IngressClass",),
+    "node.k8s.io": ("RuntimeClass",),
+    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding"),
+    "scheduling.k8s.io": ("PriorityClass",),
+    "storage.k8s.io": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
+}
+"""What kustomize takes for certain to be in no namespace, in versions v1 and v1beta1. It knows no kinds that came after
+1.21, and gives them a namespace."""
+_ONLY_BETA = {
+    "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
+    "policy": ("PodSecurityPolicy",),
+}
+
+
 def cluster_scoped(api_version: str, kind: str) -> bool:
-    """For certain: kinds that are not built in are taken to be in namespaces."""
-    known = BY_KIND.get((api_version, kind))
-    return known is not None and not known.namespaced
+    group, version = split_version(api_version)
+    if version == "v1beta1" and kind in _ONLY_BETA.get(group, ()):
+        return True
+    return version in ("v1", "v1beta1") and kind in _CLUSTER_SCOPED.get(group, ())
 
 
 def id_of(obj: Obj) -> Id:

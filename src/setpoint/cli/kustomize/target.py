@@ -8,7 +8,9 @@ from copy import deepcopy
 from typing import Any
 
 from setpoint.cli.failures import Failed
-from setpoint.cli.kustomize import field_specs, transformers
+from setpoint.cli.kustomize import transformers
+from setpoint.cli.kustomize.configuration import Configuration
+from setpoint.cli.kustomize.field_specs import FieldSpec
 from setpoint.cli.kustomize.generators import generate
 from setpoint.cli.kustomize.loading import COMPONENT, Loader, is_remote, load, objects, texts
 from setpoint.cli.kustomize.patches import patch, patch_json, patch_strategic
@@ -21,14 +23,16 @@ Step = tuple[str, Callable[[ResourceMap], None]]
 
 
 class Gathered:
-    """What has been gathered so far: objects, and variables by name."""
+    """What has been gathered so far: objects, variables by name, and where transformers look."""
 
     def __init__(self) -> None:
         self.resources = ResourceMap()
         self.variables: dict[str, dict[str, Any]] = {}
+        self.config = Configuration()
 
     def take(self, other: Gathered) -> None:
         self.resources.extend(other.resources.all)
+        self.config.take(other.config)
         for name, said in other.variables.items():
             if name in self.variables:
                 raise Failed(f"var '{name}' already encountered")
@@ -51,13 +55,15 @@ class Target:
                 self._resource(found, str(path))
         except Failed as error:
             raise Failed(f"accumulating resources: {error}") from None
+        for path in self.said.get("configurations") or ():
+            found.config.add(self.loader.bytes(str(path)), str(path))
         self._generate(found)
         try:
             for path in self.said.get("components") or ():
                 self._directory(found, str(path), component=True)
         except Failed as error:
             raise Failed(f"accumulating components: {error}") from None
-        for kind, step in self._steps():
+        for kind, step in self._steps(found.config):
             step(found.resources)
             if self.origin is not None:
                 for one in found.resources.all:
@@ -111,8 +117,8 @@ class Target:
                     one.origin = self._configured(f"{kind}Generator")
                 found.resources.absorb(one)
 
-    def _steps(self) -> list[Step]:
-        said, loader = self.said, self.loader
+    def _steps(self, config: Configuration) -> list[Step]:
+        said, loader, specs = self.said, self.loader, config.specs
         steps: list[Step] = []
         strategic = said.get("patchesStrategicMerge") or []
         if strategic:
@@ -122,25 +128,47 @@ class Target:
         for entry in said.get("patches") or ():
             steps.append(("PatchTransformer", _one(entry, lambda m, one: patch(m, loader, one))))
         if said.get("namespace"):
-            steps.append(("NamespaceTransformer", _one(str(said["namespace"]), transformers.set_namespace)))
+            steps.append(
+                (
+                    "NamespaceTransformer",
+                    _one(str(said["namespace"]), lambda m, one: transformers.set_namespace(m, one, specs["namespace"])),
+                )
+            )
         if said.get("namePrefix"):
-            steps.append(("PrefixTransformer", _one(str(said["namePrefix"]), transformers.add_prefix)))
+            steps.append(
+                (
+                    "PrefixTransformer",
+                    _one(str(said["namePrefix"]), lambda m, one: transformers.add_prefix(m, one, specs["namePrefix"])),
+                )
+            )
         if said.get("nameSuffix"):
-            steps.append(("SuffixTransformer", _one(str(said["nameSuffix"]), transformers.add_suffix)))
+            steps.append(
+                (
+                    "SuffixTransformer",
+                    _one(str(said["nameSuffix"]), lambda m, one: transformers.add_suffix(m, one, specs["nameSuffix"])),
+                )
+            )
         labels, common = said.get("labels") or [], texts(said.get("commonLabels"), "commonLabels")
         for entry in labels:
-            steps.append(("LabelTransformer", _one(entry, transformers.set_labels)))
+            steps.append(("LabelTransformer", _one(entry, lambda m, one: transformers.set_labels(m, one, config))))
         if labels or common:
-            steps.append(("LabelTransformer", _entries(common, field_specs.COMMON_LABELS)))
+            steps.append(("LabelTransformer", _entries(common, specs["commonLabels"])))
         annotations = texts(said.get("commonAnnotations"), "commonAnnotations")
         if annotations:
-            steps.append(("AnnotationsTransformer", _entries(annotations, field_specs.COMMON_ANNOTATIONS)))
+            steps.append(("AnnotationsTransformer", _entries(annotations, specs["commonAnnotations"])))
         for entry in said.get("patchesJson6902") or ():
             steps.append(("PatchJson6902Transformer", _one(entry, lambda m, one: patch_json(m, loader, one))))
         for entry in said.get("replicas") or ():
-            steps.append(("ReplicaCountTransformer", _one(entry, transformers.set_replicas)))
+            steps.append(
+                (
+                    "ReplicaCountTransformer",
+                    _one(entry, lambda m, one: transformers.set_replicas(m, one, specs["replicas"])),
+                )
+            )
         for entry in said["images"]:
-            steps.append(("ImageTagTransformer", _one(entry, transformers.set_image)))
+            steps.append(
+                ("ImageTagTransformer", _one(entry, lambda m, one: transformers.set_image(m, one, specs["images"])))
+            )
         replacements = said.get("replacements") or []
         if replacements:
             steps.append(("ReplacementTransformer", _each(replacements, lambda m, one: replace(m, loader, one))))
@@ -172,5 +200,5 @@ def _each(entries: list[Any], change: Callable[[ResourceMap, Any], None]) -> Cal
     return step
 
 
-def _entries(pairs: dict[str, str], specs: list[field_specs.FieldSpec]) -> Callable[[ResourceMap], None]:
+def _entries(pairs: dict[str, str], specs: list[FieldSpec]) -> Callable[[ResourceMap], None]:
     return lambda resources: transformers.set_entries(resources, pairs, specs)

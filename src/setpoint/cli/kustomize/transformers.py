@@ -7,6 +7,7 @@ from typing import Any
 
 from setpoint.cli.failures import Failed
 from setpoint.cli.kustomize import field_specs
+from setpoint.cli.kustomize.configuration import Configuration, spec_of
 from setpoint.cli.kustomize.field_specs import FieldSpec, visit
 from setpoint.cli.kustomize.loading import texts
 from setpoint.cli.kustomize.resource import Gvk, cluster_scoped
@@ -17,7 +18,7 @@ _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
 _TAG = r"(:[a-zA-Z0-9_.{}-]*)?(@sha256:[a-zA-Z0-9_.{}-]*)?"
 
 
-def set_namespace(resources: ResourceMap, namespace: str) -> None:
+def set_namespace(resources: ResourceMap, namespace: str, specs: list[FieldSpec]) -> None:
     for one in resources.all:
         one.remember_id()
         obj = one.obj
@@ -27,45 +28,42 @@ def set_namespace(resources: ResourceMap, namespace: str) -> None:
             for subject in obj.get("subjects") or ():
                 if isinstance(subject, dict) and subject.get("name") == "default":
                     subject["namespace"] = namespace
-        for spec in field_specs.NAMESPACES:
-            if spec.path != "metadata/name" or obj.get("apiVersion") == "v1":
+        for spec in specs:
+            if spec.path != "metadata/namespace" and (spec.path != "metadata/name" or obj.get("apiVersion") == "v1"):
                 visit(obj, spec, lambda _: namespace, str)
         if sum(other.id == one.id for other in resources.all) != 1:
             raise Failed(f"namespace transformation produces ID conflict: {one.id}")
 
 
-def add_prefix(resources: ResourceMap, prefix: str) -> None:
+def add_prefix(resources: ResourceMap, prefix: str, specs: list[FieldSpec]) -> None:
     for one in resources.all:
         if not any(kept.selects(one.first_id) for kept in _KEEP_THEIR_NAMES):
-            one.prefixes.append(prefix)
-            one.remember_id()
-            one.meta["name"] = prefix + one.name
+            for spec in specs:
+                if spec.path == "metadata/name" and spec.gvk.selects(one.first_id):
+                    one.prefixes.append(prefix)
+                    one.remember_id()
+                visit(one.obj, spec, lambda found: f"{prefix}{found}")
 
 
-def add_suffix(resources: ResourceMap, suffix: str) -> None:
+def add_suffix(resources: ResourceMap, suffix: str, specs: list[FieldSpec]) -> None:
     for one in resources.all:
         if not any(kept.selects(one.first_id) for kept in _KEEP_THEIR_NAMES):
-            one.suffixes.append(suffix)
-            one.remember_id()
-            one.meta["name"] = one.name + suffix
+            for spec in specs:
+                if spec.path == "metadata/name" and spec.gvk.selects(one.first_id):
+                    one.suffixes.append(suffix)
+                    one.remember_id()
+                visit(one.obj, spec, lambda found: f"{found}{suffix}")
 
 
-def set_labels(resources: ResourceMap, said: Any) -> None:
+def set_labels(resources: ResourceMap, said: Any, config: Configuration) -> None:
     """An entry of `labels`."""
-    specs = [_spec(one) for one in said.get("fields") or ()]
+    specs = [*map(spec_of, said.get("fields") or ()), *config.specs["labels"]]
     if said.get("includeSelectors"):
-        specs += field_specs.COMMON_LABELS
+        specs += config.specs["commonLabels"]
     else:
-        specs += field_specs.TEMPLATE_LABELS if said.get("includeTemplates") else []
+        specs += config.specs["templateLabels"] if said.get("includeTemplates") else []
         specs.append(field_specs.METADATA_LABELS)
     set_entries(resources, texts(said.get("pairs"), "pairs"), list(dict.fromkeys(specs)))
-
-
-def _spec(said: Any) -> FieldSpec:
-    if not isinstance(said, dict) or not said.get("path"):
-        raise Failed("invalid Kustomization: an entry of fields has no path")
-    gvk = Gvk(str(said.get("kind") or ""), str(said.get("group") or ""), str(said.get("version") or ""))
-    return FieldSpec(str(said["path"]), gvk, bool(said.get("create")))
 
 
 def set_entries(resources: ResourceMap, pairs: dict[str, str], specs: list[FieldSpec]) -> None:
@@ -80,21 +78,21 @@ def set_entries(resources: ResourceMap, pairs: dict[str, str], specs: list[Field
                 visit(one.obj, spec, change, dict)
 
 
-def set_replicas(resources: ResourceMap, said: Any) -> None:
+def set_replicas(resources: ResourceMap, said: Any, specs: list[FieldSpec]) -> None:
     name, count = said.get("name") or "", said.get("count") or 0
     if not isinstance(name, str) or not isinstance(count, int):
         raise Failed("invalid Kustomization: replicas have a name and a count")
     found = False
-    for spec in field_specs.REPLICAS:
+    for spec in specs:
         for one in resources.matching(lambda found, spec=spec: found.name == name and spec.gvk.selects(found)):  # type: ignore[misc]
             found = True
             visit(one.obj, spec, lambda _: count, int)
     if not found:
-        kinds = " ".join(str(spec.gvk) for spec in field_specs.REPLICAS)
+        kinds = " ".join(str(spec.gvk) for spec in specs)
         raise Failed(f"resource with name {name} does not match a config with the following GVK [{kinds}]")
 
 
-def set_image(resources: ResourceMap, said: Any) -> None:
+def set_image(resources: ResourceMap, said: Any, specs: list[FieldSpec]) -> None:
     image = {key: str(value) for key, value in said.items() if value is not None}
     name = image.get("name", "")
     try:
@@ -123,7 +121,7 @@ def set_image(resources: ResourceMap, said: Any) -> None:
     for one in resources.all:
         if one.obj.get("kind") != "CustomResourceDefinition":
             walk(one.obj)
-            for spec in field_specs.IMAGES:
+            for spec in specs:
                 visit(one.obj, spec, change)
 
 

@@ -52,7 +52,7 @@ def read_files(call: Call, *, validate: bool = False) -> Iterator[Document]:
         # Here, because few need it.
         from setpoint.cli.kustomize import build
 
-        for obj in build(Path(directory)):
+        for obj in build(Path(directory), tell=call.tell):
             yield Document(obj, directory)
         return
     for source, data in _contents(call):

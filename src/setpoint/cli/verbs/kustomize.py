@@ -26,8 +26,8 @@ def run(call: Call) -> None:
         if getattr(flags, name.replace("-", "_")):
             raise Failed(f"--{name} is not supported: kustomizations are built without programs of others")
     folder = Path(call.args[0] if call.args else ".")
-    documents = [dump_yaml(obj) for obj in build(folder, confined=flags.load_restrictor == _RESTRICTORS[0])]
-    made = b"---\n".join(documents)
+    confined = flags.load_restrictor == _RESTRICTORS[0]
+    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, confined=confined, tell=call.tell))
     if not flags.output:
         call.write(made)
         return
