@@ -323,6 +323,49 @@ kind: FlowSchema
 metadata: {name: flow}
 """,
     },
+    "transformers": {
+        "kustomization.yaml": """
+resources: [../base]
+transformers:
+- own.yaml
+- |-
+  apiVersion: builtin
+  kind: PrefixSuffixTransformer
+  metadata: {name: p}
+  prefix: pre-
+  suffix: -suf
+  fieldSpecs: [{path: metadata/name}]
+""",
+        "own.yaml": """
+apiVersion: builtin
+kind: LabelTransformer
+metadata: {name: l}
+labels: {own: label}
+fieldSpecs: [{path: metadata/labels, create: true}, {path: spec/labels, kind: Thing, create: true}]
+---
+apiVersion: builtin
+kind: NamespaceTransformer
+metadata: {name: n, namespace: moved}
+fieldSpecs: [{path: metadata/name, kind: Namespace}]
+---
+apiVersion: builtin
+kind: PatchTransformer
+metadata: {name: x}
+target: {kind: Service}
+patch: '[{"op": "add", "path": "/spec/type", "value": "NodePort"}]'
+---
+apiVersion: builtin
+kind: ImageTagTransformer
+metadata: {name: i}
+imageTag: {name: nginx, newTag: "9"}
+---
+apiVersion: builtin
+kind: ReplicaCountTransformer
+metadata: {name: r}
+replica: {name: web, count: 7}
+fieldSpecs: [{path: spec/replicas, kind: Deployment, create: true}]
+""",
+    },
     "local": {
         "kustomization.yaml": "resources: [x.yaml]\n",
         "x.yaml": """

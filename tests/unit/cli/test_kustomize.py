@@ -81,6 +81,10 @@ patches:
     ("kustomization", "complaint"),
     [
         ("helmCharts: [{name: x}]\n", 'the field "helmCharts" of kustomizations is not supported'),
+        (
+            "transformers: ['{apiVersion: x/v1, kind: Own, metadata: {name: n}}']\n",
+            'the transformer "Own" of "x/v1" is not',
+        ),
         ("crds: [x]\n", 'the field "crds" of kustomizations is not supported'),
         ("resources: [https://example.com/x.yaml]\n", "are not fetched from the network"),
         ("resources: [github.com/someone/something?ref=v1]\n", "are not fetched from the network"),

@@ -19,10 +19,10 @@ _FIELDS = (
     "apiVersion", "kind", "metadata", "resources", "bases", "components", "namespace", "namePrefix", "nameSuffix",
     "labels", "commonLabels", "commonAnnotations", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
     "imageTags", "replicas", "configMapGenerator", "secretGenerator", "generatorOptions", "replacements", "vars",
-    "sortOptions", "buildMetadata", "configurations",
+    "sortOptions", "buildMetadata", "configurations", "transformers",
 )  # fmt: skip
 _UNSUPPORTED = (
-    "openapi", "crds", "generators", "transformers", "validators", "helmGlobals", "helmCharts",
+    "openapi", "crds", "generators", "validators", "helmGlobals", "helmCharts",
     "helmChartInflationGenerator", "inventory",
 )  # fmt: skip
 _GENERATOR = ("name", "namespace", "behavior", "literals", "files", "envs", "env", "options")
@@ -58,7 +58,7 @@ _OLD = {
 _LISTS = (
     "resources", "bases", "components", "labels", "patches", "patchesStrategicMerge", "patchesJson6902", "images",
     "imageTags", "replicas", "configMapGenerator", "secretGenerator", "replacements", "vars", "buildMetadata",
-    "configurations",
+    "configurations", "transformers",
 )  # fmt: skip
 _REMOTE = re.compile(r"[a-z+]+://|git@|[^/]+\.(com|org|io|net)/|.*\?ref=")
 _SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)

@@ -10,6 +10,7 @@ from typing import Any
 from setpoint.cli.failures import Failed
 from setpoint.cli.kustomize import transformers
 from setpoint.cli.kustomize.configuration import Configuration
+from setpoint.cli.kustomize.external import step_of
 from setpoint.cli.kustomize.field_specs import FieldSpec
 from setpoint.cli.kustomize.generators import generate
 from setpoint.cli.kustomize.loading import COMPONENT, Loader, is_remote, load, objects, texts
@@ -68,6 +69,9 @@ class Target:
             if self.origin is not None:
                 for one in found.resources.all:
                     self._note(one, kind)
+            found.resources.drop_empty()
+        for step in self._external():
+            step(found.resources)
             found.resources.drop_empty()
         note_variables(found.resources, found.variables, self.said.get("vars") or [])
         return found
@@ -173,6 +177,17 @@ class Target:
         if replacements:
             steps.append(("ReplacementTransformer", _each(replacements, lambda m, one: replace(m, loader, one))))
         return steps
+
+    def _external(self) -> list[Callable[[ResourceMap], None]]:
+        """`transformers`: files, directories, or the objects themselves."""
+        told = Gathered()
+        for said in self.said.get("transformers") or ():
+            text = str(said)
+            if "\n" in text or text.lstrip().startswith("{"):
+                told.resources.extend([Resource(obj) for obj in objects(text.encode(), "transformers")])
+            else:
+                self._resource(told, text)
+        return [step_of(one.obj, self.loader) for one in told.resources.all]
 
     def _configured(self, kind: str) -> Obj:
         assert self.origin is not None
