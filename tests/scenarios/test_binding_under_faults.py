@@ -209,7 +209,7 @@ async def live(seed: int) -> Watchman:
         for task in (noisy, deadly):
             if task is not None:
                 task.cancel()
-        await cluster.settle()
+        await cluster.instant()
         link = cluster.links["controllers"]
         quiet(link)
         link.severed = False

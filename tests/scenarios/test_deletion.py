@@ -330,7 +330,7 @@ async def test_an_owner_in_another_namespace_is_none_and_an_event_says_so(cluste
         return "default" in await names(cluster, builtin("serviceaccounts"), "other")
 
     await cluster.until(known)
-    await cluster.settle()
+    await cluster.instant()
     await client.create(owned("lost", owner))
     await gone(cluster, MAPS, "lost", "default")
     assert (await client.get(MAPS, "mine", "other"))["metadata"]["uid"] == mine["metadata"]["uid"]
@@ -397,7 +397,7 @@ async def test_a_circle_of_owners_is_opened(cluster: VirtualCluster) -> None:
     third = await client.create(owned("third", blocking(second)))
     closing = owned("first", blocking(third))["metadata"]["ownerReferences"]
     await client.patch(MAPS, "first", {"metadata": {"ownerReferences": closing}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     await client.delete(MAPS, "first", "default", propagation="Foreground")
     for name in ("first", "second", "third"):
         await gone(cluster, MAPS, name, "default")

@@ -314,11 +314,11 @@ async def test_a_node_that_says_it_is_not_ready_is_emptied_too(cluster: VirtualC
 @virtual(nodes=3)
 async def test_a_cordoned_node_says_so_in_its_taints(cluster: VirtualCluster) -> None:
     await cluster.client.patch(NODES, "node-1", {"spec": {"unschedulable": True}})
-    await cluster.settle()
+    await cluster.instant()
     (taint,) = (await cluster.client.get(NODES, "node-1"))["spec"]["taints"]
     assert (taint["key"], taint["effect"]) == ("node.kubernetes.io/unschedulable", "NoSchedule")
     await cluster.client.patch(NODES, "node-1", {"spec": {"unschedulable": None}})
-    await cluster.settle()
+    await cluster.instant()
     assert not (await cluster.client.get(NODES, "node-1"))["spec"].get("taints")
 
 

@@ -128,7 +128,7 @@ async def test_c1_history_undo_and_its_limit(cluster: VirtualCluster) -> None:
     for image in ("two", "three", "four"):
         await change(cluster, template=template(image))
         await cluster.until(lambda: is_complete(cluster), within=300)
-    await cluster.settle()
+    await cluster.instant()
     assert await revisions(cluster) == {2: "two", 3: "three", 4: "four"}
     # What `rollout undo --to-revision=2` does.
     await change(cluster, template=template("two"))
@@ -143,7 +143,7 @@ async def test_c1_history_undo_and_its_limit(cluster: VirtualCluster) -> None:
 @virtual(**ALONE)
 async def test_c1_a_rollout_that_gets_nowhere_is_late(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=3, progressDeadlineSeconds=60))
-    await cluster.settle()
+    await cluster.instant()
     assert progress(await deployment(cluster)) == ("True", "ReplicaSetUpdated")
     await cluster.sleep(59)
     assert progress(await deployment(cluster)) == ("True", "ReplicaSetUpdated")
@@ -152,14 +152,14 @@ async def test_c1_a_rollout_that_gets_nowhere_is_late(cluster: VirtualCluster) -
     assert progress(found) == ("False", "ProgressDeadlineExceeded")
     for pod in await cluster.all(PODS):
         await mark(cluster, pod)
-    await cluster.settle()
+    await cluster.instant()
     assert progress(await deployment(cluster)) == ("True", "NewReplicaSetAvailable")
 
 
 @virtual(**ALONE)
 async def test_c1_minimum_ready_seconds_slow_a_rollout_down(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=1, minReadySeconds=20))
-    await cluster.settle()
+    await cluster.instant()
     (pod,) = await cluster.all(PODS)
     await mark(cluster, pod)
     await cluster.sleep(15)
@@ -172,15 +172,15 @@ async def test_c1_minimum_ready_seconds_slow_a_rollout_down(cluster: VirtualClus
 @virtual(**ALONE)
 async def test_c1_a_pause_holds_the_template_but_not_the_size(cluster: VirtualCluster) -> None:
     await cluster.client.create(workload("Deployment", replicas=2, progressDeadlineSeconds=60))
-    await cluster.settle()
+    await cluster.instant()
     await change(cluster, paused=True, replicas=4, template=template("two"))
-    await cluster.settle()
+    await cluster.instant()
     assert progress(await deployment(cluster)) == ("Unknown", "DeploymentPaused")
     assert [image_of(pod) for pod in await cluster.all(PODS)] == ["one"] * 4
     await cluster.sleep(600)
     assert progress(await deployment(cluster)) == ("Unknown", "DeploymentPaused"), "a pause is no lack of progress"
     await change(cluster, paused=None)
-    await cluster.settle()
+    await cluster.instant()
     assert "two" in {image_of(pod) for pod in await cluster.all(PODS)}
     assert progress(await deployment(cluster))[0] == "True"
 
@@ -189,19 +189,19 @@ async def test_c1_a_pause_holds_the_template_but_not_the_size(cluster: VirtualCl
 async def test_c1_scaling_in_the_middle_of_a_rollout_is_in_proportion(cluster: VirtualCluster) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
     await cluster.client.create(workload("Deployment", replicas=10, strategy=strategy))
-    await cluster.settle()
+    await cluster.instant()
     for pod in await cluster.all(PODS):
         await mark(cluster, pod)
-    await cluster.settle()
+    await cluster.instant()
     await change(cluster, template=template("broken"))
-    await cluster.settle()
+    await cluster.instant()
 
     async def sizes() -> dict[str, int]:
         return {image_of(each): each["spec"]["replicas"] for each in await cluster.all(SETS)}
 
     assert await sizes() == {"one": 8, "broken": 5}
     await change(cluster, replicas=15)
-    await cluster.settle()
+    await cluster.instant()
     assert await sizes() == {"one": 11, "broken": 7}
     annotations = [each["metadata"]["annotations"] for each in await cluster.all(SETS)]
     assert {each["deployment.kubernetes.io/desired-replicas"] for each in annotations} == {"15"}
@@ -282,7 +282,7 @@ async def test_c2_bare_pods_join_a_set_that_selects_them(cluster: VirtualCluster
         spec = {"containers": [{"name": "c", "image": "bare"}]}
         await cluster.client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     await cluster.client.create(workload("ReplicaSet", replicas=3))
-    await cluster.settle()
+    await cluster.instant()
     assert sorted(image_of(pod) for pod in await cluster.all(PODS)) == ["bare", "bare", "one"]
     owners = {pod["metadata"]["ownerReferences"][0]["name"] for pod in await cluster.all(PODS)}
     assert owners == {"web"}

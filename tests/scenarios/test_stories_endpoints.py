@@ -117,7 +117,7 @@ async def test_c5_an_unready_pod_leaves_at_once_and_comes_back(cluster: VirtualC
         )
 
     await say_ready("False")
-    await cluster.settle()
+    await cluster.instant()
     assert pod["status"]["podIP"] not in await ready_in_slices(cluster) | await ready_in_endpoints(cluster)
     (found,) = await slices_of(cluster)
     (unready,) = [each for each in found["endpoints"] if not each["conditions"]["ready"]]
@@ -125,7 +125,7 @@ async def test_c5_an_unready_pod_leaves_at_once_and_comes_back(cluster: VirtualC
     (subset,) = (await cluster.client.get(ENDPOINTS, "web", "default"))["subsets"]
     assert [address["ip"] for address in subset["notReadyAddresses"]] == [pod["status"]["podIP"]]
     await say_ready("True")
-    await cluster.settle()
+    await cluster.instant()
     assert pod["status"]["podIP"] in await ready_in_slices(cluster) & await ready_in_endpoints(cluster)
 
 
@@ -240,7 +240,7 @@ async def test_a_pod_on_its_way_out_serves_until_it_is_gone_but_is_not_ready(clu
     (pod,) = await cluster.all(PODS)
     await cluster.client.delete(PODS, pod["metadata"]["name"], "default")
     await cluster.start("controllers")
-    await cluster.settle()
+    await cluster.instant()
     (found,) = await slices_of(cluster)
     assert [each["conditions"] for each in found["endpoints"]] == [
         {"ready": False, "serving": True, "terminating": True}
@@ -265,7 +265,7 @@ async def test_zones_and_hints(cluster: VirtualCluster) -> None:
 
     await cluster.until(hinted, within=30)
     await cluster.client.patch(SERVICES, "web", {"spec": {"trafficDistribution": None}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     (found,) = await slices_of(cluster)
     assert not any("hints" in each for each in found["endpoints"])
     mode = {"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "Auto"}}}

@@ -125,7 +125,7 @@ async def test_each_replica_has_a_claim_that_survives_and_comes_back_to_it(clust
 @virtual(nodes=3)
 async def test_a_namespace_takes_its_claims_and_their_volumes_along(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(within("team", DB))
     await cluster.until(lambda: runs(cluster, "db-2", "team"), within=60)
     await cluster.client.delete(NAMESPACE, "team")

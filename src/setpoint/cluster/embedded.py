@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -38,15 +39,26 @@ class EmbeddedOptions:
     config: ApiServerConfig = field(default_factory=_config)
 
 
+_HEARTBEATS = ("coordination.k8s.io/leases/", "core/nodes/", "core/events/")
+
+
 class Journal:
-    """A digest of every revision since it began: two runs that did the same have the same."""
+    """A digest of every revision since it began: two runs that did the same have the same; and whether there is any
+    unrest."""
 
     def __init__(self, store: Store) -> None:
         self._digest = sha256()
+        self.news = 0
+        """How much was written that is no heartbeat and no event."""
+        self.newest: deque[str] = deque(maxlen=5)
+        """Where that was, lately."""
         store.watch("", store.revision, self._see)
 
     def _see(self, events: Sequence[Event], revision: int) -> None:
         for event in events:
+            if not event.key.startswith(_HEARTBEATS):
+                self.news += 1
+                self.newest.append(event.key)
             value = b"" if event.now is None else event.now.value
             self._digest.update(b"%d %s %d\n%s" % (event.revision, event.key.encode(), len(value), value))
 

@@ -1,6 +1,31 @@
-"""For tests of what runs on a cluster: a whole one in virtual time, faults on demand."""
+"""For tests of what runs on a cluster: a whole one in virtual time, faults on demand, and a pytest plugin.
 
-from setpoint.testing.cluster import VirtualCluster, virtual, virtual_cluster
-from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
+Names are loaded when they are first asked for: pytest loads the plugin in every run, and most need no cluster.
+"""
 
-__all__ = ["VirtualClock", "VirtualCluster", "VirtualLoop", "run_virtual", "virtual", "virtual_cluster"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from setpoint.testing.cluster import VirtualCluster, virtual, virtual_cluster
+    from setpoint.testing.live import LiveCluster, live_cluster
+    from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
+
+_HOMES = {
+    "LiveCluster": "live", "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time",
+    "live_cluster": "live", "run_virtual": "virtual_time", "virtual": "cluster", "virtual_cluster": "cluster",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+__all__ = [
+    "LiveCluster", "VirtualClock", "VirtualCluster", "VirtualLoop", "live_cluster", "run_virtual", "virtual",
+    "virtual_cluster",
+]  # fmt: skip

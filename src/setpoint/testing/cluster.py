@@ -26,6 +26,8 @@ from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded
 from setpoint.cluster.system import RandomIds
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import NotFound
+from setpoint.meta.times import parse_duration
+from setpoint.sdk import Operator
 from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
@@ -50,9 +52,27 @@ class VirtualCluster:
         """So much virtual time passes, with all that happens in it."""
         await self.clock.sleep(seconds)
 
-    async def settle(self) -> None:
+    async def instant(self) -> None:
         """Everything has happened that needs no time."""
         await self.clock.sleep(_INSTANT)
+
+    async def advance(self, time: str) -> None:
+        """As `sleep`, in the words of Kubernetes: `5m`, `1h30m`."""
+        await self.clock.sleep(parse_duration(time) / 1e9)
+
+    async def settle(self, quiet: float = 1.0, within: float = 600.0) -> None:
+        """Returns when the loops are quiet: when nothing but heartbeats and events has been written for so many virtual
+        seconds. Fails if there is no rest within that time, and says what went on being written: a loop that never
+        stops writing is a bug in somebody's controller."""
+        deadline = self.clock.monotonic() + within
+        while True:
+            before = self.embedded.journal.news
+            await self.clock.sleep(quiet)
+            if self.embedded.journal.news == before:
+                return
+            if self.clock.monotonic() > deadline:
+                last = ", ".join(self.embedded.journal.newest)
+                raise AssertionError(f"no rest within {within:g} s; written last: {last}")
 
     async def until(self, check: Callable[[], Any], within: float = 60.0) -> None:
         """Returns as soon as `check` (a function, also an async one) says something true; fails after so many virtual
@@ -96,6 +116,16 @@ class VirtualCluster:
     def fingerprint(self) -> str:
         """Of every revision so far."""
         return self.embedded.journal.digest()
+
+    # -- operators ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self, operator: Operator, seed: int = 1) -> AsyncIterator[None]:
+        """Inside the block its kinds are served and its controllers are at work."""
+        client = self.client.named(operator.name)
+        await operator.install(client, self.clock)
+        async with operator.running(client, self.clock, RandomIds(seed)):
+            yield
 
     # -- meddling -----------------------------------------------------------------------------------------------------
 
@@ -150,13 +180,13 @@ def virtual(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callab
     options. Other arguments (fixtures, parameters) are passed on."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-        async def main(**named: Any) -> None:
+        async def main(*args: Any, **named: Any) -> None:
             async with virtual_cluster(**options) as cluster:
-                await test(cluster=cluster, **named)
+                await test(*args, cluster=cluster, **named)
 
         @functools.wraps(test)
-        def runs(**named: Any) -> None:
-            run_virtual(main, **named)
+        def runs(*args: Any, **named: Any) -> None:
+            run_virtual(main, *args, **named)
 
         signature = inspect.signature(test)
         others = [each for name, each in signature.parameters.items() if name != "cluster"]

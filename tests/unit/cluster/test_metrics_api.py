@@ -88,7 +88,7 @@ async def test_the_group_is_announced(cluster: VirtualCluster) -> None:
         ("nodes", "NodeMetrics", ["get", "list"]), ("pods", "PodMetrics", ["get", "list"]),
     ]  # fmt: skip
     service = await cluster.client.get(("apiregistration.k8s.io/v1", "APIService"), "v1beta1.metrics.k8s.io")
-    await cluster.settle()
+    await cluster.instant()
     service = await cluster.client.get(("apiregistration.k8s.io/v1", "APIService"), "v1beta1.metrics.k8s.io")
     assert service["status"]["conditions"][0]["status"] == "True"
     await cluster.sleep(1)

@@ -35,13 +35,13 @@ async def test_rules_are_gathered_by_label(cluster: VirtualCluster) -> None:
     await cluster.client.create(role("a", ["list"], **{"in": "sum"}))
     await cluster.client.create(role("same", ["get"], **{"in": "sum"}))
     await cluster.client.create(role("other", ["delete"]))
-    await cluster.settle()
+    await cluster.instant()
     assert await verbs_of(cluster, "sum") == [["list"], ["get"]]
     await cluster.client.delete(ROLES, "a")
-    await cluster.settle()
+    await cluster.instant()
     assert await verbs_of(cluster, "sum") == [["get"]]
     await cluster.client.patch(ROLES, "sum", {"rules": []})
-    await cluster.settle()
+    await cluster.instant()
     assert await verbs_of(cluster, "sum") == [["get"]]
 
 
@@ -50,7 +50,7 @@ async def test_the_usual_roles_grow_with_what_is_labelled_for_them(cluster: Virt
     before = await verbs_of(cluster, "admin")
     label = {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}
     await cluster.client.create(role("crons", ["handle"], **label))
-    await cluster.settle()
+    await cluster.instant()
     assert len(before) > 5
     after = await verbs_of(cluster, "admin")
     assert ["handle"] in after and len(after) == len(before) + 1

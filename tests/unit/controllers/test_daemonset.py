@@ -41,7 +41,7 @@ async def add_nodes(cluster: VirtualCluster, *names: str, labels: dict[str, str]
         await cluster.client.create({"apiVersion": "v1", "kind": "Node", "metadata": meta})
         # The admission control of a new node taints it until it is ready.
         await cluster.client.patch(NODES, name, {"spec": {"taints": None}})
-    await cluster.settle()
+    await cluster.instant()
 
 
 def node_of(pod: Obj) -> str:
@@ -53,7 +53,7 @@ def node_of(pod: Obj) -> str:
 
 
 async def by_node(cluster: VirtualCluster) -> dict[str, list[Obj]]:
-    await cluster.settle()
+    await cluster.instant()
     found: dict[str, list[Obj]] = {}
     for pod in await cluster.all(PODS, selector="app=agent"):
         found.setdefault(node_of(pod), []).append(pod)
@@ -86,7 +86,7 @@ async def bind(cluster: VirtualCluster, *, ready: bool = True, phase: str = "Run
                     binding, resource=PODS, name=name, namespace="default", subresource="binding"
                 )
             await cluster.client.patch(PODS, name, {"status": status}, "default", subresource="status")
-    await cluster.settle()
+    await cluster.instant()
 
 
 async def let_go(cluster: VirtualCluster) -> None:
@@ -94,11 +94,11 @@ async def let_go(cluster: VirtualCluster) -> None:
     for pod in await cluster.all(PODS):
         if "deletionTimestamp" in pod["metadata"]:
             await cluster.client.delete(PODS, pod["metadata"]["name"], "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
 
 
 async def status(cluster: VirtualCluster) -> Obj:
-    await cluster.settle()
+    await cluster.instant()
     found: Obj = (await cluster.client.get(SETS, "agent", "default"))["status"]
     return found
 
@@ -158,13 +158,13 @@ async def test_selector_affinity_and_taints_decide(cluster: VirtualCluster) -> N
     await cluster.client.patch(NODES, "fast", {"spec": {"taints": [taint]}})
     assert list(await by_node(cluster)) == ["cordoned", "fast", "plain"]
     await cluster.client.patch(NODES, "plain", {"metadata": {"labels": {"disk": None}}})
-    await cluster.settle()
+    await cluster.instant()
     await let_go(cluster)
     assert list(await by_node(cluster)) == ["cordoned", "fast"]
     found = await status(cluster)
     assert (found["desiredNumberScheduled"], found["numberMisscheduled"]) == (1, 1)
     await cluster.client.patch(NODES, "fast", {"spec": {"taints": [{**taint, "effect": "NoExecute"}]}})
-    await cluster.settle()
+    await cluster.instant()
     await let_go(cluster)
     assert list(await by_node(cluster)) == ["cordoned"]
 
@@ -212,11 +212,11 @@ async def test_on_delete_waits_for_the_user_and_going_back_reuses_the_revision(c
     await bind(cluster)
     for image in ("two", "three"):
         await cluster.client.patch(SETS, "agent", {"spec": {"template": template(image)}}, "default")
-        await cluster.settle()
+        await cluster.instant()
     assert await images(cluster) == {"a": ["one"]}
     assert sorted(found["revision"] for found in await cluster.all(REVISIONS)) == [1, 3], "one is still in use"
     await cluster.client.patch(SETS, "agent", {"spec": {"template": template("one")}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert sorted(found["revision"] for found in await cluster.all(REVISIONS)) == [3, 4]
     assert (await status(cluster))["updatedNumberScheduled"] == 1
 
@@ -257,7 +257,7 @@ async def test_a_pod_too_many_goes_and_pods_for_nodes_that_are_gone(cluster: Vir
     }
     await cluster.sleep(2)
     await cluster.client.create(spare)
-    await cluster.settle()
+    await cluster.instant()
     await let_go(cluster)
     assert [pod["metadata"]["name"] for pod in (await by_node(cluster))["a"]] == [first["metadata"]["name"]]
     await cluster.client.delete(NODES, "b")
@@ -269,10 +269,10 @@ async def test_a_pod_too_many_goes_and_pods_for_nodes_that_are_gone(cluster: Vir
 async def test_a_revision_that_was_deleted_comes_back(cluster: VirtualCluster) -> None:
     await add_nodes(cluster, "a")
     await cluster.client.create(agent())
-    await cluster.settle()
+    await cluster.instant()
     (before,) = await cluster.all(REVISIONS)
     await cluster.client.delete(REVISIONS, before["metadata"]["name"], "default")
-    await cluster.settle()
+    await cluster.instant()
     (after,) = await cluster.all(REVISIONS)
     assert after["metadata"]["name"] == before["metadata"]["name"]
     assert after["metadata"]["uid"] != before["metadata"]["uid"]

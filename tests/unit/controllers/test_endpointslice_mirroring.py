@@ -41,7 +41,7 @@ async def addresses(cluster: VirtualCluster) -> set[str]:
 async def test_endpoints_are_mirrored_and_followed(cluster: VirtualCluster) -> None:
     await cluster.client.create(service())
     await cluster.client.create(endpoints("10.1.0.1", "10.1.0.2", labels={"team": "x"}, annotations={"note": "y"}))
-    await cluster.settle()
+    await cluster.instant()
     (found,) = await mirrored(cluster)
     meta = found["metadata"]
     assert meta["labels"] == {
@@ -52,11 +52,11 @@ async def test_endpoints_are_mirrored_and_followed(cluster: VirtualCluster) -> N
     assert found["ports"] == [{"name": "", "port": 5432, "protocol": "TCP"}]
     assert all(each["conditions"] == {"ready": True} for each in found["endpoints"])
     await cluster.client.update(endpoints("10.1.0.2", "10.1.0.3", "fd00::1"))
-    await cluster.settle()
+    await cluster.instant()
     assert await addresses(cluster) == {"10.1.0.2", "10.1.0.3", "fd00::1"}
     assert sorted(each["addressType"] for each in await mirrored(cluster)) == ["IPv4", "IPv6"]
     await cluster.client.delete(SLICES, meta["name"], "default")
-    await cluster.settle()
+    await cluster.instant()
     assert await addresses(cluster) == {"10.1.0.2", "10.1.0.3", "fd00::1"}
     await cluster.client.delete(ENDPOINTS, "db", "default")
     await cluster.sleep(1)
@@ -66,17 +66,17 @@ async def test_endpoints_are_mirrored_and_followed(cluster: VirtualCluster) -> N
 @virtual(nodes=0)
 async def test_only_what_is_meant_to_be_is_mirrored(cluster: VirtualCluster) -> None:
     await cluster.client.create(endpoints("10.1.0.1"))
-    await cluster.settle()
+    await cluster.instant()
     assert not await mirrored(cluster)
     await cluster.client.create(service())
-    await cluster.settle()
+    await cluster.instant()
     assert await mirrored(cluster)
     skip = {"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}
     await cluster.client.patch(ENDPOINTS, "db", skip, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert not await mirrored(cluster)
     await cluster.client.patch(ENDPOINTS, "db", {"metadata": {"labels": None}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert await mirrored(cluster)
     await cluster.client.patch(SERVICES, "db", {"spec": {"selector": {"app": "db"}}}, "default")
     await cluster.sleep(2)

@@ -31,5 +31,5 @@ async def test_every_node_is_told(cluster: VirtualCluster) -> None:
         nodes = await cluster.all(builtin("nodes"), "")
         return {node["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] for node in nodes} == {"0"}
 
-    await cluster.settle()
+    await cluster.instant()
     assert await told()

@@ -30,7 +30,7 @@ def web(replicas: int = 2) -> Obj:
 async def test_as_many_pods_as_asked_for(cluster: VirtualCluster) -> None:
     made = await cluster.client.create(web(2))
     assert made["spec"]["selector"] == {"app": "web"}
-    await cluster.settle()
+    await cluster.instant()
     pods = await cluster.all(PODS)
     assert [pod["metadata"]["ownerReferences"][0]["kind"] for pod in pods] == ["ReplicationController"] * 2
     found = await cluster.client.get(CONTROLLERS, "web", "default")
@@ -44,15 +44,15 @@ async def test_as_many_pods_as_asked_for(cluster: VirtualCluster) -> None:
     # Out of the set, and back in again.
     name = pods[0]["metadata"]["name"]
     await cluster.client.patch(PODS, name, {"metadata": {"labels": {"app": "debug"}}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert len(await cluster.all(PODS, selector="app=web")) == 2
     freed = await cluster.client.get(PODS, name, "default")
     assert "ownerReferences" not in freed["metadata"]
     await cluster.client.patch(PODS, name, {"metadata": {"labels": {"app": "web"}}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert len(await cluster.all(PODS, selector="app=web")) == 2
     await cluster.client.patch(CONTROLLERS, "web", {"spec": {"replicas": 0}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert not await cluster.all(PODS)
     found = await cluster.client.get(CONTROLLERS, "web", "default")
     assert found["status"] == {"replicas": 0, "observedGeneration": 2}

@@ -18,23 +18,23 @@ async def data(cluster: VirtualCluster, namespace: str) -> object:
 @virtual(nodes=0, controller_options=ON)
 async def test_every_namespace_has_it_and_gets_it_back(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
-    await cluster.settle()
+    await cluster.instant()
     for namespace in ("default", "kube-system", "kube-public", "kube-node-lease", "new"):
         assert await data(cluster, namespace) == {"ca.crt": "certificate"}
     made = await cluster.client.get(MAPS, NAME, "new")
     assert made["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
     await cluster.client.patch(MAPS, NAME, {"data": {"ca.crt": "forged", "more": "x"}}, "new")
-    await cluster.settle()
+    await cluster.instant()
     assert await data(cluster, "new") == {"ca.crt": "certificate"}
     await cluster.client.delete(MAPS, NAME, "new")
-    await cluster.settle()
+    await cluster.instant()
     assert await data(cluster, "new") == {"ca.crt": "certificate"}
 
 
 @virtual(nodes=0, controller_options=ON)
 async def test_a_namespace_can_go_all_the_same(cluster: VirtualCluster) -> None:
     await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.delete(NAMESPACES, "new")
 
     async def gone() -> bool:

@@ -37,7 +37,7 @@ def secret(name: str, of: str) -> Obj:
 async def test_a_secret_for_an_account_is_filled(cluster: VirtualCluster) -> None:
     made = await cluster.client.create(account("robot"))
     await cluster.client.create(secret("robot-token", "robot"))
-    await cluster.settle()
+    await cluster.instant()
     found = await cluster.client.get(SECRETS, "robot-token", "default")
     data = {name: b64decode(value) for name, value in found["data"].items()}
     assert (data["ca.crt"], data["namespace"]) == (b"certificate", b"default")
@@ -52,7 +52,7 @@ async def test_a_secret_for_an_account_is_filled(cluster: VirtualCluster) -> Non
     }
     assert found["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == made["metadata"]["uid"]
     again = await cluster.client.patch(SECRETS, "robot-token", {"metadata": {"labels": {"a": "b"}}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert (await cluster.client.get(SECRETS, "robot-token", "default"))["data"] == again["data"]
 
 
@@ -61,10 +61,10 @@ async def test_tokens_go_with_their_account(cluster: VirtualCluster) -> None:
     await cluster.client.create(account("robot"))
     await cluster.client.create(secret("robot-token", "robot"))
     await cluster.client.create(secret("nobodys", "ghost"))
-    await cluster.settle()
+    await cluster.instant()
     assert await cluster.find(SECRETS, "nobodys") is None
     await cluster.client.delete(ACCOUNTS, "robot", "default")
-    await cluster.settle()
+    await cluster.instant()
     assert await cluster.find(SECRETS, "robot-token") is None
 
 
@@ -72,7 +72,7 @@ async def test_tokens_go_with_their_account(cluster: VirtualCluster) -> None:
 async def test_an_account_forgets_a_secret_that_is_gone(cluster: VirtualCluster) -> None:
     await cluster.client.create({**account("robot"), "secrets": [{"name": "robot-token"}, {"name": "other"}]})
     await cluster.client.create(secret("robot-token", "robot"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.delete(SECRETS, "robot-token", "default")
-    await cluster.settle()
+    await cluster.instant()
     assert (await cluster.client.get(ACCOUNTS, "robot", "default"))["secrets"] == [{"name": "other"}]

@@ -43,7 +43,7 @@ def test_it_can_go_when_another_range_has_all_its_addresses() -> None:
 @virtual(nodes=0)
 async def test_a_range_in_use_stays_until_it_is_free(cluster: VirtualCluster) -> None:
     await cluster.client.create(cidr("more", "10.77.0.0/24"))
-    await cluster.settle()
+    await cluster.instant()
     made = await cluster.client.get(CIDRS, "more")
     assert made["metadata"]["finalizers"] == [FINALIZER]
     ready = condition(made, "Ready")
@@ -66,7 +66,7 @@ async def test_a_range_in_use_stays_until_it_is_free(cluster: VirtualCluster) ->
 @virtual(nodes=0)
 async def test_a_range_that_is_free_goes_after_a_moment(cluster: VirtualCluster) -> None:
     await cluster.client.create(cidr("more", "10.77.0.0/24"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.delete(CIDRS, "more")
     await cluster.sleep(8)
     assert await cluster.find(CIDRS, "more", "") is not None

@@ -45,16 +45,16 @@ async def make_ready(cluster: VirtualCluster, *names: str, ready: bool = True, p
     for name in names:
         status = {"status": {"phase": phase, "conditions": [condition]}}
         await cluster.client.patch(PODS, name, status, "default", subresource="status")
-        await cluster.settle()
+        await cluster.instant()
 
 
 async def names(cluster: VirtualCluster) -> list[str]:
-    await cluster.settle()
+    await cluster.instant()
     return sorted(pod["metadata"]["name"] for pod in await cluster.all(PODS))
 
 
 async def status(cluster: VirtualCluster) -> Obj:
-    await cluster.settle()
+    await cluster.instant()
     found: Obj = (await cluster.client.get(SETS, "web", "default"))["status"]
     return found
 
@@ -128,7 +128,7 @@ async def test_in_parallel_nobody_waits(cluster: VirtualCluster) -> None:
 async def up(cluster: VirtualCluster, count: int, **options: Any) -> None:
     await cluster.client.create(web(count, **options))
     for ordinal in range(count):
-        await cluster.settle()
+        await cluster.instant()
         await make_ready(cluster, f"web-{ordinal}")
 
 
@@ -161,7 +161,7 @@ async def test_an_update_goes_from_the_top_down_to_the_partition(cluster: Virtua
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
     change = {"spec": {"template": pod_template("two"), "updateStrategy": strategy}}
     await cluster.client.patch(SETS, "web", change, "default")
-    await cluster.settle()
+    await cluster.instant()
     images = [await image_of(cluster, f"web-{ordinal}") for ordinal in range(3)]
     assert images == ["one", "one", "two"]
     found = await status(cluster)
@@ -173,12 +173,12 @@ async def test_an_update_goes_from_the_top_down_to_the_partition(cluster: Virtua
     assert images == ["one", "two", "two"]
     # What is below the partition comes back as it was.
     await cluster.client.delete(PODS, "web-0", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     assert await image_of(cluster, "web-0") == "one"
     await make_ready(cluster, "web-0")
     change = {"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}
     await cluster.client.patch(SETS, "web", change, "default")
-    await cluster.settle()
+    await cluster.instant()
     await make_ready(cluster, "web-0")
     found = await status(cluster)
     assert found["currentRevision"] == found["updateRevision"]
@@ -192,16 +192,16 @@ async def test_going_back_makes_the_old_revision_the_newest(cluster: VirtualClus
     first = (await status(cluster))["currentRevision"]
     for image in ("two", "one"):
         await cluster.client.patch(SETS, "web", {"spec": {"template": pod_template(image)}}, "default")
-        await cluster.settle()
+        await cluster.instant()
         await make_ready(cluster, "web-0")
     found = await status(cluster)
     assert found["currentRevision"] == found["updateRevision"] == first
     assert (await cluster.client.get(REVISIONS, first, "default"))["revision"] == 3
     for image in ("three", "four"):
         await cluster.client.patch(SETS, "web", {"spec": {"template": pod_template(image)}}, "default")
-        await cluster.settle()
+        await cluster.instant()
         await make_ready(cluster, "web-0")
-    await cluster.settle()
+    await cluster.instant()
     assert sorted(revision["revision"] for revision in await cluster.all(REVISIONS)) == [4, 5]
 
 
@@ -210,7 +210,7 @@ async def test_several_at_once_when_several_may_be_unavailable(cluster: VirtualC
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
     await up(cluster, 4, updateStrategy=strategy, podManagementPolicy="Parallel")
     await cluster.client.patch(SETS, "web", {"spec": {"template": pod_template("two")}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert [await image_of(cluster, f"web-{ordinal}") for ordinal in range(4)] == ["one", "one", "two", "two"]
     await make_ready(cluster, "web-2")
     assert [await image_of(cluster, f"web-{ordinal}") for ordinal in range(4)] == ["one", "two", "two", "two"]
@@ -220,17 +220,17 @@ async def test_several_at_once_when_several_may_be_unavailable(cluster: VirtualC
 async def test_on_delete_waits_for_the_user(cluster: VirtualCluster) -> None:
     await up(cluster, 2, updateStrategy={"type": "OnDelete"})
     await cluster.client.patch(SETS, "web", {"spec": {"template": pod_template("two")}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert [await image_of(cluster, f"web-{ordinal}") for ordinal in range(2)] == ["one", "one"]
     await cluster.client.delete(PODS, "web-0", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     assert [await image_of(cluster, f"web-{ordinal}") for ordinal in range(2)] == ["two", "one"]
 
 
 @virtual(**ALONE)
 async def test_a_pod_counts_as_available_after_its_time(cluster: VirtualCluster) -> None:
     await cluster.client.create(web(2, minReadySeconds=30))
-    await cluster.settle()
+    await cluster.instant()
     await make_ready(cluster, "web-0")
     found = await status(cluster)
     assert (found["readyReplicas"], found["availableReplicas"]) == (1, 0)
@@ -263,11 +263,11 @@ async def test_claims_go_with_the_set_when_it_is_deleted(cluster: VirtualCluster
     policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
     change = {"spec": {"persistentVolumeClaimRetentionPolicy": policy}}
     made = await cluster.client.patch(SETS, "web", change, "default")
-    await cluster.settle()
+    await cluster.instant()
     for claim in await cluster.all(CLAIMS):
         assert [each["uid"] for each in claim["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
     await cluster.client.patch(SETS, "web", {"spec": {"replicas": 1}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert await claims_are(cluster, "data-web-0", "data-web-1")
     await cluster.client.delete(SETS, "web", "default", propagation="Background")
     await cluster.until(lambda: claims_are(cluster))

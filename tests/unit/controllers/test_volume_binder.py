@@ -66,7 +66,7 @@ async def test_a_claim_gets_the_smallest_volume_that_suits(cluster: VirtualClust
     await cluster.client.create(a_volume("elsewhere", "1Gi", storageClassName="fast"))
     await cluster.client.create(a_volume("shared", "1Gi", accessModes=["ReadOnlyMany"]))
     await cluster.until(lambda: volume_phase(cluster, "fits"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_claim())
     await cluster.until(lambda: bound_to(cluster), within=1)
     claim = await cluster.client.get(CLAIMS, "data", "default")

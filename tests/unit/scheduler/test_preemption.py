@@ -30,9 +30,9 @@ async def test_the_less_important_goes_and_the_pod_waits_for_its_room(cluster: V
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m", terminationGracePeriodSeconds=30))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("important", cpu="500m", priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     uid = (await cluster.client.get(PODS, "important", "default"))["metadata"]["uid"]
     said = (
         "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node a, "
@@ -50,9 +50,9 @@ async def test_the_less_important_goes_and_the_pod_waits_for_its_room(cluster: V
     assert await node_of(cluster, "important") == ""
     # One of no higher priority does not take the room.
     await cluster.client.create(a_pod("other", cpu="600m", priorityClassName="middle"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.delete(PODS, "low", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     assert (await node_of(cluster, "important"), await node_of(cluster, "other")) == ("a", "")
 
 
@@ -63,7 +63,7 @@ async def test_no_more_victims_than_needed_and_the_least_important_ones(cluster:
     await cluster.client.create(a_pod("one", cpu="1", priorityClassName="middle"))
     await cluster.client.create(a_pod("two", cpu="1"))
     await cluster.client.create(a_pod("three", cpu="1", priorityClassName="middle"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("important", cpu="1", priorityClassName="high"))
     await cluster.sleep(40)
     leaving = [pod["metadata"]["name"] for pod in await cluster.all(PODS) if "deletionTimestamp" in pod["metadata"]]
@@ -75,9 +75,9 @@ async def test_who_may_not_preempt_waits(cluster: VirtualCluster) -> None:
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("polite", cpu="500m", priorityClassName="polite"))
-    await cluster.settle()
+    await cluster.instant()
     assert (await condition(cluster, "polite"))["message"] == (
         "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
     )
@@ -90,7 +90,7 @@ async def test_disruption_budgets_are_broken_last(cluster: VirtualCluster) -> No
     for node, app in (("a", "guarded"), ("b", "free")):
         await add_node(cluster, a_node(node, cpu="1"))
         await cluster.client.create(a_pod(app, cpu="800m", labels={"app": app}))
-        await cluster.settle()
+        await cluster.instant()
     budget = {
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "guard", "namespace": "default"},
@@ -98,13 +98,13 @@ async def test_disruption_budgets_are_broken_last(cluster: VirtualCluster) -> No
     }  # fmt: skip
     await cluster.client.create(budget)
     await cluster.client.create(a_pod("first", cpu="500m", priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     assert await nominated(cluster, "first") == await node_of(cluster, "free")
     await cluster.client.delete(PODS, "free", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     # When nothing else is left, a budget does not save anybody.
     await cluster.client.create(a_pod("second", cpu="600m", priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     assert await nominated(cluster, "second") == await node_of(cluster, "guarded")
 
 
@@ -114,9 +114,9 @@ async def test_a_node_that_no_preemption_helps_is_left_alone(cluster: VirtualClu
     await add_node(cluster, a_node("small", cpu="1"))
     await add_node(cluster, a_node("busy", cpu="2", taints=[{"key": "k", "effect": "NoSchedule"}]))
     await cluster.client.create(a_pod("low", cpu="800m"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("big", cpu="2", priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     assert (await condition(cluster, "big"))["message"] == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). preemption: "
         "0/2 nodes are available: 2 Preemption is not helpful for scheduling."
@@ -128,11 +128,11 @@ async def test_a_nomination_ends_when_the_pod_goes(cluster: VirtualCluster) -> N
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("important", cpu="900m", priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("patient", cpu="500m", priorityClassName="middle"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.delete(PODS, "important", "default", grace_period=0)
     await cluster.client.delete(PODS, "low", "default", grace_period=0)
     await cluster.sleep(2)
@@ -144,9 +144,9 @@ async def test_a_scheduler_that_comes_back_respects_nominations(cluster: Virtual
     await priorities(cluster)
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("low", cpu="800m"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("important", cpu="900m", priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.kill("scheduler")
     await cluster.client.delete(PODS, "low", "default", grace_period=0)
     await cluster.client.create(a_pod("a-later-one", cpu="900m", priorityClassName="middle"))
@@ -163,8 +163,8 @@ async def test_anti_affinity_can_be_solved_by_preemption(cluster: VirtualCluster
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     await cluster.client.create(a_pod("low", labels={"app": "x"}))
     await cluster.client.create(a_pod("bystander", labels={"app": "y"}))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("important", affinity=apart, priorityClassName="high"))
-    await cluster.settle()
+    await cluster.instant()
     leaving = [pod["metadata"]["name"] for pod in await cluster.all(PODS) if "deletionTimestamp" in pod["metadata"]]
     assert leaving == ["low"]

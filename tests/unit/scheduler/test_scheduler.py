@@ -17,7 +17,7 @@ async def test_pods_are_bound_and_that_is_told(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a"))
     await cluster.client.create(a_pod("p"))
     await cluster.client.create(a_pod("foreign", schedulerName="another"))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "p") == "a"
     assert await node_of(cluster, "foreign") == ""
     (event,) = (await cluster.client.list(("events.k8s.io/v1", "Event"), "default")).items
@@ -38,17 +38,17 @@ async def test_gated_pods_wait_for_their_gates(cluster: VirtualCluster) -> None:
     assert (await condition(cluster, "gated"))["reason"] == "SchedulingGated"
     assert await cluster.events("gated") == []
     await cluster.client.patch(PODS, "gated", {"spec": {"schedulingGates": gates[:1]}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "gated") == ""
     await cluster.client.patch(PODS, "gated", {"spec": {"schedulingGates": None}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "gated") == "a"
 
 
 @alone
 async def test_without_nodes(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("p"))
-    await cluster.settle()
+    await cluster.instant()
     found = await condition(cluster, "p")
     assert (found["status"], found["reason"]) == ("False", "Unschedulable")
     assert found["message"] == "no nodes available to schedule pods"
@@ -72,7 +72,7 @@ async def test_the_reasons_of_all_nodes_are_told(cluster: VirtualCluster) -> Non
     await add_node(cluster, a_node("cordoned", unschedulable=True))
     await add_node(cluster, a_node("full", pods=0))
     await cluster.client.create(a_pod("p", cpu="2", memory="2Gi"))
-    await cluster.settle()
+    await cluster.instant()
     expected = (
         "0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods, "
         "1 node(s) were unschedulable, 2 node(s) had untolerated taint(s). preemption: 0/5 nodes are available: "
@@ -86,20 +86,20 @@ async def test_the_reasons_of_all_nodes_are_told(cluster: VirtualCluster) -> Non
 async def test_what_helps_wakes_a_pod_at_once(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", pods=1))
     await cluster.client.create(a_pod("first"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("second"))
-    await cluster.settle()
+    await cluster.instant()
     assert (await condition(cluster, "second"))["message"].startswith("0/1 nodes are available: 1 Too many pods.")
     await cluster.client.delete(PODS, "first", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "second") == "a"
     await cluster.client.create(a_pod("picky", nodeSelector={"disk": "ssd"}))
-    await cluster.settle()
+    await cluster.instant()
     await add_node(cluster, a_node("b"))  # of no help
     await cluster.sleep(2)
     assert await node_of(cluster, "picky") == ""
     await cluster.client.patch(NODES, "b", {"metadata": {"labels": {"disk": "ssd"}}})
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "picky") == "b"
 
 
@@ -108,11 +108,11 @@ async def test_a_pod_that_has_ended_makes_room(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", pods=1))
     await cluster.client.create(a_pod("first", "a"))
     await cluster.client.create(a_pod("second"))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "second") == ""
     done = {"status": {"phase": "Succeeded"}}
     await cluster.client.patch(PODS, "first", done, "default", subresource="status")
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "second") == "a"
 
 
@@ -121,7 +121,7 @@ async def test_a_pod_on_its_way_out_is_not_scheduled(cluster: VirtualCluster) ->
     pod = a_pod("p")
     pod["metadata"]["finalizers"] = ["example.com/hold"]
     await cluster.client.create(pod)
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.delete(PODS, "p", "default")
     await add_node(cluster, a_node("a"))
     await cluster.sleep(30)
@@ -135,7 +135,7 @@ async def test_many_pods_are_spread_over_nodes(cluster: VirtualCluster) -> None:
         await add_node(cluster, a_node(name))
     for number in range(40):
         await cluster.client.create(a_pod(f"p{number}", cpu="100m"))
-    await cluster.settle()
+    await cluster.instant()
     places = [pod["spec"].get("nodeName") for pod in await cluster.all(PODS)]
     assert sorted(places) == sorted("abcd" * 10)
 
@@ -144,14 +144,14 @@ async def test_many_pods_are_spread_over_nodes(cluster: VirtualCluster) -> None:
 async def test_nothing_happens_twice_when_the_scheduler_comes_back(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a", cpu="1"))
     await cluster.client.create(a_pod("one", cpu="600m"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.kill("scheduler")
     await cluster.client.create(a_pod("two", cpu="600m"))
     await cluster.start("scheduler")
     await cluster.sleep(30)
     assert (await node_of(cluster, "one"), await node_of(cluster, "two")) == ("a", "")
     await cluster.client.delete(PODS, "one", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "two") == "a"
 
 
@@ -167,7 +167,7 @@ async def test_a_daemon_pod_goes_to_the_node_it_names(cluster: VirtualCluster) -
 
     await cluster.client.create(a_pod("there", affinity=to("b")))
     await cluster.client.create(a_pod("nowhere", affinity=to("z")))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "there") == "b"
     assert (await condition(cluster, "nowhere"))["message"] == (
         "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption: "
@@ -185,10 +185,10 @@ async def test_anti_affinity_and_spreading_are_told(cluster: VirtualCluster) -> 
         }
     }
     await cluster.client.create(a_pod("one", labels={"app": "x"}, affinity=apart))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(a_pod("two", labels={"app": "x"}, affinity=apart))
     await cluster.client.create(a_pod("three", labels={"app": "x"}))
-    await cluster.settle()
+    await cluster.instant()
     no_victims = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     assert (await condition(cluster, "two"))["message"] == (
         f"0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {no_victims}"

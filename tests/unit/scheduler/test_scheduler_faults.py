@@ -25,7 +25,7 @@ async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster)
 
     cluster.links["scheduler"].before_write = refuse
     await cluster.client.create(a_pod("p", cpu="800m"))
-    await cluster.settle()
+    await cluster.instant()
     found = await condition(cluster, "p")
     assert (found["reason"], found["message"]) == ("SchedulerError", "not now")
     assert await node_of(cluster, "p") == ""

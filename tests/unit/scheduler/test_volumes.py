@@ -74,7 +74,7 @@ async def test_a_claim_that_is_missing_or_unbound(cluster: VirtualCluster) -> No
     await cluster.client.create(a_claim("unbound", "early"))
     await cluster.client.create(using("one", "missing"))
     await cluster.client.create(using("two", "unbound"))
-    await cluster.settle()
+    await cluster.instant()
     assert (await condition(cluster, "one"))["message"] == (
         '0/2 nodes are available: persistentvolumeclaim "missing" not found. not found'
     )
@@ -96,7 +96,7 @@ async def test_a_bound_volume_decides_where_the_pod_goes(cluster: VirtualCluster
         await cluster.client.create(a_claim(name))
         await bind_by_hand(cluster, name, name)
         await cluster.client.create(using(f"p-{name}", name))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "p-here") == "b"
     assert (await condition(cluster, "p-nowhere"))["message"].startswith(
         "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity. "
@@ -114,7 +114,7 @@ async def test_zone_labels_of_volumes_count(cluster: VirtualCluster) -> None:
     await bind_by_hand(cluster, "here", "here")
     await cluster.client.create(using("p", "here", nodeSelector={ZONE: "zone-b"}))
     await cluster.client.create(using("q", "here"))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "q") == "a"
     assert (await condition(cluster, "p"))["message"].startswith(
         "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
@@ -129,7 +129,7 @@ async def test_a_volume_is_made_where_the_pod_goes(cluster: VirtualCluster) -> N
     await cluster.client.create(a_class("only-b", allowedTopologies=topology))
     await cluster.client.create(a_claim("data", "only-b"))
     await cluster.client.create(using("p", "data"))
-    await cluster.settle()
+    await cluster.instant()
     claim = await cluster.client.get(CLAIMS, "data", "default")
     assert claim["metadata"]["annotations"][SELECTED] == "b"
     pod = await cluster.client.get(PODS, "p", "default")
@@ -139,7 +139,7 @@ async def test_a_volume_is_made_where_the_pod_goes(cluster: VirtualCluster) -> N
     assert await node_of(cluster, "p") == ""
     await cluster.client.create(a_volume("made", "only-b"))
     await bind_by_hand(cluster, "data", "made")
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "p") == "b"
 
 
@@ -148,9 +148,9 @@ async def test_a_provisioner_that_gives_up_is_not_waited_for(cluster: VirtualClu
     await two_zones(cluster)
     await cluster.client.create(a_claim("data"))
     await cluster.client.create(using("p", "data"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.patch(CLAIMS, "data", {"metadata": {"annotations": {SELECTED: None}}}, "default")
-    await cluster.settle()
+    await cluster.instant()
     found = await condition(cluster, "p")
     assert (found["reason"], found["message"]) == (
         "SchedulerError",
@@ -192,7 +192,7 @@ async def test_nowhere_to_make_a_volume(cluster: VirtualCluster) -> None:
     for name in ("only-c", "by-hand"):
         await cluster.client.create(a_claim(name, name))
         await cluster.client.create(using(name, name))
-    await cluster.settle()
+    await cluster.instant()
     for name in ("only-c", "by-hand"):
         assert (await condition(cluster, name))["message"].startswith(
             "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. "
@@ -220,7 +220,7 @@ async def test_capacity_is_looked_at_for_drivers_that_say_so(cluster: VirtualClu
     await cluster.client.create(a_claim("huge", "csi", "100Gi"))
     await cluster.client.create(using("p", "big"))
     await cluster.client.create(using("q", "huge"))
-    await cluster.settle()
+    await cluster.instant()
     assert (await cluster.client.get(CLAIMS, "big", "default"))["metadata"]["annotations"][SELECTED] == "b"
     assert (await condition(cluster, "q"))["message"].startswith(
         "0/2 nodes are available: 2 node(s) did not have enough free storage. "
@@ -232,7 +232,7 @@ async def test_free_volumes_are_taken_and_none_twice(cluster: VirtualCluster) ->
     await two_zones(cluster)
     await cluster.client.create(a_volume("small", size="1Gi", zone="zone-b"))
     await cluster.client.create(a_volume("big", size="5Gi", zone="zone-b"))
-    await cluster.settle()
+    await cluster.instant()
     for name in ("one", "two"):
         await cluster.client.create(a_claim(name))
     await cluster.client.create(using("p", "one", "two", nodeSelector={ZONE: "zone-b"}))
@@ -249,16 +249,16 @@ async def test_one_pod_at_a_time(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_claim("mine", mode="ReadWriteOncePod"))
     await bind_by_hand(cluster, "mine", "disk")
     await cluster.client.create(using("one", "mine"))
-    await cluster.settle()
+    await cluster.instant()
     await cluster.client.create(using("two", "mine"))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "one")
     assert (await condition(cluster, "two"))["message"].startswith(
         "0/2 nodes are available: 2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
         "already in-use by another pod. "
     )
     await cluster.client.delete(PODS, "one", "default", grace_period=0)
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "two")
 
 
@@ -267,7 +267,7 @@ async def test_an_ephemeral_claim_is_waited_for(cluster: VirtualCluster) -> None
     await two_zones(cluster)
     template = {"spec": a_claim("unused")["spec"]}
     await cluster.client.create(a_pod("p", volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]))
-    await cluster.settle()
+    await cluster.instant()
     assert (await condition(cluster, "p"))["message"].startswith(
         "0/2 nodes are available: waiting for ephemeral volume controller to create the persistentvolumeclaim "
         '"p-v". not found'
@@ -291,11 +291,11 @@ async def test_no_more_volumes_than_a_node_can_attach(cluster: VirtualCluster) -
         await cluster.client.create(a_claim(name))
         await bind_by_hand(cluster, name, name)
         await cluster.client.create(using(name, name))
-        await cluster.settle()
+        await cluster.instant()
     assert await node_of(cluster, "one") == "a"
     assert (await condition(cluster, "two"))["message"].startswith(
         "0/1 nodes are available: 1 node(s) exceed max volume count. "
     )
     await cluster.client.create(using("also-one", "one"))
-    await cluster.settle()
+    await cluster.instant()
     assert await node_of(cluster, "also-one") == "a"

@@ -1,0 +1,60 @@
+"""A cluster in real time, over HTTPS on a loopback port: for operators in any language, and for kubectl."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+_LONGEST = 60.0
+
+
+class LiveCluster(NamedTuple):
+    url: str
+    kubeconfig: Path
+    """The administrator's."""
+
+
+@contextmanager
+def live_cluster(directory: Path, *, nodes: int = 3) -> Iterator[LiveCluster]:
+    """In a thread of its own, on a port that is free, in memory: tests that run at the same time do not disturb one
+    another."""
+    # Here, because a test run without such a test need not load a server.
+    from setpoint.cluster.allinone import cluster
+    from setpoint.cluster.config import ApiServerConfig
+
+    started = threading.Event()
+    found: list[LiveCluster | BaseException] = []
+    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        config = ApiServerConfig(directory, port=0, store="memory", authorization_mode=["RBAC"])
+        end = asyncio.Event()
+        async with cluster(config, nodes=nodes) as running:
+            found.append(LiveCluster(running.apiserver.url, running.apiserver.kubeconfig))
+            stop.append((asyncio.get_running_loop(), end))
+            started.set()
+            await end.wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            found.append(error)
+            started.set()
+
+    thread = threading.Thread(target=run, name="setpoint-cluster", daemon=True)
+    thread.start()
+    if not started.wait(_LONGEST):
+        raise TimeoutError(f"the cluster is not ready after {_LONGEST:.0f} s")
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    try:
+        yield found[0]
+    finally:
+        loop, end = stop[0]
+        loop.call_soon_threadsafe(end.set)
+        thread.join(_LONGEST)

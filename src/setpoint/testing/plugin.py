@@ -1,0 +1,68 @@
+"""The pytest plugin: `pytest -p setpoint`.
+
+async def test_my_operator(cluster):                 # a whole cluster of its own, in virtual time
+    async with cluster.running(my_operator):
+        await cluster.client.create(my_object)
+        await cluster.settle()
+        await cluster.advance("1h")
+
+@pytest.mark.cluster(nodes=100, seed=7)              # see `setpoint.testing.virtual_cluster` for the options
+async def test_at_scale(cluster): ...
+
+def test_in_any_language(live_cluster):              # in real time, over HTTPS: `live_cluster.kubeconfig`
+    subprocess.run(["my-operator"], env={"KUBECONFIG": str(live_cluster.kubeconfig)})
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from setpoint.testing.live import LiveCluster
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cluster(**options): what the cluster of the test is like")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> list[Any] | None:
+    """Async tests that take a `cluster` run on a virtual loop, with one of their own."""
+    if not inspect.iscoroutinefunction(obj) or "cluster" not in inspect.signature(obj).parameters:
+        return None
+    if not collector.istestfunction(obj, name) or _has_its_own(collector):
+        return None
+    # Here, because a test run without such a test need not load a cluster.
+    from setpoint.testing.cluster import virtual
+
+    options: dict[str, Any] = {}
+    for mark in collector.iter_markers("cluster"):
+        options = {**mark.kwargs, **options}
+    for mark in getattr(obj, "pytestmark", ()):
+        if mark.name == "cluster":
+            options |= mark.kwargs
+    test = virtual(**options)(obj)
+    setattr(collector.obj, name, test)
+    return list(collector._genfunctions(name, test))
+
+
+def _has_its_own(collector: Any) -> bool:
+    """A fixture that is called `cluster`, in the test's module or around it, goes before."""
+    return bool(collector.session._fixturemanager.getfixturedefs("cluster", collector))
+
+
+@pytest.fixture
+def live_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveCluster]:
+    """A cluster in real time, over HTTPS on a loopback port."""
+    from setpoint.testing.live import live_cluster
+
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers("cluster"))):
+        options |= mark.kwargs
+    with live_cluster(tmp_path / "cluster", **options) as found:
+        yield found

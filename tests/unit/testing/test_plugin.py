@@ -1,0 +1,99 @@
+"""The plugin, and the page that tells how to use it: its code is run as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "test-your-operator.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def run_pytest(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT / "src"), str(directory), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "setpoint.testing.plugin", "-p", "no:cacheprovider", *flags]
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_page_is_true(tmp_path: Path) -> None:
+    operator, tests, any_language = BLOCKS
+    (tmp_path / "teapot_operator.py").write_text(operator)
+    (tmp_path / "test_teapot_operator.py").write_text(tests)
+    expected = 3
+    if shutil.which("kubectl"):
+        (tmp_path / "test_any_language.py").write_text(any_language)
+        expected = 4
+    done = run_pytest(tmp_path)
+    assert f"{expected} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_markers_parameters_and_classes(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        """
+import pytest
+
+pytestmark = pytest.mark.cluster(nodes=1)
+
+@pytest.mark.parametrize("name", ["a", "b"])
+async def test_parameters(name, cluster, tmp_path):
+    assert len(await cluster.all(("v1", "Node"), "")) == 1
+
+@pytest.mark.cluster(nodes=2)
+async def test_a_mark_of_its_own(cluster):
+    assert len(await cluster.all(("v1", "Node"), "")) == 2
+
+class TestThings:
+    async def test_method(self, cluster):
+        assert len(await cluster.all(("v1", "Node"), "")) == 1
+
+async def test_no_rest(cluster):
+    import asyncio
+    async def never(name="x"):
+        number = 0
+        while True:
+            number += 1
+            await cluster.client.create({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": f"x{number}", "namespace": "default"}})
+            await cluster.sleep(0.5)
+    restless = asyncio.ensure_future(never())
+    with pytest.raises(AssertionError, match="no rest within 5 s.*configmaps/default/x"):
+        await cluster.settle(within=5)
+    restless.cancel()
+"""
+    )
+    done = run_pytest(tmp_path)
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_somebody_elses_cluster_stays_theirs(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef cluster():\n    return 'mine'\n")
+    (tmp_path / "test_mine.py").write_text("def test_mine(cluster):\n    assert cluster == 'mine'\n")
+    assert "1 passed" in run_pytest(tmp_path).stdout
+
+
+@pytest.mark.parametrize("flag", ["--markers", "--fixtures"])
+def test_it_tells_of_itself(tmp_path: Path, flag: str) -> None:
+    shown = run_pytest(tmp_path, flag).stdout
+    assert ("cluster(**options)" if flag == "--markers" else "live_cluster") in shown
+
+
+def test_it_costs_nothing_where_it_is_not_used() -> None:
+    script = "import sys, setpoint.testing.plugin; print(sorted(m for m in sys.modules if m.startswith('setpoint')))"
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True)
+    assert loaded.stdout == "['setpoint', 'setpoint.testing', 'setpoint.testing.plugin']\n"
