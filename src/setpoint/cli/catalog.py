@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         ),
         "run": _of("verbs.run", "Run a particular image on the cluster"),
         "set": _of("verbs.set", "Set specific features on objects"),
+        "explain": _of("verbs.explain", "Get documentation for a resource"),
         "get": _of("verbs.get", "Display one or many resources"),
         "edit": _of("verbs.edit", "Edit a resource on the server"),
         "delete": _of(
@@ -49,6 +50,9 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "scale": _of("verbs.scale", "Set a new size for a deployment, replica set, or replication controller"),
     },
     "Cluster management": {
+        "certificate": _of("verbs.certificate", "Modify certificate resources"),
+        "cluster-info": _of("verbs.cluster_info", "Display cluster information"),
+        "top": _of("verbs.top", "Display resource (CPU/memory) usage"),
         "cordon": _of("verbs.nodes.cordon", "Mark node as unschedulable", constant="CORDON"),
         "uncordon": _of("verbs.nodes.cordon", "Mark node as schedulable", constant="UNCORDON"),
         "drain": _of("verbs.nodes.drain", "Drain node in preparation for maintenance"),
@@ -63,6 +67,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "wait": _of("verbs.wait", "Wait for a specific condition on one or many resources"),
     },
     "Troubleshooting and debugging": {
+        "auth": _of("verbs.auth", "Inspect authorization"),
+        "events": _of("verbs.events", "List events"),
         "logs": _of("verbs.logs", "Print the logs for a container in a pod"),
         "describe": _of("verbs.describe", "Show details of a specific resource or group of resources"),
         "attach": _of("verbs.attach", "Attach to a running container"),

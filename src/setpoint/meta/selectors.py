@@ -295,6 +295,11 @@ def _split_terms(text: str) -> list[str]:
     return terms
 
 
+def escape_field(value: str) -> str:
+    """As a value of a field selector."""
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
 def _unescape(value: str) -> str:
     if not any(char in value for char in "\\,="):
         return value

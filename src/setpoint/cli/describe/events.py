@@ -10,6 +10,7 @@ from setpoint.cli.printing.go_sort import sort
 from setpoint.client.interface import Obj, ResourceRef
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError
+from setpoint.meta.selectors import escape_field
 
 EVENTS: ResourceRef = builtin("events")
 _NEVER = "0001-01-01T00:00:00Z"
@@ -35,12 +36,8 @@ async def find_events(look: Looking, about: Reference) -> list[Obj]:
         wanted["kind"] = about.kind
     if about.uid:
         wanted["uid"] = about.uid
-    selector = ",".join(f"involvedObject.{key}={_escaped(wanted[key])}" for key in sorted(wanted))
+    selector = ",".join(f"involvedObject.{key}={escape_field(wanted[key])}" for key in sorted(wanted))
     return await look.all(EVENTS, about.namespace, field_selector=selector)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 async def visible_events(look: Looking, about: Reference) -> list[Obj]:

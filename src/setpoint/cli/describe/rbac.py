@@ -36,9 +36,17 @@ async def role(obj: Obj, look: Looking) -> str:
     w.write(0, "PolicyRule:\n")
     w.row(1, "Resources", "Non-Resource URLs", "Resource Names", "Verbs")
     w.row(1, "---------", "-----------------", "--------------", "-----")
-    for rule in sorted(_joined(obj.get("rules") or ()), key=_Rule.order):
-        w.row(1, _resource(rule), plain(rule.paths), plain(rule.names), plain(rule.verbs))
+    for row in rule_rows(obj.get("rules") or ()):
+        w.row(1, *row)
     return w.text()
+
+
+def rule_rows(rules: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """For people: resource, paths, names, verbs; a row for each resource."""
+    return [
+        (_resource(rule), plain(rule.paths), plain(rule.names), plain(rule.verbs))
+        for rule in sorted(_joined(rules), key=_Rule.order)
+    ]
 
 
 def _joined(rules: Sequence[Mapping[str, Any]]) -> list[_Rule]:

@@ -12,6 +12,8 @@ _WITH_METADATA = ((), ("spec", "template"), ("spec", "jobTemplate"), ("spec", "j
 def typed(obj: Obj) -> Obj:
     """What is of no built-in kind keeps its order."""
     obj = _in_order(obj)
+    if "items" in obj:
+        return {**obj, "items": obj["items"] or []}
     for path in _WITH_METADATA:
         obj = _with_time(obj, path)
     return obj

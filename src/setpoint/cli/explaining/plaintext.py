@@ -1,0 +1,175 @@
+"""The layout of `explain`, from an OpenAPI v3 document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from setpoint.cli.explaining.wrapping import indent, wrap
+from setpoint.cli.failures import Failed
+from setpoint.meta.goformat import plain
+
+Obj = dict[str, Any]
+_GVK = "x-kubernetes-group-version-kind"
+_METHODS = ("get", "post", "put", "patch", "delete")
+_FEW = 4
+
+
+class Explainer:
+    """Of one document. `most` is how deep fields are listed, 0 for all the way."""
+
+    def __init__(self, document: Obj, recursive: bool = False, most: int = 0) -> None:
+        self._document, self._recursive, self._most = document, recursive, most
+
+    def explain(self, group: str, version: str, plural: str, path: list[str]) -> Iterator[str]:
+        """The text, in parts: that a field is not there is found when the kind has been told. Raises Failed."""
+        kind = self._kind(group, version, plural)
+        if kind.get("group"):
+            yield f"GROUP:      {kind['group']}\n"
+        yield f"KIND:       {kind.get('kind', '')}\nVERSION:    {kind.get('version', '')}\n\n"
+        schemas = (self._document.get("components") or {}).get("schemas") or {}
+        for name in sorted(schemas):
+            if kind in (schemas[name].get(_GVK) or ()):
+                text = self._output(schemas[name], path, frozenset())
+                if not text:
+                    raise Failed(f'field "{path[-1]}" does not exist')
+                yield text + "\n"
+                return
+        raise Failed(f"GVK {plain(kind)} not found in OpenAPI schema")
+
+    def _kind(self, group: str, version: str, plural: str) -> Obj:
+        start = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        found: Obj = {}
+        for end in (plural, f"{plural}/{{name}}"):
+            for place in (f"{start}/{end}", f"{start}/namespaces/{{namespace}}/{end}"):
+                item = (self._document.get("paths") or {}).get(place) or {}
+                found = next((item[one][_GVK] for one in _METHODS if (item.get(one) or {}).get(_GVK)), found)
+        if not found:
+            shown = f"{group}/{version}, Resource={plural}"
+            raise Failed(f"GVR ({shown}) not found in OpenAPI schema")
+        return found
+
+    def _output(self, schema: Obj, path: list[str], history: frozenset[str]) -> str:
+        """Empty: there is no such field."""
+        reference = schema.get("$ref") or ""
+        resolved = self._resolved(reference) or schema
+        if not path:
+            return self._described(resolved)
+        if reference and reference in history:
+            return ""
+        onward = history | {reference}
+        inside = (resolved.get("properties") or {}).get(path[0])
+        if inside:
+            head = ""
+            if len(path) == 1:
+                head = f"FIELD: {path[0]} <{self._type(inside)}>\n{_long_enum(inside)}\n\n"
+            return head + self._output(inside, path[1:], frozenset())
+        if resolved.get("items"):
+            return self._output(resolved["items"], path, onward)
+        if isinstance(resolved.get("additionalProperties"), dict) and resolved["additionalProperties"]:
+            return self._output(resolved["additionalProperties"], path, onward)
+        for one in resolved.get("allOf") or ():
+            if text := self._output(one, path, onward):
+                return text
+        return ""
+
+    def _described(self, schema: Obj) -> str:
+        text = f"DESCRIPTION:\n{indent(wrap(self._description(schema) or '<empty>', 76), 4)}\n"
+        if outside := schema.get("externalDocs"):
+            text += "\n" + _external(outside, 0)
+        fields = self._fields(schema, 1, frozenset())
+        return text + (f"FIELDS:\n{fields}" if fields else "")
+
+    def _description(self, schema: Obj) -> str:
+        found = self._resolved(schema.get("$ref") or "") or schema
+        text = f"{found['description']}\n" if found.get("description") else ""
+        return text + "".join(map(self._description, _parts(found)))
+
+    def _fields(self, schema: Obj, level: int, history: frozenset[str]) -> str:
+        reference = schema.get("$ref") or ""
+        if reference and reference in history:
+            return ""
+        onward = history | {reference}
+        resolved = self._resolved(reference) or schema
+        text: list[str] = []
+        properties = resolved.get("properties") or {}
+        for name in sorted(properties):
+            text.append(self._field(name, properties[name], name in (resolved.get("required") or ()), level))
+            if self._recursive and (self._most == 0 or level < self._most):
+                text.append(self._fields(properties[name], level + 1, onward))
+        text += [self._fields(one, level, onward) for one in _parts(resolved)]
+        return "".join(text)
+
+    def _field(self, name: str, schema: Obj, required: bool, level: int) -> str:
+        by = level * 2
+        line = indent(name, by) + f"\t<{self._type(schema)}>" + (" -required-" if required else "")
+        line += _short_enum(schema, by) + "\n"
+        if self._recursive:
+            return line
+        line += indent(wrap(schema.get("description") or "<no description>", 78 - by), by + 2) + "\n"
+        if outside := schema.get("externalDocs"):
+            line += "\n" + _external(outside, by + 2)
+        return line + "\n"
+
+    def _type(self, schema: Obj) -> str:
+        """A word for people: `string`, `[]Container`, `map[string]Quantity`."""
+        if schema.get("items"):
+            return f"[]{self._type(schema['items'])}"
+        if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
+            return f"map[string]{self._type(schema['additionalProperties'])}"
+        several: list[Obj] = schema.get("allOf") or []
+        if len(several) == 1 and not schema.get("properties"):
+            return self._type(several[0])
+        if reference := schema.get("$ref"):
+            behind = self._resolved(reference)
+            if behind is None or behind.get("type") in (None, "", "object"):
+                return reference.rpartition("/")[2].rpartition(".")[2] or "Object"
+            return str(behind["type"])
+        kind = schema.get("type")
+        return "Object" if kind in (None, "", "object") else str(kind)
+
+    def _resolved(self, reference: str) -> Obj | None:
+        if not reference.startswith("#"):
+            return None
+        found: Any = self._document
+        for part in reference[1:].split("/"):
+            if part:
+                found = found.get(part)
+                if not isinstance(found, dict):
+                    return None
+        return found if found else None
+
+
+def _parts(schema: Obj) -> list[Obj]:
+    """What a schema is made of besides its own fields."""
+    found: list[Obj] = list(schema.get("allOf") or ())
+    if schema.get("items"):
+        found.append(schema["items"])
+    if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
+        found.append(schema["additionalProperties"])
+    return found
+
+
+def _long_enum(schema: Obj) -> str:
+    values = schema.get("enum") or ()
+    return "ENUM:" + "".join(f"\n    {_value(one)}" for one in values) if values else ""
+
+
+def _short_enum(schema: Obj, by: int) -> str:
+    values = schema.get("enum") or ()
+    if not values:
+        return ""
+    return "\n" + " " * by + "enum: " + ", ".join(map(_value, values[:_FEW])) + (", ...." if len(values) > _FEW else "")
+
+
+def _value(value: Any) -> str:
+    return '""' if value == "" else plain(value)
+
+
+def _external(documents: Obj, by: int) -> str:
+    text = indent("EXTERNAL DOCS:", by) + "\n"
+    if documents.get("description"):
+        text += indent(wrap(documents["description"], 78 - by if by else 76), by + 2 if by else 4) + "\n"
+    if documents.get("url"):
+        text += indent(f"URL: {documents['url']}", by + 2 if by else 4) + "\n"
+    return text

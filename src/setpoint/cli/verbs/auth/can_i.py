@@ -1,0 +1,131 @@
+"""`auth can-i`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch, text
+from setpoint.cli.resources import ALL_NAMESPACES
+from setpoint.cli.tabwriter import align
+from setpoint.client import Resource
+from setpoint.meta.errors import NotFound
+
+Obj = dict[str, Any]
+_API = "authorization.k8s.io/v1"
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "use", "bind",
+          "impersonate", "*", "approve", "sign", "escalate", "attest")  # fmt: skip
+_URL_VERBS = ("get", "put", "post", "head", "options", "delete", "patch", "*")
+
+
+async def run(call: Call) -> int | None:
+    flags = call.flags
+    if flags.list:
+        if call.args:
+            raise Failed("list option must be specified with no arguments")
+        if flags.quiet or flags.all_namespaces or flags.subresource:
+            raise Failed("list option can't be specified with neither quiet, all-namespaces nor subresource options")
+        await _list(call)
+        return None
+    if len(call.args) != 2:
+        raise Failed(
+            "you must specify two arguments: verb resource or verb resource/resourceName.\n"
+            "See 'setpoint auth can-i -h' for help and examples."
+        )
+    verb, what = call.args
+    attributes = _url(call, verb, what) if what.startswith("/") else await _resource(call, verb, what)
+    if flags.no_headers:
+        raise Failed("--no-headers cannot be set without --list specified")
+    review = {"apiVersion": _API, "kind": "SelfSubjectAccessReview", "spec": attributes}
+    status = (await call.client.create(review)).get("status") or {}
+    allowed = bool(status.get("allowed"))
+    if not flags.quiet:
+        reasons = [] if allowed else [status.get("reason"), status.get("evaluationError")]
+        call.say(" - ".join(["yes" if allowed else "no", *(one for one in reasons if one)]))
+    return 0 if allowed else 1
+
+
+def _url(call: Call, verb: str, path: str) -> Obj:
+    if call.flags.subresource:
+        raise Failed("--subresource can not be used with NonResourceURL")
+    if verb not in _URL_VERBS:
+        call.tell(f"Warning: verb '{verb}' is not a known verb\n")
+    return {"nonResourceAttributes": {"verb": verb, "path": path}}
+
+
+async def _resource(call: Call, verb: str, what: str) -> Obj:
+    word, _, name = what.partition("/")
+    found = await _found(call, word)
+    everywhere = call.flags.all_namespaces
+    if found is not None and not everywhere:
+        if not found.namespaced:
+            group = f" in group '{found.group}'" if found.group else ""
+            call.tell(f"Warning: resource '{found.plural}' is not namespace scoped{group}\n")
+        if verb not in _VERBS:
+            call.tell(f"Warning: verb '{verb}' is not a known verb\n")
+    elif not everywhere and verb not in _VERBS:
+        call.tell(f"Warning: verb '{verb}' is not a known verb\n")
+    attributes = {
+        "namespace": "" if everywhere else call.namespace,
+        "verb": verb,
+        "group": found.group if found else "",
+        "resource": found.plural if found else word,
+        "subresource": call.flags.subresource,
+        "name": name,
+    }
+    return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
+
+
+async def _found(call: Call, word: str) -> Resource | None:
+    """None: it is asked for as it was typed."""
+    if word == "*":
+        return None
+    try:
+        return await call.client.discovery.search(word.lower())
+    except NotFound:
+        resource, _, group = word.lower().partition(".")
+        if word.lower() not in ("users", "groups"):
+            where = f" in group '{group}'" if group else ""
+            call.tell(f"Warning: the server doesn't have a resource type '{resource}'{where}\n")
+        return None
+
+
+async def _list(call: Call) -> None:
+    # Here, because most ask for one thing.
+    from setpoint.cli.describe.rbac import rule_rows
+
+    review = {"apiVersion": _API, "kind": "SelfSubjectRulesReview", "spec": {"namespace": call.namespace}}
+    status = (await call.client.create(review)).get("status") or {}
+    if status.get("incomplete"):
+        call.tell(f"Warning: the list may be incomplete: {status.get('evaluationError', '')}")
+    rules = [*(status.get("resourceRules") or ()), *(status.get("nonResourceRules") or ())]
+    head = [] if call.flags.no_headers else [("Resources", "Non-Resource URLs", "Resource Names", "Verbs")]
+    rows = ["\t".join(row) for row in [*head, *rule_rows(rules)]]
+    if rows:
+        call.say(align("\n".join(rows), least=6, padding=3))
+
+
+COMMAND = Command(
+    "Check whether an action is allowed",
+    run,
+    (
+        *ALL_NAMESPACES,
+        switch("quiet", "q", help="Say nothing, and only end with the exit code."),
+        text("subresource", help="A part of the resource, such as log or scale"),
+        switch("list", help="Print all that is allowed."),
+        switch("no-headers", help="If true, prints allowed actions without headers"),
+    ),
+    usage="VERB [TYPE | TYPE/NAME | NONRESOURCEURL]",
+    examples="""
+    # May I create Pods here?
+    setpoint auth can-i create pods
+
+    # May somebody else?
+    setpoint auth can-i delete deployments.apps --as=ann
+
+    # What may I do?
+    setpoint auth can-i --list
+    """,
+)

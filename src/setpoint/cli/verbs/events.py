@@ -1,0 +1,138 @@
+"""`events`: what happened, the latest last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import number, switch, text, texts
+from setpoint.cli.printing.escaping import escaped
+from setpoint.cli.printing.go_sort import sort
+from setpoint.cli.resources import ALL_NAMESPACES
+from setpoint.cli.resources.choosing import find_kind
+from setpoint.cli.tabwriter import align
+from setpoint.cli.writing import OUTPUT, Results
+from setpoint.client.resources import builtin
+from setpoint.kinds.columns import since
+from setpoint.meta.selectors import escape_field
+
+Obj = dict[str, Any]
+
+
+async def run(call: Call) -> None:
+    flags = call.flags
+    about = await _about(call)
+    types = {one.lower() for one in flags.types}
+    results = Results(call)
+    if types - {"normal", "warning"}:
+        raise Failed("valid --types are Normal or Warning")
+    namespace = "" if flags.all_namespaces else call.namespace
+    if flags.watch:
+        await _watch(call, namespace, about, types, results)
+        return
+    listed = await call.client.list(builtin("events"), namespace, field_selector=about, page_size=flags.chunk_size)
+    found = [event for event in listed.items if not types or str(event.get("type", "")).lower() in types]
+    if not found:
+        call.tell("No events found." if flags.all_namespaces else f"No events found in {call.namespace} namespace.")
+        return
+    times = [_time(event) for event in found]
+    found = [found[at] for at in sort(len(found), lambda left, right: times[left] < times[right])]
+    if results.asked:
+        results.add({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": found}, "", typed=True)
+    else:
+        call.say(align("\n".join([*_header(call), *(_row(call, event) for event in found)]), least=6, padding=3))
+
+
+async def _watch(call: Call, namespace: str, about: str, types: set[str], results: Results) -> None:
+    """Those that are there, and then each as it comes, for as long as the server goes on."""
+    header = [] if results.asked else _header(call)
+    async with call.client.watch(builtin("events"), namespace, field_selector=about, bookmarks=False) as watch:
+        async for kind, event in watch:
+            if kind in ("DELETED", "BOOKMARK") or (types and str(event.get("type", "")).lower() not in types):
+                continue
+            if results.asked:
+                results.add(event, "", typed=True)
+            else:
+                call.say(align("\n".join([*header, _row(call, event)]), least=6, padding=3))
+                header = []
+            call.flush()
+
+
+async def _about(call: Call) -> str:
+    """`--for`, as a field selector."""
+    said = getattr(call.flags, "for")
+    if not said:
+        return ""
+    kind, slash, name = said.partition("/")
+    if not slash:
+        raise Failed("--for must be in resource/name form")
+    if "/" in name:
+        raise Failed("arguments in resource/name form may not have more than one slash")
+    resource = await find_kind(call, kind)
+    return (
+        f"involvedObject.kind={resource.kind},involvedObject.apiVersion={escape_field(resource.api_version)},"
+        f"involvedObject.name={escape_field(name)}"
+    )
+
+
+def _time(event: Obj) -> str:
+    """When it was last seen; texts of times are in the order of the times, but for their fractions."""
+    series = event.get("series")
+    found = (series or {}).get("lastObservedTime") if series else event.get("lastTimestamp") or event.get("eventTime")
+    return str(found or "").removesuffix("Z")
+
+
+def _header(call: Call) -> list[str]:
+    if call.flags.no_headers:
+        return []
+    return ["NAMESPACE\t" * call.flags.all_namespaces + "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE"]
+
+
+def _row(call: Call, event: Obj) -> str:
+    involved = event.get("involvedObject") or {}
+    cells = [
+        _interval(call, event),
+        escaped(event.get("type", "")),
+        escaped(event.get("reason", "")),
+        f"{escaped(involved.get('kind', ''))}/{escaped(involved.get('name', ''))}",
+        escaped(event.get("message", "").strip()),
+    ]
+    if call.flags.all_namespaces:
+        cells.insert(0, event["metadata"].get("namespace", ""))
+    return "\t".join(cells)
+
+
+def _interval(call: Call, event: Obj) -> str:
+    now = call.around.clock.now()
+    first = since(event.get("eventTime") or event.get("firstTimestamp"), now)
+    series = event.get("series")
+    if series is not None:
+        return f"{since(series.get('lastObservedTime'), now)} (x{series.get('count', 0)} over {first})"
+    if event.get("count", 0) > 1:
+        return f"{since(event.get('lastTimestamp'), now)} (x{event['count']} over {first})"
+    return first
+
+
+COMMAND = Command(
+    "List events",
+    run,
+    (
+        *OUTPUT,
+        *ALL_NAMESPACES,
+        switch("watch", "w", help="After listing the requested events, watch for more events."),
+        text("for", help="Only those about this object, as kind/name."),
+        texts("types", help="Output only events of given types: Normal, Warning."),
+        switch("no-headers", help="When using the default output format, don't print headers."),
+        number("chunk-size", default=500, help="How many objects a page of a list has; 0 for all at once."),
+    ),
+    usage="[(-o|--output=)json|yaml|name|jsonpath|...] [--for TYPE/NAME] [--watch] [--types=Normal,Warning]",
+    examples="""
+    # What happened to a Pod
+    setpoint events --for pod/web-0
+
+    # Warnings, wherever, as they come
+    setpoint events -A --types=Warning --watch
+    """,
+)

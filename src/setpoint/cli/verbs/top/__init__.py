@@ -1,0 +1,14 @@
+"""`top`: what nodes and Pods use."""
+
+from __future__ import annotations
+
+from setpoint.cli.command import Command, Lazy
+
+COMMAND = Command(
+    "Display resource (CPU/memory) usage",
+    children={
+        "node": Lazy("Display resource (CPU/memory) usage of nodes", f"{__name__}.node", ("nodes", "no")),
+        "pod": Lazy("Display resource (CPU/memory) usage of pods", f"{__name__}.pod", ("pods", "po")),
+    },
+    usage="[node | pod]",
+)
