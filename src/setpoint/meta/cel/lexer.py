@@ -42,6 +42,7 @@ _TOKEN = re.compile(
     r"|(?P<ESC_IDENTIFIER>`[A-Za-z0-9_./\- ]+`)"
     r"|(?P<op>==|!=|<=|>=|&&|\|\||[<>\[\]{}().,\-!?:+*/%])"
 )
+_UNREADABLE = "Syntax error: token recognition error at: '"
 _WORDS = frozenset({"in", "true", "false", "null"})
 RESERVED = frozenset((
     "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
@@ -60,7 +61,7 @@ def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
         found = match(text, at)
         if found is None:
             stop = _unreadable(text, at)
-            issues.append(Issue(f"Syntax error: token recognition error at: '{text[at:stop]}'", at))
+            issues.append(Issue(f"{_UNREADABLE}{text[at:stop]}'", at))
             at = stop
             continue
         kind = found.lastgroup
@@ -72,6 +73,12 @@ def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
         at = found.end()
     tokens.append(Token(EOF, EOF, end))
     return tokens, issues
+
+
+def unreadable_spans(issues: list[Issue]) -> list[tuple[int, int]]:
+    """Where the text is that belongs to no token."""
+    width = len(_UNREADABLE) + 1
+    return [(issue.position, issue.position + len(issue.message) - width) for issue in issues]
 
 
 def _unreadable(text: str, at: int) -> int:

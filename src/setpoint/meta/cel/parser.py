@@ -51,7 +51,7 @@ def parse(
         message = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}"
         raise CelProblem(source, [Issue(message)])
     tokens, issues = tokenize(text)
-    parser = _Parser(tokens, issues, macros, optional_syntax)
+    parser = _Parser(text, tokens, issues, macros, optional_syntax)
     try:
         tree = parser.whole()
     except (TooDeep, RecursionError):
@@ -64,6 +64,7 @@ def parse(
     return source, tree
 
 
+_FIELD_STARTS = frozenset({"?", IDENTIFIER, lexer.ESC_IDENTIFIER})
 _NESTING = frozenset({*RELATIONS.values(), *SUMS.values(), *PRODUCTS.values(), "_?_:_", "_[_]", "_[?_]", "_?._"})
 
 
@@ -84,12 +85,13 @@ def _nesting(tree: Expr) -> int:
 class _Parser(TokenReader):
     def __init__(
         self,
+        text: str,
         tokens: list[Token],
         issues: list[Issue],
         macros: Mapping[tuple[str, int, bool], Macro],
         optional_syntax: bool,
     ) -> None:
-        super().__init__(tokens, issues)
+        super().__init__(text, tokens, issues)
         self.macros = macros
         self.optional_syntax = optional_syntax
 
@@ -164,31 +166,25 @@ class _Parser(TokenReader):
             return self.prefixed("!", "!_")
         if token.kind == "-" and self.ahead().kind not in (lexer.NUM_INT, lexer.NUM_FLOAT):
             return self.prefixed("-", "-_")
-        try:
-            return self.member()
-        except GiveUp:
-            self.recover()
-            return Literal(token.position, None)
+        return self.member()
 
     def prefixed(self, operator: str, function: str) -> Expr:
-        first = self.take()
+        first = last = self.take()
         count = 1
         while self.token.kind == operator:
-            self.take()
+            last = self.take()
             count += 1
         token = self.token
         try:
             signed = token.kind == "-" and self.ahead().kind in (lexer.NUM_INT, lexer.NUM_FLOAT)
             if token.kind not in STARTS or (token.kind in ("!", "-") and not signed):
                 if operator == "-":
-                    shown = "-" if token.kind == EOF else f"-{token.text}"
-                    self.complain(f"no viable alternative at input '{shown}'", token)
+                    self.no_way_on(last, token)
                     if token.kind == EOF:
                         self.recovering = False
                         self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
                 elif token.kind == "-":
-                    after = self.ahead()
-                    self.complain(f"no viable alternative at input '-{after.text}'", after)
+                    self.no_way_on(token, self.ahead())
                 else:
                     self.complain(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
                 raise GiveUp
@@ -202,29 +198,34 @@ class _Parser(TokenReader):
 
     def member(self) -> Expr:
         self.enter("member")
-        expr = self.primary()
+        expr: Expr
+        try:
+            expr = self.primary()
+        except GiveUp:
+            self.recover()
+            expr = Literal(self.token.position, None)
         while (kind := self.token.kind) in (".", "["):
-            expr = self.selected(expr) if kind == "." else self.indexed(expr)
+            try:
+                expr = self.selected(expr) if kind == "." else self.indexed(expr)
+            except GiveUp:
+                self.recover(inside_member=True)
+                break
         self.depth["member"] -= 1
         return expr
 
     def selected(self, operand: Expr) -> Expr:
-        dot = self.take()
-        optional = self.token.kind == "?"
-        if optional:
-            self.take()
-        token = self.token
-        if token.kind not in (IDENTIFIER, lexer.ESC_IDENTIFIER):
-            if optional:
-                self.complain(
-                    f"mismatched input {quote(token)} expecting {one_of('IDENTIFIER', 'ESC_IDENTIFIER')}", token
-                )
-            elif token.kind in ("true", "false", "null"):
+        dot, token = self.token, self.ahead()
+        if token.kind not in _FIELD_STARTS:
+            if token.kind in ("true", "false", "null"):
                 self.complain(f"mismatched input '{token.text}' expecting IDENTIFIER", token)
             else:
-                shown = "." if token.kind == EOF else f".{token.text}"
-                self.complain(f"no viable alternative at input '{shown}'", token)
+                self.no_way_on(dot, token)
             raise GiveUp
+        self.take()
+        optional = token.kind == "?"
+        if optional:
+            self.take()
+            token = self.field_name()
         self.take()
         name = token.text
         if token.kind == lexer.ESC_IDENTIFIER:
@@ -238,6 +239,19 @@ class _Parser(TokenReader):
                 return self.report("unsupported syntax '.?'", dot.position)
             return Call(dot.position, "_?._", [operand, Literal(token.position, name)])
         return Select(dot.position, operand, name)
+
+    def field_name(self) -> Token:
+        """A name behind `.?`, not taken yet."""
+        names = (IDENTIFIER, lexer.ESC_IDENTIFIER)
+        token = self.token
+        if token.kind in names:
+            return token
+        if self.ahead().kind not in names:
+            self.complain(f"mismatched input {quote(token)} expecting {one_of(*names)}", token)
+            raise GiveUp
+        self.complain(f"extraneous input {quote(token)} expecting {one_of(*names)}", token)
+        self.at += 1
+        return self.token
 
     def indexed(self, operand: Expr) -> Expr:
         opening = self.take()
@@ -298,12 +312,11 @@ class _Parser(TokenReader):
         first = self.token
         prefix = ""
         if first.kind == ".":
+            if self.ahead().kind != IDENTIFIER:
+                self.no_way_on(first, self.ahead())
+                raise GiveUp
             self.take()
             prefix = "."
-            if self.token.kind != IDENTIFIER:
-                shown = "." if self.token.kind == EOF else f".{self.token.text}"
-                self.complain(f"no viable alternative at input '{shown}'", self.token)
-                raise GiveUp
         if self.is_message():
             return self.message(prefix)
         token = self.take()
@@ -338,11 +351,11 @@ class _Parser(TokenReader):
         self.followers.append(frozenset({"}", ","}))
         try:
             wanted = one_of("'}'", "','", "'?'", "IDENTIFIER", "ESC_IDENTIFIER")
-            self.sync(frozenset({"}", ",", "?", IDENTIFIER, lexer.ESC_IDENTIFIER}), wanted)
+            self.sync(_FIELD_STARTS | {"}", ","}, wanted)
             try:
                 while self.token.kind not in ("}", ","):
                     fields.append(self.field())
-                    if self.token.kind != "," or self.ahead().kind in ("}", ","):
+                    if self.token.kind != "," or self.ahead().kind not in _FIELD_STARTS:
                         break
                     self.take()
             except GiveUp:
@@ -392,7 +405,7 @@ class _Parser(TokenReader):
                     else:
                         self.report("unsupported syntax '?'", mark.position)
                 elements.append(self.expr())
-                if self.token.kind != "," or self.ahead().kind in ("]", ","):
+                if self.token.kind != "," or self.ahead().kind not in STARTS | {"?"}:
                     break
                 self.take()
             self.close("]")
@@ -409,7 +422,7 @@ class _Parser(TokenReader):
             try:
                 while self.token.kind not in ("}", ","):
                     entries.append(self.entry())
-                    if self.token.kind != "," or self.ahead().kind in ("}", ","):
+                    if self.token.kind != "," or self.ahead().kind not in STARTS | {"?"}:
                         break
                     self.take()
             except GiveUp:

@@ -5,7 +5,7 @@ The words, and when which of them is said, are those of the parser generator tha
 
 from __future__ import annotations
 
-from setpoint.meta.cel.lexer import EOF, IDENTIFIER, Token
+from setpoint.meta.cel.lexer import EOF, IDENTIFIER, Token, unreadable_spans
 from setpoint.meta.cel.source import Issue
 from setpoint.meta.cel.syntax import Expr, Literal
 
@@ -46,7 +46,9 @@ class TooDeep(Exception):
 class TokenReader:
     """The tokens of an expression one after the other, and what is said when one does not fit."""
 
-    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+    def __init__(self, text: str, tokens: list[Token], issues: list[Issue]) -> None:
+        self.text = text
+        self.unreadable = unreadable_spans(issues)
         self.tokens = tokens
         self.at = 0
         self.issues = issues
@@ -73,6 +75,16 @@ class TokenReader:
         if not self.recovering:
             self.issues.append(Issue(f"Syntax error: {message}", token.position))
         self.recovering = True
+
+    def no_way_on(self, start: Token, token: Token) -> None:
+        """From one token to another nothing fits; the text in between is shown as it was written."""
+        end = token.position if token.kind == EOF else token.position + len(token.text)
+        shown, at = "", start.position
+        for begin, stop in self.unreadable:
+            if at <= begin < end:
+                shown, at = shown + self.text[at:begin], stop
+        shown = _escaped(shown + self.text[at:end])
+        self.complain(f"no viable alternative at input '{shown}'", token)
 
     def report(self, message: str, position: int) -> Expr:
         self.issues.append(Issue(message, position))
@@ -118,12 +130,15 @@ class TokenReader:
         self.complain(f"mismatched input {quote(token)} expecting {expecting}", token)
         raise GiveUp
 
-    def recover(self) -> None:
-        """Skips to a token with which something around can go on."""
+    def recover(self, inside_member: bool = False) -> None:
+        """Skips to a token with which something around can go on. What failed behind a dot or in brackets is not
+        taken up again with another dot or bracket."""
         if self.last_error_at == self.at and self.token.kind != EOF:
             self.at += 1
         self.last_error_at = self.at
         allowed = _OPERATORS.union(*self.followers) if self.followers else _OPERATORS
+        if inside_member:
+            allowed -= {".", "["}
         while self.token.kind not in allowed:
             self.at += 1
 
@@ -134,4 +149,8 @@ class TokenReader:
 
 
 def quote(token: Token) -> str:
-    return "'" + token.text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"
+    return f"'{_escaped(token.text)}'"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
