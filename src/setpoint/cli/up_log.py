@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
 
 _MOST_A_SECOND = 10
-_EVERYDAY = {"Pulling", "Pulled", "Created", "Starting", "RegisteredNode", "NodeHasSufficientMemory",
-             "NodeHasNoDiskPressure", "NodeHasSufficientPID", "LeaderElection"}  # fmt: skip
+_EVERYDAY = {
+    "Pulling", "Pulled", "Created", "Starting", "NodeAllocatableEnforced", "RegisteredNode", "NodeHasSufficientMemory",
+    "NodeHasNoDiskPressure", "NodeHasSufficientPID", "LeaderElection",
+}  # fmt: skip
 """Told with every Pod or node; whoever wants them has `setpoint events`."""
 
 
