@@ -10,6 +10,7 @@ from typing import Any
 from setpoint.cli.call import Call
 from setpoint.cli.editing.editor import edit_text
 from setpoint.cli.failures import EXPECTED, Exit, Failed
+from setpoint.cli.printing.documents import without_managed_fields
 from setpoint.cli.resources import Target
 from setpoint.cli.resources.choosing import placed
 from setpoint.cli.resources.manifests import documents
@@ -113,7 +114,7 @@ class Editing:
         return True
 
     def _text(self, targets: list[Target]) -> bytes:
-        objects = [_without_managed_fields(target.obj or {}) for target in targets]
+        objects = [without_managed_fields(target.obj or {}) for target in targets]
         obj = objects[0]
         if len(objects) > 1:
             obj = {"apiVersion": "v1", "items": objects, "kind": "List", "metadata": {}}
@@ -151,13 +152,6 @@ class Editing:
         if self._file is not None and self._file.exists():
             self._call.tell(f"A copy of your changes has been stored to {quote(str(self._file))}")
         return error
-
-
-def _without_managed_fields(obj: Obj) -> Obj:
-    meta = obj.get("metadata") or {}
-    if "managedFields" not in meta:
-        return obj
-    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
 
 
 def _without_comments(data: bytes) -> bytes:

@@ -14,9 +14,10 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit, Failed, raise_all
 from setpoint.cli.flags import array, number, switch, text
+from setpoint.cli.printing.documents import without_managed_fields
 from setpoint.cli.resources import FILES, Target, from_files
 from setpoint.cli.writing import field_manager
-from setpoint.cli.writing.annotation import encoded, original
+from setpoint.cli.writing.annotation import original, unannotated
 from setpoint.meta.body import dump_yaml
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.meta.goformat import quote
@@ -89,7 +90,10 @@ async def _merged(call: Call, target: Target, before: Obj | None, *, locked: boo
         return await client.create(
             target.obj, resource=target.resource, namespace=target.namespace, field_manager=manager, dry_run=True
         )
-    patch, kind = _patch(target, before)
+    # Here, because whoever lets the server apply needs no patches.
+    from setpoint.cli.verbs.apply.client_side import three_way
+
+    patch, kind = three_way(target, before, unannotated(target.obj))
     if not patch:
         return before
     if locked:
@@ -100,23 +104,9 @@ async def _merged(call: Call, target: Target, before: Obj | None, *, locked: boo
     )
 
 
-def _patch(target: Target, before: Obj) -> tuple[Obj, str]:
-    import json
-
-    from setpoint.client.resources import BY_KIND
-    from setpoint.meta.patch import three_way_merge, three_way_strategic
-
-    wanted = json.loads(encoded(target.obj or {}))
-    last = json.loads(original(before) or "{}")
-    known = BY_KIND.get((target.resource.api_version, target.resource.kind))
-    if known is None:
-        return three_way_merge(last, wanted, before), "merge"
-    return three_way_strategic(known.type, last, wanted, before), "strategic"
-
-
 def _write(call: Call, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
     if not call.flags.show_managed_fields:
-        before, after = _without_managed_fields(before), _without_managed_fields(after) or {}
+        before, after = before and without_managed_fields(before), without_managed_fields(after)
     if not call.flags.show_secrets and after.get("kind") == "Secret" and after.get("apiVersion", "").endswith("v1"):
         if before is None:
             live.write_bytes(b"null\n")  # as kubectl has it
@@ -126,12 +116,6 @@ def _write(call: Call, live: Path, merged: Path, before: Obj | None, after: Obj)
     elif not live.exists():
         live.touch()
     merged.write_bytes(dump_yaml(after))
-
-
-def _without_managed_fields(obj: Obj | None) -> Obj | None:
-    if obj is None or "managedFields" not in (obj.get("metadata") or {}):
-        return obj
-    return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
 
 
 def _masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:

@@ -16,10 +16,13 @@ def original(obj: Obj) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def unannotated(obj: Obj) -> Obj:
+    return _with_annotations(obj, {name: value for name, value in _annotations(obj).items() if name != ANNOTATION})
+
+
 def encoded(obj: Obj) -> str:
     """The object without the annotation, as it is kept in it."""
-    annotations = {name: value for name, value in _annotations(obj).items() if name != ANNOTATION}
-    return compact(_with_annotations(obj, annotations)) + "\n"
+    return compact(unannotated(obj)) + "\n"
 
 
 def annotated(obj: Obj) -> Obj:

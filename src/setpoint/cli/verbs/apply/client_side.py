@@ -67,7 +67,7 @@ async def _patched(session: Session, target: Target, current: Obj, modified: Obj
     patch: Obj | None = None
     for attempt in range(_MOST_RETRIES + 1):
         try:
-            patch, kind = patch_for(session, target, current, modified)
+            patch, kind = three_way(target, current, modified, overwrite=session.call.flags.overwrite)
             if not patch:
                 return patch, current
             if session.dry is DryRun.CLIENT:
@@ -80,7 +80,7 @@ async def _patched(session: Session, target: Target, current: Obj, modified: Obj
                 current = await session.call.client.get(target.resource, target.name, target.namespace)
                 continue
             failure: Exception = error
-        except (ApiError, ValueError, Failed, PatchError) as error:
+        except (ApiError, ValueError, Failed) as error:
             failure = error
         break
     if session.call.flags.force and isinstance(failure, Conflict | Invalid):
@@ -90,18 +90,20 @@ async def _patched(session: Session, target: Target, current: Obj, modified: Obj
     raise with_source(failure, doing, target.source)
 
 
-def patch_for(session: Session, target: Target, current: Obj, modified: Obj) -> tuple[Obj, str]:
-    """The patch, and which kind of patch it is. Kinds that are built in have lists that merge."""
+def three_way(target: Target, current: Obj, modified: Obj, *, overwrite: bool = True) -> tuple[Obj, str]:
+    """The patch, and which kind of patch it is. Kinds that are built in have lists that merge. Raises Failed."""
     last = original(current)
     try:
         before = json.loads(last) if last else {}
     except ValueError:
         raise Failed("Invalid JSON document") from None
     known = BY_KIND.get((target.resource.api_version, target.resource.kind))
-    if known is None:
-        return three_way_merge(before, modified, current), "merge"
-    patch = three_way_strategic(known.type, before, modified, current, overwrite=session.call.flags.overwrite)
-    return patch, "strategic"
+    try:
+        if known is None:
+            return three_way_merge(before, modified, current), "merge"
+        return three_way_strategic(known.type, before, modified, current, overwrite=overwrite), "strategic"
+    except PatchError as error:
+        raise Failed(error.message) from None
 
 
 def locally_patched(target: Target, current: Obj, patch: Obj, kind: str) -> Obj:
