@@ -7,9 +7,10 @@ other and never followed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
+from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.reader import CacheReader
 
 FarReply = Response | StreamResponse | UpgradeResponse
@@ -25,6 +26,8 @@ class FarServer:
     """PEM of those who may have signed it; empty: those that the machine trusts."""
     insecure: bool = False
     """The certificate is not looked at."""
+    pod: tuple[str, str] = ("", "")
+    """Namespace and name of the Pod that it runs in, if that is known."""
     as_proxy: bool = False
     """We show a certificate by which it knows that we speak for others."""
     shown: str = ""
@@ -50,6 +53,35 @@ class FarServerProblem(Exception):
     """It cannot be reached, or does not answer; the text says why, in upstream's words."""
 
 
+class NearFirst:
+    """Simulated Pods of this process have addresses that lead nowhere: their servers are asked here. All others are
+    asked by somebody else."""
+
+    def __init__(self, others: FarServers, routes: NodeRoutes, reader: CacheReader) -> None:
+        self._others = others
+        self._routes = routes
+        self._reader = reader
+
+    async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
+        return self._near(server, request) or await self._others.ask(server, request, timeout)
+
+    async def post(self, server: FarServer, request: Request, timeout: float) -> Response:
+        return self._near(server, request) or await self._others.post(server, request, timeout)
+
+    def _near(self, server: FarServer, request: Request) -> Response | None:
+        pod = self._reader.get("", "pods", *server.pod) if server.pod[1] else None
+        near = self._routes.near(pod["spec"].get("nodeName", "")) if pod is not None else None
+        if pod is None or near is None:
+            return None
+        try:
+            found = near.reach(pod, server.port, True, request)
+        except LookupError:
+            found = None
+        if found is None:
+            raise FarServerProblem(f"dial tcp {server.host}:{server.port}: connect: connection refused")
+        return found
+
+
 class NobodyThere:
     """For servers that are put together without a network."""
 
@@ -60,7 +92,13 @@ class NobodyThere:
         raise FarServerProblem("this server does not call others")
 
 
-def resolve_service(reader: CacheReader, namespace: str, name: str, port: int) -> tuple[str, int]:
+class Address(NamedTuple):
+    host: str
+    port: int
+    pod: tuple[str, str] = ("", "")
+
+
+def resolve_service(reader: CacheReader, namespace: str, name: str, port: int) -> Address:
     """Where a Service can be reached. Its own address is for Pods; we go straight to one of those behind it.
 
     Raises FarServerProblem."""
@@ -69,7 +107,7 @@ def resolve_service(reader: CacheReader, namespace: str, name: str, port: int) -
         raise FarServerProblem(f'service "{name}" not found')
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
-        return spec["externalName"], port
+        return Address(spec["externalName"], port)
     wanted = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
     if wanted is None:
         raise FarServerProblem(f'no service port {port} found for service "{name}"')
@@ -82,5 +120,6 @@ def resolve_service(reader: CacheReader, namespace: str, name: str, port: int) -
         )
         for endpoint in endpoint_slice.get("endpoints") or ():
             if at is not None and at.get("port") and (endpoint.get("conditions") or {}).get("ready", True):
-                return endpoint["addresses"][0], at["port"]
+                pod = (endpoint.get("targetRef") or {}).get("name", "")
+                return Address(endpoint["addresses"][0], at["port"], (namespace, pod) if pod else ("", ""))
     raise FarServerProblem(f'no endpoints available for service "{name}"')

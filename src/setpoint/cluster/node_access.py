@@ -59,7 +59,7 @@ class NearNodes:
         return reply_of(self._api.handle(node_request(name, request)))
 
     def reach(self, pod: Obj, port: int, tls: bool, request: Request) -> Response | None:
-        asked = WebRequest(port, unquote(request.path), request.query, request.method, tls)
+        asked = WebRequest(port, unquote(request.path), request.query, request.method, tls, body=request.body)
         found = self._host.web(pod, asked)
         if found is None:
             return None

@@ -14,7 +14,7 @@ from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.custom import definitions
-from setpoint.apiserver.far_server import FarServers
+from setpoint.apiserver.far_server import FarServers, NearFirst
 from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.component_status import ComponentStatuses
@@ -45,7 +45,9 @@ def wire(
 ) -> ServiceHooks:
     """`servers`: how webhooks and aggregated API servers are reached; by default over the network."""
     front = FrontProxy(certificates, api.clock) if certificates is not None else None
-    servers = servers or NetworkServers((lambda: front.certificate) if front is not None else None)
+    if servers is None:
+        network = NetworkServers((lambda: front.certificate) if front is not None else None)
+        servers = NearFirst(network, api.nodes, CacheReader(api))
     wire_access(api, config)
     api.env.admission = Chain(_plugins(api, config))
     api.health = _health(api)

@@ -41,11 +41,12 @@ def server_of(reader: CacheReader, api_service: Obj) -> FarServer:
     spec = api_service["spec"]
     service = spec["service"]
     namespace, name, port = service.get("namespace", ""), service.get("name", ""), service.get("port", 443)
-    host, at = resolve_service(reader, namespace, name, port)
+    at = resolve_service(reader, namespace, name, port)
     known_as = f"{name}.{namespace}.svc"
     authority = b64decode(spec.get("caBundle") or "")
     insecure = bool(spec.get("insecureSkipTLSVerify"))
-    return FarServer(host, at, known_as, authority, insecure, as_proxy=True, shown=f"{known_as}:{port}")
+    shown = f"{known_as}:{port}"
+    return FarServer(at.host, at.port, known_as, authority, insecure, pod=at.pod, as_proxy=True, shown=shown)
 
 
 def is_available(api_service: Obj) -> bool:

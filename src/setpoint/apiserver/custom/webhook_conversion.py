@@ -106,9 +106,9 @@ class WebhookConversion:
             server = FarServer(url.hostname or "", url.port or 443, authority=authority, shown=url.netloc)
             return server, url.path or "/"
         namespace, name, port = service["namespace"], service["name"], service.get("port", 443)
-        host, at = resolve_service(self._reader, namespace, name, port)
+        at = resolve_service(self._reader, namespace, name, port)
         known_as = f"{name}.{namespace}.svc"
-        server = FarServer(host, at, known_as, authority, shown=f"{known_as}:{port}")
+        server = FarServer(at.host, at.port, known_as, authority, pod=at.pod, shown=f"{known_as}:{port}")
         return server, service.get("path") or "/"
 
 

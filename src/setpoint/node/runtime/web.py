@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from setpoint.meta.goformat import quote
 from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.shell.agnhost import flags_of
+from setpoint.node.runtime.web_conversion import convert
 
 _TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
 
@@ -25,6 +26,7 @@ class WebRequest(NamedTuple):
     tls: bool = False
     datagram: str | None = None
     """What is sent over UDP, where it is no HTTP request."""
+    body: bytes = b""
 
 
 class WebAnswer(NamedTuple):
@@ -203,7 +205,17 @@ def _nothing(server: Server, request: WebRequest, flags: Mapping[str, str]) -> t
     return None
 
 
+def _conversion_webhook(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    if request.port != int(flags.get("port") or 443) or not request.tls:
+        return None
+    if request.path == "/readyz":
+        return WebAnswer(200, "ok"), ""
+    if request.path != "/crdconvert":
+        return WebAnswer(404, "404 page not found\n"), ""
+    return WebAnswer(200, convert(request.body), _JSON), ""
+
+
 _AGNHOST = {
-    "liveness": _liveness, "pause": _nothing,
+    "crd-conversion-webhook": _conversion_webhook, "liveness": _liveness, "pause": _nothing,
     "netexec": _netexec, "porter": _porter, "serve-hostname": _serve_hostname, "test-webserver": _test_webserver,
 }  # fmt: skip
