@@ -11,7 +11,9 @@ What callers may rely on:
 - `evaluate` ends: its cost is counted as it goes, and it stops when the limit is passed. The values it is given are
   never changed. What it returns is an `Outcome`: a value or an error, and the cost.
 - Costs, estimated and counted, are the reference's numbers.
-- Values are JSON values plus the classes of `values`; a schema says how JSON is to be read (`schema_type`).
+- Values are JSON values plus the classes of `values`; a schema says how JSON is to be read (`schema_type`), `to_json`
+  makes JSON of a result. Variables that are computed only when they are used are a `LazyMap`; who decides what somebody
+  may do is bound as an `AuthorizerValue`.
 - Environments and programs are immutable and may be shared.
 """
 
@@ -21,6 +23,9 @@ from setpoint.meta.cel.cost import Sizer
 from setpoint.meta.cel.declarations import Library
 from setpoint.meta.cel.environment import PER_CALL_LIMIT, Environment, Outcome, Program
 from setpoint.meta.cel.kubernetes import kubernetes_environment
+from setpoint.meta.cel.lazy import LazyMap
+from setpoint.meta.cel.libraries.authorizer import AuthorizerValue, Check, Decision, ResourceCheckValue
+from setpoint.meta.cel.results import misnamed_types, to_json
 from setpoint.meta.cel.schema import SchemaType, schema_type, sizer
 from setpoint.meta.cel.sizes import CostRange, SizeRange
 from setpoint.meta.cel.source import CelProblem, Issue
@@ -58,16 +63,21 @@ __all__ = [
     "TIMESTAMP",
     "TYPE",
     "UINT",
+    "AuthorizerValue",
     "CelError",
     "CelProblem",
+    "Check",
     "CostRange",
+    "Decision",
     "Duration",
     "Environment",
     "Issue",
+    "LazyMap",
     "Library",
     "Optional",
     "Outcome",
     "Program",
+    "ResourceCheckValue",
     "SchemaType",
     "SizeRange",
     "Sizer",
@@ -78,8 +88,10 @@ __all__ = [
     "kubernetes_environment",
     "list_of",
     "map_of",
+    "misnamed_types",
     "optional_of",
     "schema_type",
     "sizer",
     "struct",
+    "to_json",
 ]
