@@ -141,3 +141,13 @@ def test_undo(both_alive: Both) -> None:
         wait deploy/web --for=jsonpath={.status.updatedReplicas}=1 --timeout=30s
         rollout history deploy/web
     """)
+
+
+def test_run_attached(both_alive: Both) -> None:
+    both_alive.writes("run c1 --image=busybox --restart=Never -i --rm -q -- cat", stdin="hello\n")
+    both_alive.writes("""
+        ! run c2 --image=busybox --restart=Never -i --rm -q -- sh -c 'echo hi; exit 3'
+        run c3 --image=busybox --restart=Never --attach -q -- echo hi
+        ! get pod c2
+        get pod c3 -o name
+    """)

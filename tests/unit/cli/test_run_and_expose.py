@@ -46,11 +46,6 @@ async def test_images_that_are_none(typed: Typed, image: str) -> None:
     )
 
 
-async def test_nothing_is_made_where_nobody_can_attach(typed: Typed) -> None:
-    assert "attaching to a Pod is not possible yet" in await typed.refused("run p --image=i -it")
-    assert "not found" in await typed.refused("get pod p")
-
-
 async def test_a_service_for_a_deployment(typed: Typed) -> None:
     await typed("create deployment web --image=i --port=8080")
     assert await typed("expose deployment web --port=80 --target-port=8080") == "service/web exposed\n"

@@ -40,11 +40,6 @@ async def run(call: Call) -> int | None:
     dry = dry_run(call)
     results = Results(call, dry)
     _check(call, attach, dry)
-    if attach:
-        # Here, because most Pods run by themselves.
-        from setpoint.cli.verbs.run_attached import attaching, run_attached
-
-        attaching()
     name = call.args[0]
     pod = {
         "kind": "Pod",
@@ -70,6 +65,9 @@ async def run(call: Call) -> int | None:
         except ApiError as error:
             errors.append(error)
     if attach:
+        # Here, because most Pods run by themselves.
+        from setpoint.cli.verbs.run_attached import run_attached
+
         return await run_attached(call, made, restart)
     for obj in made:
         results.add(obj, "created", typed=True)

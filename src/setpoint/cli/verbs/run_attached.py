@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.pod_choice import container_of
 from setpoint.cli.resources import Target
+from setpoint.cli.verbs.attach import attach
 from setpoint.cli.waiting import TIMED_OUT, TimedOut, follow, within
+from setpoint.client.paths import path_of, query_of
 from setpoint.client.resources import builtin
-from setpoint.meta.errors import NotFound
+from setpoint.client.transport import Unreachable
+from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.times import format_time
 
 Obj = dict[str, Any]
-_ATTACH = "setpoint.cli.verbs.attach"
 _OVER = ("Succeeded", "Failed")
 
 
@@ -25,7 +26,7 @@ async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
     target = Target(builtin("pods"), meta["namespace"], meta["name"])
     try:
         pod = await _until(call, target, lambda pod: _phase(pod) in _OVER or _is_ready(pod))
-        await attaching()(call, pod)
+        await _attach(call, pod)
         if call.flags.leave_stdin_open or restart == "Always":
             return None
         ends = _OVER if restart == "Never" else ("Succeeded",)
@@ -35,13 +36,36 @@ async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
             await _remove(call, made)
 
 
-def attaching() -> Callable[[Call, Obj], Awaitable[None]]:
-    """What attaches to a Pod that runs, and tells what one that is over has said. Raises Failed if there is no such
-    thing; nothing has been made by then."""
-    if find_spec(_ATTACH) is None:
-        raise Failed("attaching to a Pod is not possible yet; run it without -i, -t and --attach, and look at its logs")
-    found: Callable[[Call, Obj], Awaitable[None]] = import_module(_ATTACH).attach_to_pod
-    return found
+async def _attach(call: Call, pod: Obj) -> None:
+    """What the container has said so far; and if it still runs what it goes on to say, and is told."""
+    flags = call.flags
+    container = container_of(call, pod, "", quiet=flags.quiet)
+    if _phase(pod) in _OVER:
+        call.write(await _logs(call, pod, container))
+        return
+    since: Obj = {}
+    try:
+        call.write(await _logs(call, pod, container))
+        since = {"sinceTime": format_time(call.around.clock.now())}
+    except ApiError as error:
+        call.tell(f"warning: couldn't fetch pre-attach logs: {error.message}")
+    call.flush()
+    try:
+        await attach(
+            call, pod, container, stdin=flags.stdin, tty=flags.tty, quiet=flags.quiet, keys=flags.detach_keys,
+            resume="setpoint attach",
+        )  # fmt: skip
+    except (Failed, ApiError, Unreachable) as error:
+        name = pod["metadata"]["name"]
+        call.tell(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
+        call.write(await _logs(call, pod, container, **since))
+
+
+async def _logs(call: Call, pod: Obj, container: str, **more: Any) -> bytes:
+    meta = pod["metadata"]
+    path = path_of(builtin("pods"), meta["namespace"], meta["name"], "log")
+    reply = await call.client.sender.request("GET", path, query_of({"container": container, **more}))
+    return bytes(reply.body)
 
 
 async def _until(call: Call, target: Target, enough: Any) -> Obj:

@@ -12,7 +12,7 @@ from setpoint.cli.verbs.create.workloads import container, template
 async def run(call: Call) -> None:
     making = begin(call)
     flags, name = call.flags, making.name
-    job = {"template": template([container(name, flags.image, making.command)], flags.restart)}
+    job = {"template": template([container(name, flags.image, making.command)], flags.restart or "OnFailure")}
     cron_job = {
         "kind": "CronJob",
         "apiVersion": "batch/v1",

@@ -45,7 +45,7 @@ COMMAND = Command(
     "Set the selector on a resource",
     run,
     (
-        *FLAGS,
+        *(flag._replace(default=True) if flag.name == "recursive" else flag for flag in FLAGS),
         *RECORDED,
         text("resource-version", help="Only if the object is still at this version."),
     ),
