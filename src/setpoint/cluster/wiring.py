@@ -33,6 +33,7 @@ from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer, Handler, PathHandler
 from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
@@ -49,7 +50,7 @@ def wire(
         network = NetworkServers((lambda: front.certificate) if front is not None else None)
         servers = NearFirst(network, api.nodes, CacheReader(api))
     wire_access(api, config)
-    api.env.admission = Chain(_plugins(api, config))
+    api.env.admission = Chain(_plugins(api, config, servers))
     api.health = _health(api)
     api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
     api.paths["/metrics"] = _metrics(api)
@@ -72,7 +73,7 @@ def _services(api: ApiServer, config: ApiServerConfig) -> ServiceHooks:
     return ServiceHooks(ClusterIps(api, api.ids), ports, families)
 
 
-def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
+def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> list[Plugin]:
     async def create_namespace(name: str) -> Entry:
         return await ensure(api, "", "namespaces", {"metadata": {"name": name}})
 
@@ -88,6 +89,7 @@ def _plugins(api: ApiServer, config: ApiServerConfig) -> list[Plugin]:
         write_usage,
         api.resources.values,
         Served(api),
+        WebhookClient(servers, CacheReader(api)),
     )
     try:
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)

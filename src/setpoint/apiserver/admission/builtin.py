@@ -16,8 +16,12 @@ from setpoint.apiserver.admission.default_ingress_class import DefaultIngressCla
 from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
+from setpoint.apiserver.admission.dynamic.matching import Matcher
+from setpoint.apiserver.admission.dynamic.mutating_webhook import MutatingAdmissionWebhook
 from setpoint.apiserver.admission.dynamic.served import Served
 from setpoint.apiserver.admission.dynamic.validating_policy import ValidatingAdmissionPolicy
+from setpoint.apiserver.admission.dynamic.validating_webhook import ValidatingAdmissionWebhook
+from setpoint.apiserver.admission.dynamic.webhook_calls import Caller
 from setpoint.apiserver.admission.event_rate_limit import EventRateLimit
 from setpoint.apiserver.admission.extended_resource_toleration import ExtendedResourceToleration
 from setpoint.apiserver.admission.limit_pod_hard_anti_affinity_topology import LimitPodHardAntiAffinityTopology
@@ -41,6 +45,7 @@ from setpoint.apiserver.admission.service_account import ServiceAccount
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
 from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
 
@@ -58,6 +63,11 @@ class Surroundings:
     resources: Callable[[], Iterable[Resource]]
     """All that is served now."""
     served: Served
+    webhooks: WebhookClient
+
+
+def _caller(s: Surroundings) -> Caller:
+    return Caller(s.webhooks, s.served, Matcher(s.reader, s.served), s.authorizer, s.ids)
 
 
 # In the order in which they see a write.
@@ -94,7 +104,9 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
     NodeDeclaredFeatureValidator.name: lambda s: NodeDeclaredFeatureValidator(s.reader),
     PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
+    MutatingAdmissionWebhook.name: lambda s: MutatingAdmissionWebhook(s.reader, _caller(s)),
     ValidatingAdmissionPolicy.name: lambda s: ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer),
+    ValidatingAdmissionWebhook.name: lambda s: ValidatingAdmissionWebhook(s.reader, _caller(s)),
     ResourceQuota.name: lambda s: ResourceQuota(s.reader, s.write_usage),
     AlwaysDeny.name: lambda s: AlwaysDeny(),
 }
@@ -111,8 +123,7 @@ _OFF = frozenset(
 # Upstream's names that stand for nothing here; to switch one off is no mistake.
 _ABSENT = frozenset(
     {
-        "ImagePolicyWebhook", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
-        "PodGroupProtection", "PodTolerationRestriction", "ValidatingAdmissionWebhook",
+        "ImagePolicyWebhook", "MutatingAdmissionPolicy", "PodGroupProtection", "PodTolerationRestriction",
     }
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.loop import KeyedLoop
 from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.kinds.apiextensions.definition_conditions import (
     APPROVAL,
     CLEANUP,
@@ -67,7 +68,8 @@ class Definitions(Hooks):
             return NoConversion()
         from setpoint.apiserver.custom.webhook_conversion import WebhookConversion  # as above
 
-        return WebhookConversion(definition, self._servers, CacheReader(self._api), self._api.ids)
+        client = WebhookClient(self._servers, CacheReader(self._api))
+        return WebhookConversion(definition, client, self._api.ids)
 
     @cached_property
     def _removal(self) -> Removal:

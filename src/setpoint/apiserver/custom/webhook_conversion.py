@@ -5,16 +5,12 @@ A webhook may change everything but the identity of an object; of the metadata o
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
-from setpoint.apiserver.far_server import FarServer, FarServerProblem, FarServers, resolve_service
-from setpoint.apiserver.http.message import Peer, Request
-from setpoint.apiserver.reader import CacheReader
+from setpoint.apiserver.webhook_client import WebhookClient, WebhookProblem
 from setpoint.meta.clock import Ids
 from setpoint.meta.errors import PlainServerError
 from setpoint.meta.field import Errors, aggregate_message
@@ -22,7 +18,7 @@ from setpoint.meta.goformat import quote, type_name
 from setpoint.meta.objectmeta import validate_annotations, validate_labels
 
 Obj = dict[str, Any]
-_TIMEOUT = 30.0
+_TIMEOUT = 30
 _KNOWN_REVIEWS = ("v1", "v1beta1")
 
 
@@ -33,12 +29,11 @@ class _Malformed(ValueError):
 class WebhookConversion:
     remote = True
 
-    def __init__(self, definition: Obj, servers: FarServers, reader: CacheReader, ids: Ids) -> None:
+    def __init__(self, definition: Obj, webhooks: WebhookClient, ids: Ids) -> None:
         webhook = definition["spec"]["conversion"]["webhook"]
         self._client: Obj = webhook["clientConfig"]
         self._review = next((one for one in webhook["conversionReviewVersions"] if one in _KNOWN_REVIEWS), "")
-        self._servers = servers
-        self._reader = reader
+        self._webhooks = webhooks
         self._ids = ids
 
     def convert(self, obj: Obj, api_version: str) -> Obj:
@@ -55,9 +50,9 @@ class WebhookConversion:
             "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
         }
         try:
-            answer = await self._ask(orjson.dumps(review))
+            answer = await self._webhooks.ask(self._client, orjson.dumps(review), _TIMEOUT)
             converted = _objects_of(answer, review["apiVersion"], uid)
-        except (FarServerProblem, _Malformed) as problem:
+        except (WebhookProblem, _Malformed) as problem:
             raise PlainServerError(f"conversion webhook for {shown} failed: {problem}") from None
         if len(converted) != len(objs):
             raise PlainServerError(
@@ -71,54 +66,6 @@ class WebhookConversion:
                 where = "returned invalid converted object at index"
                 raise PlainServerError(f"conversion webhook for {shown} {where} {at}: {problem}") from None
         return found
-
-    async def _ask(self, body: bytes) -> Obj:
-        server, path = self._server()
-        query = "timeout=30s"
-        headers = {
-            "accept": "application/json, */*",
-            "content-type": "application/json",
-            "user-agent": "kube-apiserver-admission",
-        }
-        request = Request("POST", path, query, headers, body, Peer())
-        where = f'Post "https://{server.address}{path}?{query}"'
-        try:
-            response = await self._servers.post(server, request, _TIMEOUT)
-        except FarServerProblem as problem:
-            raise FarServerProblem(f"{where}: {problem}") from None
-        data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
-        if not 200 <= response.status < 300:
-            raise _Malformed(_said(data) or f"the server responded with the status code {response.status}")
-        try:
-            answer = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            raise _Malformed("couldn't get version/kind; json parse error: invalid JSON") from None
-        if not isinstance(answer, dict):
-            raise _Malformed("couldn't get version/kind; json parse error: not an object")
-        return answer
-
-    def _server(self) -> tuple[FarServer, str]:
-        """Who to ask, and under which path."""
-        authority = b64decode(self._client.get("caBundle") or "").strip()
-        service = self._client.get("service")
-        if service is None:
-            url = urlsplit(self._client["url"])
-            server = FarServer(url.hostname or "", url.port or 443, authority=authority, shown=url.netloc)
-            return server, url.path or "/"
-        namespace, name, port = service["namespace"], service["name"], service.get("port", 443)
-        at = resolve_service(self._reader, namespace, name, port)
-        known_as = f"{name}.{namespace}.svc"
-        server = FarServer(at.host, at.port, known_as, authority, pod=at.pod, shown=f"{known_as}:{port}")
-        return server, service.get("path") or "/"
-
-
-def _said(data: bytes) -> str:
-    """The message of a Status, if it is one."""
-    try:
-        status = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return ""
-    return str(status.get("message", "")) if isinstance(status, dict) and status.get("kind") == "Status" else ""
 
 
 def _objects_of(answer: Obj, api_version: str, uid: str) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.handlers.connecting import admit_connection
 from setpoint.apiserver.handlers.proxied_links import rewrite_html, rewrite_link
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.negotiate import Form
@@ -30,6 +31,7 @@ class Proxies:
         self._reader = reader
 
     async def node(self, call: Call, registry: Registry, form: Form) -> Answer:
+        await admit_connection(call, registry)
         _, name, port = _split(call.target.name, "node")
         node = self._reader.get("", "nodes", "", name)
         if node is None:
@@ -42,11 +44,13 @@ class Proxies:
             raise ServiceUnavailable(f"error trying to reach service: {error.why}") from None
 
     async def pod(self, call: Call, registry: Registry, form: Form) -> Answer:
+        await admit_connection(call, registry)
         scheme, name, port = _split(call.target.name, "pod")
         pod = registry.get(call.target.namespace, name).obj
         return await self._reach(call, pod, scheme, port or _first_port(pod))
 
     async def service(self, call: Call, registry: Registry, form: Form) -> Answer:
+        await admit_connection(call, registry)
         scheme, name, port = _split(call.target.name, "service")
         service = registry.get(call.target.namespace, name).obj
         wanted = _service_port(service, port)

@@ -7,6 +7,7 @@ from urllib.parse import quote, urlencode
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of
 from setpoint.apiserver.filters.authorize import forbidden as forbidden_access
+from setpoint.apiserver.handlers.connecting import admit_connection
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.log_socket import over_websocket
 from setpoint.apiserver.negotiate import Form
@@ -58,6 +59,7 @@ class PodStreams:
 
     async def port_forward(self, call: Call, registry: Registry, form: Form) -> Answer:
         self._may_create(call)
+        await admit_connection(call, registry)
         pod = self._placed(call, registry)
         query = [("port", each) for each in call.query.get("ports", ())]
         return await self._upgraded(call, pod, _path("portForward", call), query)
@@ -71,6 +73,7 @@ class PodStreams:
 
     async def _stream(self, call: Call, registry: Registry, what: str) -> Answer:
         self._may_create(call)
+        await admit_connection(call, registry)
         pod = registry.get(call.target.namespace, call.target.name).obj
         container = _container(call, pod)
         self._placed(call, registry)

@@ -5,9 +5,12 @@ from admission_world import FixedIds, ManualClock, World
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.dynamic.served import Served
+from setpoint.apiserver.far_server import NobodyThere
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer, Options
+from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.store.memory import MemoryStore
 
 
@@ -18,7 +21,9 @@ async def nothing(*_: object) -> None:
 @pytest.fixture
 def surroundings(world: World, clock: ManualClock, ids: FixedIds) -> Surroundings:
     api = ApiServer(MemoryStore(), clock, ids, Options(AuthenticatorChain([], True), AuthorizerChain(())))
-    return Surroundings(world, AuthorizerChain(()), clock, ids, nothing, nothing, lambda: (), Served(api))
+    client = WebhookClient(NobodyThere(), CacheReader(api))
+    chain = AuthorizerChain(())
+    return Surroundings(world, chain, clock, ids, nothing, nothing, lambda: (), Served(api), client)
 
 
 def names(*args: object) -> list[str]:
@@ -31,7 +36,8 @@ def test_the_default_plugins_in_upstreams_order(surroundings: Surroundings) -> N
         "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection",
         "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
         "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
-        "NodeDeclaredFeatureValidator", "PodResizeValidator", "ValidatingAdmissionPolicy", "ResourceQuota",
+        "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook", "ResourceQuota",
     ]  # fmt: skip
 
 

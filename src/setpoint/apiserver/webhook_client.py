@@ -1,0 +1,100 @@
+"""Asking a webhook, as its configuration says where it is: by URL or by Service, over TLS, without redirects."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from setpoint.apiserver.far_server import FarServer, FarServerProblem, FarServers, resolve_service
+from setpoint.apiserver.http.message import Peer, Request
+from setpoint.apiserver.reader import CacheReader
+from setpoint.meta.goformat import quote
+
+Obj = dict[str, Any]
+_LONGEST_TEXT = 2048
+_HEADERS = {
+    "accept": "application/json, */*",
+    "content-type": "application/json",
+    "user-agent": "kube-apiserver-admission",
+}
+_REFUSALS = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+class WebhookProblem(Exception):
+    """There is no answer, or none that can be used."""
+
+
+class WebhookClient:
+    def __init__(self, servers: FarServers, reader: CacheReader) -> None:
+        self._servers = servers
+        self._reader = reader
+
+    async def ask(self, config: Obj, body: bytes, timeout: int) -> Obj:
+        """The JSON object that comes back. `config` is a clientConfig. Raises WebhookProblem."""
+        query = f"timeout={timeout}s"
+        shown, path, authority = _place(config)
+        try:
+            server = self._server(config, shown, authority)
+            request = Request("POST", path, query, dict(_HEADERS), body, Peer())
+            response = await self._servers.post(server, request, float(timeout))
+        except FarServerProblem as problem:
+            raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
+        data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        if not 200 <= response.status < 300:
+            raise WebhookProblem(_refusal(response.status, data))
+        try:
+            answer = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            raise WebhookProblem("couldn't get version/kind; json parse error: invalid JSON") from None
+        if not isinstance(answer, dict):
+            raise WebhookProblem("couldn't get version/kind; json parse error: not an object")
+        return answer
+
+    def _server(self, config: Obj, shown: str, authority: bytes) -> FarServer:
+        service = config.get("service")
+        if service is None:
+            url = urlsplit(config["url"])
+            return FarServer(url.hostname or "", url.port or 443, authority=authority, shown=shown)
+        namespace, name, port = service["namespace"], service["name"], service.get("port", 443)
+        at = resolve_service(self._reader, namespace, name, port)
+        return FarServer(at.host, at.port, f"{name}.{namespace}.svc", authority, pod=at.pod, shown=shown)
+
+
+def _place(config: Obj) -> tuple[str, str, bytes]:
+    """Host and port as messages have them, the path, and who signed its certificate."""
+    authority = b64decode(config.get("caBundle") or "").strip()
+    service = config.get("service")
+    if service is None:
+        url = urlsplit(config["url"])
+        return url.netloc, url.path or "/", authority
+    shown = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
+    return shown, service.get("path") or "/", authority
+
+
+def _refusal(code: int, data: bytes) -> str:
+    """The message of a Status, if it is one; else what the code stands for."""
+    try:
+        status = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return str(status.get("message", ""))
+    text = data[:_LONGEST_TEXT].decode("utf-8", "replace").strip() or "unknown"
+    if code in (403, 406, 415):
+        return text
+    if code >= 500 and code not in _REFUSALS:
+        return f"an error on the server ({quote(text)}) has prevented the request from succeeding"
+    return _REFUSALS.get(code, f"the server responded with the status code {code} but did not return more information")

@@ -1,0 +1,342 @@
+"""Admission webhooks over HTTPS, through the front door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from custom_door import CustomDoor, foo, version
+from policies import APPS, CORE, REGISTRATION, config, deployment, rule
+from webhook_server import WebhookServer, deny, patch
+
+from setpoint.apiserver.http.certificates import CertificateFiles, ensure_certificates
+
+MAPS = f"{CORE}/configmaps"
+VALIDATING = f"{REGISTRATION}/validatingwebhookconfigurations"
+MUTATING = f"{REGISTRATION}/mutatingwebhookconfigurations"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return ensure_certificates(tmp_path_factory.mktemp("pki"), datetime.now(UTC), extra_names=["hook.default.svc"])
+
+
+@pytest.fixture
+async def server(files: CertificateFiles) -> AsyncIterator[WebhookServer]:
+    served = WebhookServer(files)
+    await served.start()
+    yield served
+    served.stop()
+
+
+def hook(server: WebhookServer, path: str, *rules: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "name": f"{path.strip('/')}.example.com", "clientConfig": server.client(path), "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "rules": list(rules) or [rule("configmaps", operations=("*",))], **more,
+    }  # fmt: skip
+
+
+async def register(door: CustomDoor, path: str, name: str, *hooks: dict[str, Any]) -> None:
+    await door.make(path, {"metadata": {"name": name}, "webhooks": list(hooks)})
+
+
+async def test_what_a_webhook_is_told(door: CustomDoor, server: WebhookServer) -> None:
+    await register(door, VALIDATING, "v", hook(server, "/v"))
+    assert (await door.post(f"{MAPS}?fieldManager=me", config())).status == 201
+    (request,) = server.requests("/v")
+    stored = (await door.get(f"{MAPS}/c")).json
+    assert server.queries == ["timeout=10s"]
+    assert request.pop("object")["metadata"]["uid"] == stored["metadata"]["uid"]
+    assert len(request.pop("uid")) == 36
+    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
+    resource = {"group": "", "version": "v1", "resource": "configmaps"}
+    assert request == {
+        "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+        "name": "c", "namespace": "default", "operation": "CREATE", "oldObject": None, "dryRun": False,
+        "userInfo": {"username": "admin", "uid": "admin-uid", "groups": ["system:masters", "system:authenticated"]},
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"},
+    }  # fmt: skip
+    await door.patch(f"{MAPS}/c", {"data": {"x": "y"}})
+    assert server.requests("/v")[1]["oldObject"]["data"] == {"k": "v"}
+    assert server.requests("/v")[1]["object"]["data"] == {"k": "v", "x": "y"}
+    await door.delete(f"{MAPS}/c?propagationPolicy=Background")
+    gone = server.requests("/v")[2]
+    assert (gone["object"], gone["oldObject"]["kind"]) == (None, "ConfigMap")
+    assert gone["options"]["propagationPolicy"] == "Background"
+
+
+@pytest.mark.parametrize(
+    "status, code, reason, message",
+    [
+        ({}, 400, "", "without explanation"),
+        ({"message": "no"}, 400, "", ": no"),
+        ({"code": 403, "reason": "Forbidden"}, 403, "Forbidden", ": Forbidden"),
+        ({"code": 200, "message": "odd"}, 400, "", ": odd"),
+        ({"code": 422, "message": "bad", "reason": "Invalid", "details": {"name": "c"}}, 422, "Invalid", ": bad"),
+    ],
+)
+@pytest.mark.parametrize("kind", [VALIDATING, MUTATING])
+async def test_refusals(
+    door: CustomDoor, server: WebhookServer, kind: str, status: Any, code: int, reason: str, message: str
+) -> None:
+    server.answers["/v"] = deny(**status)
+    await register(door, kind, "v", hook(server, "/v"))
+    reply = await door.post(MAPS, config())
+    sep = "" if message.startswith(":") else " "
+    assert reply.message == f'admission webhook "v.example.com" denied the request{sep}{message}'
+    assert (reply.status, reply.json["code"], reply.json.get("reason", "")) == (code, code, reason)
+    assert reply.json.get("details") == status.get("details")
+
+
+_OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
+
+
+@pytest.mark.parametrize(
+    "raw, text",
+    [
+        (b"HTTP/1.1 500 x\r\ncontent-length: 4\r\n\r\nboom",
+         'failed to call webhook: an error on the server ("boom") has prevented the request from succeeding'),
+        (b"HTTP/1.1 404 x\r\ncontent-length: 0\r\n\r\n",
+         "failed to call webhook: the server could not find the requested resource"),
+        (b"HTTP/1.1 302 x\r\nlocation: https://elsewhere/\r\ncontent-length: 0\r\n\r\n",
+         "failed to call webhook: the server responded with the status code 302 "
+         "but did not return more information"),
+        (_OK % (2, b"{}"), "received invalid webhook response: webhook response was absent"),
+        (_OK % (23, b'{"response":{"uid":""}}'), "received invalid webhook response: expected response.uid="),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("failure_policy", ["Fail", "Ignore"])
+async def test_failures(door: CustomDoor, server: WebhookServer, raw: bytes, text: str, failure_policy: str) -> None:
+    server.raw["/v"] = raw
+    await register(door, VALIDATING, "v", hook(server, "/v", failurePolicy=failure_policy))
+    reply = await door.post(MAPS, config())
+    if failure_policy == "Ignore":
+        assert reply.status == 201
+        return
+    assert reply.status == 500 and reply.json["reason"] == "InternalError"
+    said = f'failed calling webhook "v.example.com": {text}'
+    assert reply.message.startswith(f"Internal error occurred: {said}")
+    assert reply.json["details"]["causes"][0]["message"].startswith(said)
+
+
+async def test_nobody_answers(door: CustomDoor, server: WebhookServer) -> None:
+    server.raw["/slow"] = b""
+    await register(door, VALIDATING, "v", hook(server, "/slow", timeoutSeconds=1))
+    reply = await door.post(MAPS, config())
+    url = f"https://127.0.0.1:{server.port}/slow?timeout=1s"
+    said = f'failed calling webhook "slow.example.com": failed to call webhook: Post "{url}": context deadline exceeded'
+    assert reply.message == f"Internal error occurred: {said}"
+    gone = {"service": {"namespace": "default", "name": "none", "path": "/x"}}
+    await door.patch(f"{VALIDATING}/v", {"webhooks": [hook(server, "/gone", clientConfig=gone)]})
+    said = 'failed calling webhook "gone.example.com": failed to call webhook: '
+    said += 'Post "https://none.default.svc:443/x?timeout=10s": service "none" not found'
+    assert (await door.post(MAPS, config())).message == f"Internal error occurred: {said}"
+
+
+async def test_a_service_leads_to_its_endpoints(door: CustomDoor, server: WebhookServer) -> None:
+    await door.make(f"{CORE}/services", {"metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}})
+    labels = {"kubernetes.io/service-name": "hook"}
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    where = {"addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.1"]}], "ports": [{"port": server.port}]}
+    # An address of the machine itself is no endpoint that the API takes: so the test goes around it.
+    made = {"metadata": {"name": "hook", "labels": labels}, **where, "endpoints": [{"addresses": ["10.0.0.1"]}]}
+    await door.make(slices, made)
+    entry = next(iter(door.api.caches["discovery.k8s.io/endpointslices/"].scan("default")))
+    changed = entry.value.replace(b"10.0.0.1", b"127.0.0.1")
+    from setpoint.store.interface import Put
+
+    await door.store.txn([Put(entry.key, changed, entry.revision)])
+    client = {"service": {"namespace": "default", "name": "hook", "path": "/v"}, "caBundle": server.authority}
+    await register(door, VALIDATING, "v", hook(server, "/v", clientConfig=client))
+    reply = await door.post(MAPS, config())
+    assert reply.status == 201, reply.message
+    assert len(server.requests("/v")) == 1
+
+
+async def test_validating_webhooks_are_asked_at_once(door: CustomDoor, server: WebhookServer) -> None:
+    server.together = asyncio.Barrier(3)
+    server.answers["/b"] = deny(message="b")
+    server.answers["/a"] = lambda review: {"allowed": True, "warnings": ["careful", "careful"]}
+    await register(door, VALIDATING, "v", *(hook(server, f"/{name}") for name in "abc"))
+    reply = await door.post(MAPS, config())
+    assert reply.message == 'admission webhook "b.example.com" denied the request: b'
+    assert reply.warnings == ['299 - "careful"']
+
+
+async def test_a_validating_webhook_changes_nothing(door: CustomDoor, server: WebhookServer) -> None:
+    server.answers["/v"] = patch({"op": "add", "path": "/data/x", "value": "y"})
+    await register(door, VALIDATING, "v", hook(server, "/v"))
+    reply = await door.post(MAPS, config())
+    assert reply.message.endswith("received invalid webhook response: validating webhook may not return response.patch")
+
+
+# -- mutating ---------------------------------------------------------------------------------------------------------
+
+
+def add(name: str, value: str = "1") -> Any:
+    return patch({"op": "add", "path": f"/data/{name}", "value": value})
+
+
+async def test_webhooks_change_one_after_the_other_by_name(door: CustomDoor, server: WebhookServer) -> None:
+    server.answers |= {"/first": add("first"), "/second": add("second"), "/third": add("third")}
+    await register(door, MUTATING, "b", hook(server, "/third"))
+    await register(door, MUTATING, "a", hook(server, "/first"), hook(server, "/second"))
+    made = await door.make(MAPS, config())
+    assert made["data"] == {"k": "v", "first": "1", "second": "1", "third": "1"}
+    assert [path for path, _ in server.asked] == ["/first", "/second", "/third"]
+    assert server.requests("/third")[0]["object"]["data"] == {"k": "v", "first": "1", "second": "1"}
+    seen = server.requests("/first")[0]["object"]
+    assert seen["metadata"]["namespace"] == "default" and "uid" not in seen["metadata"]
+    assert seen["metadata"]["managedFields"][0]["manager"] == "tests"
+
+
+async def test_what_a_webhook_made_is_typed_defaulted_and_validated(door: CustomDoor, server: WebhookServer) -> None:
+    sidecar = {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "s"}}
+    server.answers["/m"] = patch(sidecar)
+    await register(door, MUTATING, "m", hook(server, "/m", rule("pods")))
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    made = await door.make(f"{CORE}/pods", pod)
+    assert made["spec"]["containers"][1]["imagePullPolicy"] == "Always"
+    server.answers["/m"] = patch({"op": "add", "path": "/spec/containers/0/image", "value": 3})
+    reply = await door.post(f"{CORE}/pods", {**pod, "metadata": {"name": "q"}})
+    assert reply.status == 500 and "cannot unmarshal number" in reply.message
+    server.answers["/m"] = patch({"op": "add", "path": "/spec/restartPolicy", "value": "Sometimes"})
+    assert (await door.post(f"{CORE}/pods", {**pod, "metadata": {"name": "q"}})).status == 422
+    server.answers["/m"] = patch({"op": "remove", "path": "/spec/nothing"})
+    reply = await door.post(f"{CORE}/pods", {**pod, "metadata": {"name": "q"}})
+    assert reply.status == 500 and reply.message.startswith("Internal error occurred: ")
+
+
+async def test_whoever_wants_sees_later_changes(door: CustomDoor, server: WebhookServer) -> None:
+    server.answers["/second"] = add("second")
+    await register(
+        door, MUTATING, "m",
+        hook(server, "/first", reinvocationPolicy="IfNeeded"),
+        hook(server, "/never"),
+        hook(server, "/second", reinvocationPolicy="IfNeeded"),
+        hook(server, "/last", reinvocationPolicy="IfNeeded"),
+    )  # fmt: skip
+    made = await door.make(MAPS, config())
+    assert made["data"] == {"k": "v", "second": "1"}
+    assert [path for path, _ in server.asked] == ["/first", "/never", "/second", "/last", "/first"]
+    assert server.requests("/first")[1]["object"]["data"] == {"k": "v", "second": "1"}
+
+
+async def test_updates_are_changed_on_top_of_what_is_stored(door: CustomDoor, server: WebhookServer) -> None:
+    await door.make(MAPS, config())
+    server.answers["/m"] = add("n", "x")
+    await register(door, MUTATING, "m", hook(server, "/m"))
+    assert (await door.patch(f"{MAPS}/c", {"data": {"k": "w"}})).json["data"] == {"k": "w", "n": "x"}
+    refused = await door.delete(f"{MAPS}/c")
+    text = 'admission webhook "m.example.com" attempted to modify the object, which is not supported for this operation'
+    assert refused.message == f"Internal error occurred: {text}"
+
+
+async def test_a_scale_can_be_changed(door: CustomDoor, server: WebhookServer) -> None:
+    await door.make(f"{APPS}/deployments", deployment("d", 1))
+    server.answers["/m"] = patch({"op": "replace", "path": "/spec/replicas", "value": 2})
+    await register(door, MUTATING, "m", hook(server, "/m", rule("deployments/scale", group="apps")))
+    assert (await door.patch(f"{APPS}/deployments/d/scale", {"spec": {"replicas": 9}})).json["spec"] == {"replicas": 2}
+    assert server.requests("/m")[0]["object"]["kind"] == "Scale"
+
+
+async def test_custom_objects_and_their_versions(door: CustomDoor, server: WebhookServer) -> None:
+    await door.define(version("v1"), version("v2", storage=False))
+    server.answers["/m"] = patch({"op": "add", "path": "/spec/b", "value": 2})
+    only_v2 = {**rule("foos", group="example.com"), "apiVersions": ["v2"]}
+    await register(door, MUTATING, "m", hook(server, "/m", only_v2))
+    made = await door.make("/apis/example.com/v1/namespaces/default/foos", foo(spec={"a": 1}))
+    assert (made["apiVersion"], made["spec"]) == ("example.com/v1", {"a": 1, "b": 2})
+    request = server.requests("/m")[0]
+    assert (request["object"]["apiVersion"], request["resource"]["version"]) == ("example.com/v2", "v2")
+    assert request["requestResource"]["version"] == "v1"
+
+
+# -- which are asked --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("effects, status", [("None", 201), ("NoneOnDryRun", 201), ("Some", 400)])
+async def test_dry_runs(door: CustomDoor, server: WebhookServer, effects: str, status: int) -> None:
+    await register(door, VALIDATING, "v", hook(server, "/v"))
+    if effects == "Some":  # only those that are stored already may have side effects
+        from setpoint.store.interface import Put
+
+        entry = next(iter(door.api.caches["admissionregistration.k8s.io/validatingwebhookconfigurations/"].scan()))
+        changed = entry.value.replace(b'"sideEffects":"None"', b'"sideEffects":"Some"')
+        await door.store.txn([Put(entry.key, changed, entry.revision)])
+    else:
+        await door.patch(f"{VALIDATING}/v", {"webhooks": [hook(server, "/v", sideEffects=effects)]})
+    reply = await door.post(f"{MAPS}?dryRun=All", config())
+    assert reply.status == status
+    if status == 400:
+        assert reply.message == 'admission webhook "v.example.com" does not support dry run'
+        assert not server.asked
+    else:
+        assert server.requests("/v")[0]["dryRun"] is True
+        assert server.requests("/v")[0]["options"]["dryRun"] == ["All"]
+
+
+@pytest.mark.parametrize(
+    "more, asked",
+    [
+        ({"matchConditions": [{"name": "a", "expression": "request.userInfo.username == 'admin'"}]}, True),
+        ({"matchConditions": [{"name": "a", "expression": "object.data.k == 'w'"}]}, False),
+        ({"objectSelector": {"matchLabels": {"a": "b"}}}, False),
+        ({"namespaceSelector": {"matchLabels": {"a": "b"}}}, False),
+        ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}, True),
+        ({"rules": []}, False),
+        ({"rules": [rule("configmaps", scope="Cluster")]}, False),
+    ],
+)
+async def test_whom_it_concerns(door: CustomDoor, server: WebhookServer, more: Any, asked: bool) -> None:
+    await register(door, VALIDATING, "v", hook(server, "/v", **more))
+    assert (await door.post(MAPS, config())).status == 201
+    assert bool(server.asked) == asked
+
+
+async def test_a_condition_that_cannot_be_evaluated_refuses(door: CustomDoor, server: WebhookServer) -> None:
+    conditions = [{"name": "a", "expression": "object.nothing == 1"}]
+    await register(door, VALIDATING, "v", hook(server, "/v", matchConditions=conditions))
+    reply = await door.post(MAPS, config())
+    text = "expression 'object.nothing == 1' resulted in error: no such key: nothing"
+    assert (reply.status, reply.message) == (403, f'configmaps "c" is forbidden: {text}')
+
+
+async def test_webhooks_are_not_asked_about_themselves(door: CustomDoor, server: WebhookServer) -> None:
+    server.answers["/v"] = deny()
+    everything = {**rule("*/*", operations=("*",)), "apiGroups": ["*"]}
+    await register(door, VALIDATING, "v", hook(server, "/v", everything))
+    await register(door, MUTATING, "m", hook(server, "/v", everything))
+    assert (await door.post(MAPS, config())).status == 400
+    assert (await door.delete(MUTATING)).status == 200
+    assert (await door.delete(f"{VALIDATING}/v")).status == 200
+    assert (await door.post(MAPS, config())).status == 201
+    assert len(server.asked) == 1
+
+
+async def test_connections_are_looked_at(door: CustomDoor, server: WebhookServer) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await door.make(f"{CORE}/pods", pod)
+    server.answers["/v"] = deny(message="not here", code=403)
+    await register(door, VALIDATING, "v", hook(server, "/v", rule("pods/*", operations=("CONNECT",))))
+    reply = await door.post(f"{CORE}/pods/p/exec?command=ls&command=-l&container=c&stdin=1&stdout=1", None)
+    assert reply.message == 'admission webhook "v.example.com" denied the request: not here'
+    request = server.requests("/v")[0]
+    assert request["object"] == {
+        "kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "stdout": True, "stderr": True,
+        "container": "c", "command": ["ls", "-l"],
+    }  # fmt: skip
+    assert (request["operation"], request["subResource"], request["options"]) == ("CONNECT", "exec", None)
+    assert (await door.get(f"{CORE}/pods/p/proxy/x")).status == 403
+    assert (await door.get(f"{CORE}/pods/p/log")).status != 403
+
+
+async def test_deletions_of_collections_are_looked_at_one_by_one(door: CustomDoor, server: WebhookServer) -> None:
+    for name in "ab":
+        await door.make(MAPS, config(name))
+    await register(door, VALIDATING, "v", hook(server, "/v", rule("configmaps", operations=("DELETE",))))
+    assert (await door.delete(MAPS)).status == 200
+    assert sorted(request["name"] for request in server.requests("/v")) == ["a", "b"]
