@@ -1,8 +1,10 @@
-"""The stories of `tests/scenarios` again, in real time and with the real kubectl, as somebody would type them."""
+"""The stories of `tests/scenarios` again, in real time, as somebody would type them: with the real kubectl, and with
+`setpoint` in its place."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -22,26 +24,35 @@ from kubectl_runner import Kubectl, until
 from conftest import kubectls
 
 BINARIES = kubectls()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not BINARIES, reason="no kubectl on the path, nor in SETPOINT_TEST_KUBECTL"),
-]
+pytestmark = [pytest.mark.slow]
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: {image}}}]}}\n"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+@pytest.fixture(scope="module", params=["kubectl", "setpoint"])
+def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    if request.param == "kubectl" and not BINARIES:
+        pytest.skip("no kubectl on the path, nor in SETPOINT_TEST_KUBECTL")
     directory = tmp_path_factory.mktemp("stories")
     with up_process(directory, "--nodes", "3") as kubeconfig:
-        kubectl = Kubectl(BINARIES[-1], kubeconfig, directory, "default")
+        typed = BINARIES[-1] if request.param == "kubectl" else _setpoint(directory)
+        kubectl = Kubectl(typed, kubeconfig, directory, "default")
         _begin_autoscaling(kubectl)
         yield kubectl
+
+
+def _setpoint(directory: Path) -> Path:
+    """Our own command line as a program that can be called like the other."""
+    script = directory / "setpoint"
+    path = os.pathsep.join(sys.path)
+    script.write_text(f"#!/bin/sh\nPYTHONPATH='{path}' exec '{sys.executable}' -m setpoint.cli \"$@\"\n")
+    script.chmod(0o755)
+    return script
 
 
 @pytest.fixture
 def kubectl(cluster: Kubectl, request: pytest.FixtureRequest) -> Kubectl:
     """In a namespace of its own."""
-    name = request.node.name.removeprefix("test_").replace("_", "-")
+    name = request.node.originalname.removeprefix("test_").replace("_", "-")
     cluster("create", "namespace", name)
     return replace(cluster, namespace=name)
 
