@@ -111,7 +111,7 @@ class Sender:
         """The object in the answer to the object in `body`."""
         if self._objects is not None and not isinstance(body, bytes):
             return await self._exchange(self._objects, method, path, query, body, accept, content_type)
-        sent = b"" if body is None else body if isinstance(body, bytes) else orjson.dumps(body)
+        sent = b"" if body is None else body if isinstance(body, bytes) else _encoded(body)
         reply = await self.request(method, path, query, sent, accept=accept, content_type=content_type)
         found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
         return found
@@ -178,3 +178,13 @@ def _asks_to_wait(status: int, headers: Headers) -> float | None:
         return None
     seconds = header(headers, "retry-after")
     return float(seconds) if seconds.isdigit() else None
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        # A text that is no Unicode, or a number that is none of JSON's: what Go's clients make of it is sent.
+        from setpoint.meta.gojson import compact
+
+        return compact(body, ordered=False).encode()

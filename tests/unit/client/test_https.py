@@ -313,3 +313,26 @@ async def test_custom_kinds_are_found_by_discovery(server: ServerProcess) -> Non
             await client.discovery.search("nothing")
         with pytest.raises(NotFound, match=r'no matches for kind "Thing" in version "nowhere\.io/v1"'):
             await client.get(("nowhere.io/v1", "Thing"), "a")
+
+
+async def test_text_that_is_no_unicode_is_sent_as_go_sends_it() -> None:
+    sent: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(int(line[16:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length: "))
+        sent.append(await reader.readexactly(length))
+        writer.write(ok(b"{}", "Content-Type: application/json"))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    client = Client(transport(f"http://{host}:{port}"), SystemClock())
+    try:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a\udcff"}}
+        await client.create(body, namespace="default")
+    finally:
+        await client.close()
+        server.close()
+    assert json.loads(sent[0])["metadata"]["name"] == "a\ufffd"

@@ -12,7 +12,7 @@ from setpoint.cli.printing.escaping import escaped
 from setpoint.cli.printing.go_sort import sort
 from setpoint.cli.resources import ALL_NAMESPACES
 from setpoint.cli.resources.choosing import find_kind
-from setpoint.cli.tabwriter import align
+from setpoint.cli.tabwriter import SteadyColumns, align
 from setpoint.cli.writing import OUTPUT, Results
 from setpoint.client.resources import builtin
 from setpoint.kinds.columns import since
@@ -48,6 +48,7 @@ async def run(call: Call) -> None:
 async def _watch(call: Call, namespace: str, about: str, types: set[str], results: Results) -> None:
     """Those that are there, and then each as it comes, for as long as the server goes on."""
     header = [] if results.asked else _header(call)
+    columns = SteadyColumns()
     async with call.client.watch(builtin("events"), namespace, field_selector=about, bookmarks=False) as watch:
         async for kind, event in watch:
             if kind in ("DELETED", "BOOKMARK") or (types and str(event.get("type", "")).lower() not in types):
@@ -55,7 +56,7 @@ async def _watch(call: Call, namespace: str, about: str, types: set[str], result
             if results.asked:
                 results.add(event, "", typed=True)
             else:
-                call.say(align("\n".join([*header, _row(call, event)]), least=6, padding=3))
+                call.say(columns.align("\n".join([*header, _row(call, event)])))
                 header = []
             call.flush()
 
