@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -91,6 +92,23 @@ async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> N
     failure = f"curl: (7) Failed to connect to {address} port 1 after 0 ms: Could not connect to server\n"
     assert said == f"server404{failure}7\n"
     assert ("Warning", "FailedPostStartHook", "PostStartHook failed") in await cluster.events("refused")
+
+
+@virtual(nodes=2)
+async def test_a_server_notes_what_a_hook_sends_it(cluster: VirtualCluster) -> None:
+    await a_pod(cluster, "server", args=["nettest"], ports=[{"containerPort": 8080}])
+    await cluster.sleep(1)
+    address = (await cluster.client.get(("v1", "Pod"), "server", "default"))["status"]["podIP"]
+    command = ["wget", "-O-", '--post-data={"Source": "prestop"}', f"http://{address}:8080/write"]
+    await a_pod(
+        cluster, "tester", "busybox", command=["sleep", "600"], lifecycle={"preStop": {"exec": {"command": command}}}
+    )
+    await cluster.sleep(2)
+    assert json.loads(bytes((await ask(cluster, "pods/server:8080", "/read")).body))["Received"] == {}
+    await cluster.client.delete(("v1", "Pod"), "tester", "default")
+    await cluster.sleep(2)
+    found = json.loads(bytes((await ask(cluster, "pods/server:8080", "/read")).body))
+    assert (found["Hostname"], found["Received"], found["Errors"]) == ("server", {"prestop": 1}, [])
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.shell.agnhost import flags_of
 from setpoint.node.runtime.web_conversion import convert
 
+_NOTES = "/run/nettest.json"
+"""What `nettest` remembers."""
 _TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
 
 
@@ -201,6 +203,38 @@ def _liveness(server: Server, request: WebRequest, flags: Mapping[str, str]) -> 
     return WebAnswer(404, "404 page not found\n"), ""
 
 
+def _nettest(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    """Notes who writes to it. It contacts nobody by itself: Services lead nowhere."""
+    if request.port != int(flags.get("port") or 8080) or request.tls:
+        return None
+    state = json.loads(server.files.read(_NOTES) or "{}")
+    received: dict[str, int] = state.setdefault("Received", {})
+    errors: list[str] = state.setdefault("Errors", [])
+    match request.path:
+        case "/read":
+            known = {"Hostname": server.hostname, "Sent": {}, **state, "Log": [], "StillContactingPeers": True}
+            return WebAnswer(200, json.dumps(known, indent="\t"), _JSON), ""
+        case "/write":
+            source = _source(request.body)
+            if source:
+                received[source] = received.get(source, 0) + 1
+            else:
+                errors.append(f"{server.hostname}: Got request with no source")
+            server.files.write(_NOTES, json.dumps(state))
+            return WebAnswer(200, json.dumps({"Hostname": server.hostname}) + "\n", _JSON), ""
+        case "/status":
+            return WebAnswer(200, "running"), ""
+    return WebAnswer(404, "404 page not found\n"), ""
+
+
+def _source(body: bytes) -> str:
+    try:
+        posted = json.loads(body)
+    except ValueError:
+        return ""
+    return str(posted.get("Source") or "") if isinstance(posted, dict) else ""
+
+
 def _nothing(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
     return None
 
@@ -217,5 +251,6 @@ def _conversion_webhook(server: Server, request: WebRequest, flags: Mapping[str,
 
 _AGNHOST = {
     "crd-conversion-webhook": _conversion_webhook, "liveness": _liveness, "pause": _nothing,
-    "netexec": _netexec, "porter": _porter, "serve-hostname": _serve_hostname, "test-webserver": _test_webserver,
+    "netexec": _netexec, "nettest": _nettest, "porter": _porter, "serve-hostname": _serve_hostname,
+    "test-webserver": _test_webserver,
 }  # fmt: skip

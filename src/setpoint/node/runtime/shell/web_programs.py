@@ -12,7 +12,7 @@ from setpoint.node.runtime.shell.typed_input import reading
 _URL = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:]+\]|[^/:?#]+)(?::(\d{1,5}))?([^?#]*)(?:\?([^#]*))?.*")
 _WITH_VALUE = frozenset((
     "o", "X", "d", "H", "m", "w", "A", "u", "T", "O", "t", "connect-timeout", "max-time", "output", "request", "data",
-    "header", "write-out", "timeout", "tries", "retry", "retry-delay", "interface",
+    "header", "write-out", "post-data", "timeout", "tries", "retry", "retry-delay", "interface",
 ))  # fmt: skip
 
 
@@ -28,7 +28,8 @@ def curl(session: Session, arguments: list[str], streams: Streams) -> int:
     data = options.get("d", options.get("data"))
     method = options.get("X", options.get("request", "GET" if data is None else "POST"))
     try:
-        found = session.reach(host, WebRequest(port, url[4] or "/", url[5] or "", method, tls))
+        asked = WebRequest(port, url[4] or "/", url[5] or "", method, tls, body=(data or "").encode())
+        found = session.reach(host, asked)
     except LookupError:
         return 0
     if found is None:
@@ -53,7 +54,11 @@ def wget(session: Session, arguments: list[str], streams: Streams) -> int:
     tls, host = url[1] == "https", url[2].strip("[]")
     port = int(url[3] or (443 if tls else 80))
     try:
-        found = session.reach(host, WebRequest(port, url[4] or "/", url[5] or "", "GET", tls))
+        data = options.get("post-data")
+        method = "GET" if data is None else "POST"
+        found = session.reach(
+            host, WebRequest(port, url[4] or "/", url[5] or "", method, tls, body=(data or "").encode())
+        )
     except LookupError:
         return 0
     if found is None:
