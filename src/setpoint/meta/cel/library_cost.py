@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from setpoint.meta.cel.runtime_cost import AUTHORIZATION_CHECK, LIST_BASE, REGEX, STRUCT_BASE, TRAVERSAL
+from setpoint.meta.cel.runtime_cost import AUTHORIZATION_CHECK, LIST_BASE, NOMINAL, REGEX, STRUCT_BASE, TRAVERSAL
 from setpoint.meta.cel.sizes import MOST, ONE, UNKNOWN, CallEstimate, CostRange, SizeRange
 from setpoint.meta.cel.types import Kind, Type
 
@@ -26,48 +26,6 @@ class Node(NamedTuple):
     literal: Any = None
 
 
-_NOMINAL = frozenset(
-    [
-        "serviceAccount",
-        "path",
-        "group",
-        "resource",
-        "subresource",
-        "namespace",
-        "name",
-        "allowed",
-        "reason",
-        "error",
-        "errored",
-        "masked",
-        "prefixLength",
-        "family",
-        "isUnspecified",
-        "isLoopback",
-        "isLinkLocalMulticast",
-        "isLinkLocalUnicast",
-        "isGlobalUnicast",
-        "format.named",
-        "sign",
-        "asInteger",
-        "isInteger",
-        "asApproximateFloat",
-        "isGreaterThan",
-        "isLessThan",
-        "compareTo",
-        "add",
-        "sub",
-        "major",
-        "minor",
-        "patch",
-        "getScheme",
-        "getHostname",
-        "getHost",
-        "getPort",
-        "getEscapedPath",
-        "getQuery",
-    ]
-)
 _WALKS = frozenset(["isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"])
 _READS_ARGUMENT = frozenset(["cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"])
 _TRANSFORMS = frozenset(["lowerAscii", "upperAscii", "substring", "trim"])
@@ -100,7 +58,7 @@ def call_estimate(
     own = _OWN.get(overload)
     if own is not None:
         return own(target, arguments, size)
-    if function in _NOMINAL:
+    if function in NOMINAL:
         return _UNIT
     if function == "check":
         return CallEstimate(CostRange(AUTHORIZATION_CHECK, AUTHORIZATION_CHECK))

@@ -22,6 +22,14 @@ STRUCT_BASE = 40
 AUTHORIZATION_CHECK = 350_000
 _MORE_THAN_ANY_LIMIT = 2_000_000
 _SIZED = (str, bytes, list, dict)
+NOMINAL = frozenset((
+    "serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason", "error",
+    "errored", "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast",
+    "isLinkLocalUnicast", "isGlobalUnicast", "format.named", "sign", "asInteger", "isInteger", "asApproximateFloat",
+    "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch", "getScheme", "getHostname",
+    "getHost", "getPort", "getEscapedPath", "getQuery",
+))  # fmt: skip
+"""Functions that cost one unit, whatever they are given."""
 
 
 def size_of(value: Any) -> int:
@@ -151,49 +159,7 @@ def _contains_cidr(parsed: bool) -> CallCost:
 
 _BY_FUNCTION: dict[str, CallCost] = {
     "check": AUTHORIZATION_CHECK,
-    **dict.fromkeys(
-        [
-            "serviceAccount",
-            "path",
-            "group",
-            "resource",
-            "subresource",
-            "namespace",
-            "name",
-            "allowed",
-            "reason",
-            "error",
-            "errored",
-            "masked",
-            "prefixLength",
-            "family",
-            "isUnspecified",
-            "isLoopback",
-            "isLinkLocalMulticast",
-            "isLinkLocalUnicast",
-            "isGlobalUnicast",
-            "format.named",
-            "sign",
-            "asInteger",
-            "isInteger",
-            "asApproximateFloat",
-            "isGreaterThan",
-            "isLessThan",
-            "compareTo",
-            "add",
-            "sub",
-            "major",
-            "minor",
-            "patch",
-            "getScheme",
-            "getHostname",
-            "getHost",
-            "getPort",
-            "getEscapedPath",
-            "getQuery",
-        ],
-        1,
-    ),
+    **dict.fromkeys(NOMINAL, 1),
     **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(["isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"], _walked),
     **dict.fromkeys(
