@@ -75,6 +75,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "exec": _of("verbs.exec", "Execute a command in a container"),
         "port-forward": _of("verbs.port_forward", "Forward one or more local ports to a pod"),
         "cp": _of("verbs.cp", "Copy files and directories to and from containers"),
+        "debug": _of("verbs.debug", "Create debugging sessions for troubleshooting workloads and nodes"),
     },
     "Settings and other commands": {
         "label": _of("verbs.label", "Update the labels on a resource"),

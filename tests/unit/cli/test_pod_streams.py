@@ -118,6 +118,25 @@ async def test_attach_tells_that_it_is_recorded(typed: Typed, node: RealPrograms
     assert (await typed.run("attach -iq one", stdin="hello\n")).err == ""
 
 
+async def test_run_attaches_to_what_it_has_made(typed: Typed, node: RealPrograms) -> None:
+    kubelet = Kubelet(typed.server.client, typed.server.clock)
+    running = asyncio.ensure_future(typed.run("run new --image=i -iq --rm --restart=Never", stdin="hello\n"))
+    made: list[Obj] = []
+    for _ in range(500):
+        made = made or await kubelet.pods("run=new")
+        if made and not made[0]["spec"].get("nodeName"):
+            await kubelet.run(*made)
+            made[0]["spec"]["nodeName"] = "by-hand"
+        if node.asked:
+            break
+        await asyncio.sleep(0.01)
+    await kubelet.end(made[0], 4)
+    done = await running
+    assert (done.code, done.out) == (4, "hello\n")
+    assert "pod default/new terminated (Error)" in done.err
+    assert not await kubelet.pods("run=new")
+
+
 # -- keys -----------------------------------------------------------------------------------------------------------
 
 

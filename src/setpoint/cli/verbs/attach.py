@@ -8,8 +8,12 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
-from setpoint.cli.pod_choice import container_of, pod_running_timeout
+from setpoint.cli.pod_choice import PODS, container_of, pod_running_timeout
 from setpoint.cli.pod_session import STREAMS, Detached, Session, detach_keys, hold, meant, must_live, with_terminal
+from setpoint.client.paths import path_of, query_of
+from setpoint.client.transport import Unreachable
+from setpoint.meta.errors import ApiError
+from setpoint.meta.times import format_time
 
 Obj = dict[str, Any]
 DETACH = "ctrl-p,ctrl-q"
@@ -71,6 +75,41 @@ async def attach(
         call.say(f"Session ended, {left} {again} if it is still running")
     else:
         call.say(f"Session ended, resume using {again} command")
+
+
+async def attach_to_pod(call: Call, pod: Obj, container: str = "") -> None:
+    """For those who have made it, with their flags: what the container has said so far; and if it still runs what it
+    goes on to say, and is told."""
+    flags = call.flags
+    container = container_of(call, pod, container, quiet=flags.quiet)
+    statuses = ("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses")
+    found = (one for part in statuses for one in (pod.get("status") or {}).get(part) or () if one["name"] == container)
+    if "terminated" in (next(found, {}).get("state") or {}):
+        call.write(await _logs(call, pod, container))
+        return
+    since: Obj = {}
+    try:
+        call.write(await _logs(call, pod, container))
+        since = {"sinceTime": format_time(call.around.clock.now())}
+    except ApiError as error:
+        call.tell(f"warning: couldn't fetch pre-attach logs: {error.message}")
+    call.flush()
+    try:
+        keys = getattr(flags, "detach_keys", DETACH)
+        await attach(
+            call, pod, container, stdin=flags.stdin, tty=flags.tty, quiet=flags.quiet, keys=keys,
+            resume="setpoint attach",
+        )  # fmt: skip
+    except (Failed, ApiError, Unreachable) as error:
+        name = pod["metadata"]["name"]
+        call.tell(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
+        call.write(await _logs(call, pod, container, **since))
+
+
+async def _logs(call: Call, pod: Obj, container: str, **more: Any) -> bytes:
+    path = path_of(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
+    reply = await call.client.sender.request("GET", path, query_of({"container": container, **more}), accept="*/*")
+    return bytes(reply.body)
 
 
 def _container(pod: Obj, name: str) -> tuple[str, Obj]:

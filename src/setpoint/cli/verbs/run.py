@@ -81,7 +81,7 @@ def _check(call: Call, attach: bool, dry: DryRun) -> None:
         raise Failed("NAME is required for run")
     if not flags.image:
         raise Failed("--image is required")
-    if len(flags.image) > _LONGEST_IMAGE or not _IMAGE.fullmatch(flags.image):
+    if not is_image(flags.image):
         raise Failed(f"invalid image name {quote(flags.image)}: invalid reference format")
     if flags.tty and not flags.stdin:
         raise Failed("-i/--stdin is required for containers with -t/--tty=true")
@@ -95,6 +95,10 @@ def _check(call: Call, attach: bool, dry: DryRun) -> None:
         raise Failed(
             "--dry-run=[server|client] can't be used with attached containers options (--attach, --stdin, or --tty)"
         )
+
+
+def is_image(name: str) -> bool:
+    return len(name) <= _LONGEST_IMAGE and bool(_IMAGE.fullmatch(name))
 
 
 def _container(call: Call) -> Obj:

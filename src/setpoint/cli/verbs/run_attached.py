@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.cli.call import Call
-from setpoint.cli.failures import Failed
-from setpoint.cli.pod_choice import container_of
+from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.resources import Target
-from setpoint.cli.verbs.attach import attach
+from setpoint.cli.verbs.attach import attach_to_pod
 from setpoint.cli.waiting import TIMED_OUT, TimedOut, follow, within
-from setpoint.client.paths import path_of, query_of
 from setpoint.client.resources import builtin
-from setpoint.client.transport import Unreachable
-from setpoint.meta.errors import ApiError, NotFound
-from setpoint.meta.times import format_time
+from setpoint.meta.errors import NotFound
 
 Obj = dict[str, Any]
 _OVER = ("Succeeded", "Failed")
@@ -26,7 +22,7 @@ async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
     target = Target(builtin("pods"), meta["namespace"], meta["name"])
     try:
         pod = await _until(call, target, lambda pod: _phase(pod) in _OVER or _is_ready(pod))
-        await _attach(call, pod)
+        await attach_to_pod(call, pod)
         if call.flags.leave_stdin_open or restart == "Always":
             return None
         ends = _OVER if restart == "Never" else ("Succeeded",)
@@ -34,38 +30,6 @@ async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
     finally:
         if call.flags.rm:
             await _remove(call, made)
-
-
-async def _attach(call: Call, pod: Obj) -> None:
-    """What the container has said so far; and if it still runs what it goes on to say, and is told."""
-    flags = call.flags
-    container = container_of(call, pod, "", quiet=flags.quiet)
-    if _phase(pod) in _OVER:
-        call.write(await _logs(call, pod, container))
-        return
-    since: Obj = {}
-    try:
-        call.write(await _logs(call, pod, container))
-        since = {"sinceTime": format_time(call.around.clock.now())}
-    except ApiError as error:
-        call.tell(f"warning: couldn't fetch pre-attach logs: {error.message}")
-    call.flush()
-    try:
-        await attach(
-            call, pod, container, stdin=flags.stdin, tty=flags.tty, quiet=flags.quiet, keys=flags.detach_keys,
-            resume="setpoint attach",
-        )  # fmt: skip
-    except (Failed, ApiError, Unreachable) as error:
-        name = pod["metadata"]["name"]
-        call.tell(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
-        call.write(await _logs(call, pod, container, **since))
-
-
-async def _logs(call: Call, pod: Obj, container: str, **more: Any) -> bytes:
-    meta = pod["metadata"]
-    path = path_of(builtin("pods"), meta["namespace"], meta["name"], "log")
-    reply = await call.client.sender.request("GET", path, query_of({"container": container, **more}))
-    return bytes(reply.body)
 
 
 async def _until(call: Call, target: Target, enough: Any) -> Obj:
@@ -90,7 +54,7 @@ def _told(pod: Obj) -> int:
     ended = states[0].get("terminated") if states else None
     if not ended or not ended.get("exitCode"):
         raise Failed(f"pod {where} failed with unknown exit code")
-    raise Failed(f"pod {where} terminated ({ended.get('reason', '')})\n{ended.get('message', '')}", ended["exitCode"])
+    raise Exit(ended["exitCode"], f"pod {where} terminated ({ended.get('reason', '')})\n{ended.get('message', '')}")
 
 
 async def _remove(call: Call, made: list[Obj]) -> None:
