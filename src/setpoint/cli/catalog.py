@@ -82,6 +82,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "annotate": _of("verbs.annotate", "Update the annotations on a resource"),
         "api-resources": _of("verbs.api_resources", "Print the supported API resources on the server"),
         "api-versions": _of("verbs.api_versions", "Print the supported API versions on the server"),
+        "completion": _of("verbs.completion", "Output shell completion code for the specified shell"),
+        "__complete": _of("verbs.complete", "Offer what could be typed next", hidden=True),
         "config": _of("verbs.config", "Modify kubeconfig files"),
         "plugin": _of("verbs.plugin", "Provides utilities for interacting with plugins"),
         "options": _of("verbs.options", "Print the list of flags inherited by all commands", hidden=True),

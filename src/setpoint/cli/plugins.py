@@ -22,6 +22,21 @@ def run_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
                 os.execve(program, [program, *words[length:]], dict(environment))
 
 
+def completing_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Becomes the program that knows what could follow a plugin's words, `kubectl_complete-foo`; returns if the words
+    are not a plugin's, or it has no such program."""
+    names = list(takewhile(lambda word: not word.startswith("-"), words[:-1]))
+    for length in range(len(names), 0, -1):
+        name = "-".join(word.replace("-", "_") for word in names[:length])
+        for prefix in PREFIXES:
+            if shutil.which(f"{prefix}-{name}", path=environment.get("PATH")) is None:
+                continue
+            program = shutil.which(f"{prefix}_complete-{name}", path=environment.get("PATH"))
+            if program is not None:
+                os.execve(program, [program, *words[length:]], dict(environment))
+            return
+
+
 def found_plugins(path: str) -> Iterator[Path]:
     """All of them, in the order in which they are found."""
     prefixes = tuple(f"{one}-" for one in PREFIXES)

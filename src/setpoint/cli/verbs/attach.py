@@ -83,8 +83,9 @@ async def attach_to_pod(call: Call, pod: Obj, container: str = "") -> None:
     flags = call.flags
     container = container_of(call, pod, container, quiet=flags.quiet)
     statuses = ("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses")
-    found = (one for part in statuses for one in (pod.get("status") or {}).get(part) or () if one["name"] == container)
-    if "terminated" in (next(found, {}).get("state") or {}):
+    status: Obj = pod.get("status") or {}
+    states = [one.get("state") or {} for part in statuses for one in status.get(part) or () if one["name"] == container]
+    if any("terminated" in state for state in states):
         call.write(await _logs(call, pod, container))
         return
     since: Obj = {}

@@ -1,0 +1,260 @@
+"""What could be typed next: commands, flags, kinds, objects, namespaces, contexts, containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from setpoint.cli import connection
+from setpoint.cli.call import Call, Surroundings
+from setpoint.cli.catalog import ROOT
+from setpoint.cli.command import Command, loaded
+from setpoint.cli.failures import EXPECTED
+from setpoint.cli.flags import Flag, Flags, UsageProblem, switch
+
+NO_SPACE, NO_FILES, DEFAULT = 2, 4, 0
+"""What the shell is told: not to put a blank after it, not to offer files, to do as it likes."""
+_PATIENCE = "3s"
+_MOST = 2000
+_HELP = switch("help", "h", help="Show this help")
+
+_KINDS_THEN_NAMES = (
+    "get", "describe", "delete", "edit", "label", "annotate", "patch", "scale", "autoscale", "expose", "wait", "events",
+    "taint", "set image", "set env", "set resources", "set selector", "set serviceaccount", "set subject",
+    "rollout status", "rollout history", "rollout undo", "rollout pause", "rollout resume", "rollout restart",
+    "apply view-last-applied", "apply edit-last-applied",
+)  # fmt: skip
+_PODS = ("logs", "exec", "attach", "port-forward", "debug", "cp")
+_NODES = ("drain", "cordon", "uncordon", "top node")
+_CONTEXTS = ("config use-context", "config delete-context", "config rename-context", "config set-context",
+             "config get-contexts")  # fmt: skip
+_SECTIONS = {"config delete-cluster": "clusters", "config delete-user": "users"}
+_KINDS = ("explain",)
+_LOGGED = ("deployments", "daemonsets", "statefulsets", "jobs", "replicasets", "services")
+
+
+class Offers(NamedTuple):
+    words: list[str]
+    """Each may have a tab and a description after it."""
+    directive: int = NO_FILES
+
+
+async def offers(words: list[str], around: Surroundings) -> Offers:
+    """For the last of the words, which may be empty. Knows no errors: where nothing is known nothing is offered."""
+    *before, last = words or [""]
+    command, rest, path = _found(before)
+    flags = Flags((*command.flags, *_shared(command), _HELP))
+    if "--" not in rest:
+        name, equals, value = last.partition("=")
+        if equals and name.startswith("--"):
+            flag = next((one for one in flags.all if f"--{one.name}" == name), None)
+            return await _values(flag, value, path, rest, flags, around) if flag is not None else Offers([], DEFAULT)
+        if rest and (flag := _wanting(flags, rest[-1])) is not None:
+            return await _values(flag, last, path, rest[:-1], flags, around)
+        if last.startswith("-"):
+            return _flag_names(flags, last)
+    children = [f"{name}\t{one.summary}" for name, one in command.children.items()
+                if name.startswith(last) and not one.hidden]  # fmt: skip
+    if command.children and not flags_only(flags, rest):
+        if command is ROOT and not children:
+            return Offers(_plugins(last, around))
+        return Offers(children)
+    return await _arguments(path, last, rest, flags, around)
+
+
+def flags_only(flags: Flags, words: list[str]) -> bool:
+    """Whether there is an argument already."""
+    return flags.first_argument(words) >= 0
+
+
+def _found(words: list[str]) -> tuple[Command, list[str], str]:
+    command, path, rest = ROOT, list[str](), list(words)
+    while command.children:
+        at = Flags((*connection.FLAGS, *command.flags, _HELP)).first_argument(rest)
+        child = command.child(rest[at]) if at >= 0 else None
+        if child is None:
+            break
+        path.append(command.name_of(rest.pop(at)))
+        command = loaded(child)
+    return command, rest, " ".join(path)
+
+
+def _shared(command: Command) -> Iterable[Flag]:
+    own = {flag.name for flag in command.flags}
+    return [flag for flag in connection.FLAGS if flag.name not in own] if command.connects else []
+
+
+def _wanting(flags: Flags, word: str) -> Flag | None:
+    """The flag that the word is, if the next word is its value."""
+    for flag in flags.all:
+        if flag.bare is None and (word == f"--{flag.name}" or (flag.short and word == f"-{flag.short}")):
+            return flag
+    return None
+
+
+def _flag_names(flags: Flags, last: str) -> Offers:
+    found = []
+    for flag in sorted(flags.all):
+        if flag.hidden or flag.deprecated:
+            continue
+        if f"--{flag.name}".startswith(last):
+            mark = "" if flag.bare is not None else "="
+            found.append(f"--{flag.name}{mark}\t{flag.help}")
+        if flag.short and last in ("-", f"-{flag.short}"):
+            found.append(f"-{flag.short}\t{flag.help}")
+    single = len(found) == 1 and found[0].split("\t")[0].endswith("=")
+    return Offers(found, NO_FILES | NO_SPACE if single else NO_FILES)
+
+
+async def _values(flag: Flag, last: str, path: str, rest: list[str], flags: Flags, around: Surroundings) -> Offers:
+    if flag.choices:
+        return Offers([one for one in flag.choices if one.startswith(last)])
+    call = _call(flags, rest, around)
+    if call is None:
+        return Offers([])
+    if flag.name == "namespace":
+        return Offers(await _names(call, "namespaces", last))
+    if flag.name in ("context", "cluster", "user"):
+        return Offers(_entries(call, f"{flag.name}s", last))
+    if flag.name == "container" and call.args:
+        return Offers(await _containers(call, call.args[0], last))
+    files = flag.name in ("filename", "kubeconfig", "kustomize", "patch-file", "www", "unix-socket", "custom",
+                          "certificate-authority", "client-certificate", "client-key", "from-file")  # fmt: skip
+    return Offers([], DEFAULT if files else NO_FILES)
+
+
+async def _arguments(path: str, last: str, rest: list[str], flags: Flags, around: Surroundings) -> Offers:
+    call = _call(flags, rest, around)
+    if call is None:
+        return Offers([])
+    args = call.args
+    if path in _CONTEXTS:
+        return Offers(_entries(call, "contexts", last) if not args else [])
+    if path in _SECTIONS:
+        return Offers(_entries(call, _SECTIONS[path], last) if not args else [])
+    if path == "completion":
+        return Offers([one for one in ("bash", "fish", "zsh") if one.startswith(last)] if not args else [])
+    if path in _NODES:
+        return Offers(await _names(call, "nodes", last))
+    if path in _KINDS:
+        return Offers(await _kinds(call, last) if not args else [])
+    if path in _KINDS_THEN_NAMES:
+        return await _kind_or_name(call, args, last)
+    if path in _PODS:
+        return await _pod(call, path, args, last)
+    return Offers([], DEFAULT)
+
+
+async def _kind_or_name(call: Call, args: list[str], last: str) -> Offers:
+    kind, slash, name = last.partition("/")
+    if slash:
+        return Offers([f"{kind}/{one}" for one in await _names(call, kind, name)])
+    if not args:
+        return Offers(await _kinds(call, last))
+    if "/" in args[0]:
+        return Offers([])
+    taken = set(args[1:])
+    return Offers([one for one in await _names(call, args[0], last) if one not in taken])
+
+
+async def _pod(call: Call, path: str, args: list[str], last: str) -> Offers:
+    if path == "cp":
+        if args or last[:1] in ("/", ".", "~") or ":" in last:
+            return Offers([], DEFAULT)
+        return Offers([f"{one}:" for one in await _names(call, "pods", last)], NO_SPACE)
+    kind, slash, name = last.partition("/")
+    if slash:
+        return Offers([f"{kind}/{one}" for one in await _names(call, kind, name)])
+    if not args:
+        kinds = [f"{one}/" for one in _LOGGED if last and one.startswith(last)]
+        pods = await _names(call, "pods", last)
+        return Offers([*pods, *kinds], NO_FILES if pods or not kinds else NO_FILES | NO_SPACE)
+    if path == "port-forward":
+        return Offers(await _ports(call, args[0], last))
+    return Offers(await _containers(call, args[0], last) if path == "logs" else [])
+
+
+def _call(flags: Flags, rest: list[str], around: Surroundings) -> Call | None:
+    """A command line as far as it is typed."""
+    # What is required may come yet, and what is asked must not take long.
+    own = {flag.name for flag in flags.all}
+    every = (*flags.all, *(flag for flag in connection.FLAGS if flag.name not in own))
+    quick = {"request-timeout": _PATIENCE}
+    lenient = Flags(flag._replace(required=False, default=quick.get(flag.name, flag.default)) for flag in every)
+    try:
+        line = lenient.parse(rest)
+    except UsageProblem:
+        return None
+    return Call(around, line, "setpoint __complete")
+
+
+def _entries(call: Call, section: str, last: str) -> list[str]:
+    from setpoint.cli.kubeconfig_files import Files
+
+    try:
+        return sorted(name for name in Files(call).shown().section(section) if name.startswith(last))
+    except EXPECTED:
+        return []
+
+
+async def _kinds(call: Call, last: str) -> list[str]:
+    try:
+        known = await call.client.discovery.resources()
+    except EXPECTED:
+        return []
+    finally:
+        await call.close()
+    done, comma, last = last.rpartition(",")
+    plain = dict.fromkeys(one.plural if not one.group else f"{one.plural}.{one.group}" for one in known)
+    return sorted(done + comma + name for name in plain if name.startswith(last))
+
+
+async def _listed(call: Call, kind: str) -> list[dict[str, Any]]:
+    try:
+        resource = await call.client.discovery.search(kind)
+        namespace = call.namespace if resource.namespaced else ""
+        found = await call.client.list(resource, namespace, metadata_only=True)
+    except EXPECTED:
+        return []
+    finally:
+        await call.close()
+    return found.items[:_MOST]
+
+
+async def _names(call: Call, kind: str, last: str) -> list[str]:
+    return sorted(
+        one["metadata"]["name"] for one in await _listed(call, kind) if one["metadata"]["name"].startswith(last)
+    )
+
+
+async def _one(call: Call, word: str) -> dict[str, Any]:
+    kind, slash, name = word.partition("/")
+    try:
+        resource = await call.client.discovery.search(kind if slash else "pods")
+        return await call.client.get(resource, name if slash else kind, call.namespace)
+    except EXPECTED:
+        return {}
+    finally:
+        await call.close()
+
+
+async def _containers(call: Call, word: str, last: str) -> list[str]:
+    spec: dict[str, Any] = (await _one(call, word)).get("spec") or {}
+    spec = (spec.get("template") or {}).get("spec") or spec
+    parts = ("initContainers", "containers", "ephemeralContainers")
+    return [one["name"] for part in parts for one in spec.get(part) or () if one["name"].startswith(last)]
+
+
+async def _ports(call: Call, word: str, last: str) -> list[str]:
+    spec: dict[str, Any] = (await _one(call, word)).get("spec") or {}
+    spec = (spec.get("template") or {}).get("spec") or spec
+    numbers = [p["port"] for p in spec.get("ports") or ()]
+    numbers += [p["containerPort"] for c in spec.get("containers") or () for p in c.get("ports") or ()]
+    return [str(one) for one in dict.fromkeys(numbers) if str(one).startswith(last)]
+
+
+def _plugins(last: str, around: Surroundings) -> list[str]:
+    from setpoint.cli.plugins import found_plugins
+
+    names = [one.name.split("-", 1)[1] for one in found_plugins(around.environment.get("PATH", ""))]
+    return sorted({one.replace("_", "-") for one in names if one.startswith(last)})

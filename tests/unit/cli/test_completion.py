@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import Typed, typed_offline
+from local_server import LocalServer
+
+
+@pytest.fixture
+async def shop(local_server: LocalServer) -> None:
+    client = local_server.client
+    for name in ("web", "worker"):
+        containers = [{"name": "main", "image": "i", "ports": [{"containerPort": 80}]}, {"name": "side", "image": "i"}]
+        meta = {"name": name, "namespace": "default"}
+        await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}})
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("des", "describe :4"),
+        ("get deploy", "deployments.apps :4"),
+        ("get pods w", "web worker :4"),
+        ("get pods web w", "worker :4"),
+        ("get pod/we", "pod/web :4"),
+        ("get pods,deploy", "pods,deployments.apps :4"),
+        ("get -n sho", "shop :4"),
+        ("get --namespace=sho", "shop :4"),
+        ("-n shop get pods ''", ":4"),
+        ("logs we", "web :4"),
+        ("logs web ''", "main side :4"),
+        ("exec web -c m", "main :4"),
+        ("attach worker --container s", "side :4"),
+        ("port-forward web ''", "80 :4"),
+        ("cp we", "web: :2"),
+        ("get -o custom", "custom-columns custom-columns-file :4"),
+        ("get --output=jsonpath-f", "jsonpath-file :4"),
+        ("get --field-sel", "--field-selector= :6"),
+        ("apply -f ''", ":0"),
+        ("completion z", "zsh :4"),
+        ("rollout un", "undo :4"),
+        ("get nothing ''", ":4"),
+        ("exec web -- l", ":4"),
+        ("nonsense --x ''", ":4"),
+    ],
+)
+async def test_what_is_offered(typed: Typed, shop: None, line: str, words: str) -> None:
+    out = await typed(f"__complete {line}")
+    assert [one.split("\t")[0] for one in out.splitlines()] == words.split()
+
+
+def test_contexts_and_no_server(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: here, context: {cluster: c}}, {name: there, context: {cluster: c}}]\n"
+        "current-context: here\n"
+    )
+    typed = [typed_offline(line, tmp_path, KUBECONFIG=str(config)) for line in (
+        "__complete config use-context t", "__complete get --context h", "__complete get pods ''",
+    )]  # fmt: skip
+    assert [one.out for one in typed] == ["there\n:4\n", "here\n:4\n", ":4\n"]
+    config.write_text("{broken")
+    assert typed_offline("__complete config use-context ''", tmp_path, KUBECONFIG=str(config)).out == ":4\n"
+
+
+def test_shells_that_there_are(tmp_path: Path) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        done = typed_offline(f"completion {shell}", tmp_path)
+        assert done.code == 0 and "__complete" in done.out
+        if shutil.which(shell):
+            subprocess.run([shell, "-n"], input=done.out, text=True, check=True, timeout=10)
+    for line, told in (
+        ("completion", "Shell not specified."),
+        ("completion tcsh", 'Unsupported shell type "tcsh".'),
+        ("completion bash zsh", "Too many arguments. Expected only the shell type."),
+    ):
+        done = typed_offline(line, tmp_path)
+        assert done.code == 1 and told in done.err
+
+
+def test_in_a_real_bash(tmp_path: Path) -> None:
+    program = tmp_path / "setpoint"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m setpoint.cli "$@"\n')
+    program.chmod(0o755)
+    script = """
+        source <(setpoint completion bash)
+        for line in 'setpoint desc' 'setpoint rollout h' 'setpoint get --output=kya'; do
+            COMP_LINE="$line"; COMP_POINT=${#line}; __setpoint_complete; echo "${COMPREPLY[*]}"
+        done
+    """
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout == "describe\nhistory\nkyaml\n", done.stderr
+
+
+def test_a_plugin_completes_itself(tmp_path: Path) -> None:
+    for name, text in (("kubectl-foo", ""), ("kubectl_complete-foo", 'echo "asked $*"\necho :4')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    command = [sys.executable, "-m", "setpoint.cli", "__complete", "foo", "bar", ""]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout == "asked bar \n:4\n"
