@@ -17,6 +17,7 @@ from setpoint.apiserver.admission.default_storage_class import DefaultStorageCla
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from setpoint.apiserver.admission.dynamic.matching import Matcher
+from setpoint.apiserver.admission.dynamic.mutating_policy import MutatingAdmissionPolicy
 from setpoint.apiserver.admission.dynamic.mutating_webhook import MutatingAdmissionWebhook
 from setpoint.apiserver.admission.dynamic.served import Served
 from setpoint.apiserver.admission.dynamic.validating_policy import ValidatingAdmissionPolicy
@@ -104,6 +105,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
     NodeDeclaredFeatureValidator.name: lambda s: NodeDeclaredFeatureValidator(s.reader),
     PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
+    MutatingAdmissionPolicy.name: lambda s: MutatingAdmissionPolicy(s.reader, s.served, s.authorizer),
     MutatingAdmissionWebhook.name: lambda s: MutatingAdmissionWebhook(s.reader, _caller(s)),
     ValidatingAdmissionPolicy.name: lambda s: ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer),
     ValidatingAdmissionWebhook.name: lambda s: ValidatingAdmissionWebhook(s.reader, _caller(s)),
@@ -123,7 +125,7 @@ _OFF = frozenset(
 # Upstream's names that stand for nothing here; to switch one off is no mistake.
 _ABSENT = frozenset(
     {
-        "ImagePolicyWebhook", "MutatingAdmissionPolicy", "PodGroupProtection", "PodTolerationRestriction",
+        "ImagePolicyWebhook", "PodGroupProtection", "PodTolerationRestriction",
     }
 )  # fmt: skip
 

@@ -36,8 +36,8 @@ def test_the_default_plugins_in_upstreams_order(surroundings: Surroundings) -> N
         "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection",
         "PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
         "ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
-        "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionWebhook", "ResourceQuota",
+        "NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook", "ResourceQuota",
     ]  # fmt: skip
 
 

@@ -9,10 +9,17 @@ from setpoint.apiserver.admission.plugin import Attributes, Obj
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.tables import definition_for, type_of
 from setpoint.meta.decode import DecodeError, decode
+from setpoint.meta.schema import Type
 
 
 class ChangeProblem(ValueError):
     """What came of the change is no object of its kind."""
+
+
+def type_shown(attrs: Attributes, matched: Resource) -> Type:
+    """The type of the object as it is shown to whom it matched as `matched`."""
+    kind = kind_of(matched, attrs.subresource)
+    return matched.type if kind.kind == matched.kind else type_of(definition_for(*kind))
 
 
 async def replace_object(attrs: Attributes, whole: Any, matched: Resource, served: Served) -> bool:

@@ -82,6 +82,10 @@ class Subject:
         self._authorizer = authorizer
         self.bindings: dict[str, Any] = {"object": obj, "oldObject": old, "request": request_of(attrs, matched)}
 
+    def show(self, obj: Obj) -> None:
+        """The object is another one now."""
+        self.bindings["object"] = obj
+
     def with_params(
         self, params: Obj | None, namespace: Obj | None, *, authorizer: bool = True, matched: Resource | None = None
     ) -> dict[str, Any]:

@@ -5,17 +5,17 @@ Whoever asked for it (reinvocationPolicy IfNeeded) gets to see the object once m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from setpoint.apiserver.admission.dynamic.changes import ChangeProblem, replace_object
 from setpoint.apiserver.admission.dynamic.exempt import from_webhooks
+from setpoint.apiserver.admission.dynamic.reinvocation import end_round, round_of
 from setpoint.apiserver.admission.dynamic.webhook_calls import Caller, CallFailed, Invocation
 from setpoint.apiserver.admission.dynamic.webhook_review import Verdict
 from setpoint.apiserver.admission.dynamic.webhook_source import Webhook, WebhookSource
-from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader, Reinvocation
+from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import InternalError
 from setpoint.meta.goformat import quote
@@ -24,38 +24,6 @@ from setpoint.meta.patch.json_patch import apply_json_patch, decode_json_patch
 
 _ANNOTATION = "mutation.webhook.admission.k8s.io"
 _FAILED_OPEN = f"failed-open.{_ANNOTATION}"
-
-
-@dataclass(slots=True)
-class Round:
-    """What the second round needs to know of the first."""
-
-    output: bytes = b""
-    called: set[str] = field(default_factory=set)
-    """Those that want to be called again, since the last change."""
-    again: set[str] = field(default_factory=set)
-    """Those after whom something changed."""
-
-    def changed(self) -> None:
-        self.again |= self.called
-        self.called = set()
-
-
-def round_of(attrs: Attributes, plugin: str) -> tuple[Reinvocation, Round]:
-    if attrs.reinvocation is None:
-        attrs.reinvocation = Reinvocation()
-    state: Round = attrs.reinvocation.state.setdefault(plugin, Round())
-    if attrs.reinvocation.running and state.output != _text(attrs):
-        state.changed()
-    return attrs.reinvocation, state
-
-
-def end_round(attrs: Attributes, state: Round) -> None:
-    state.output = _text(attrs)
-
-
-def _text(attrs: Attributes) -> bytes:
-    return orjson.dumps(attrs.obj, option=orjson.OPT_SORT_KEYS)
 
 
 class MutatingAdmissionWebhook(Plugin):
