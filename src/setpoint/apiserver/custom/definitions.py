@@ -6,6 +6,7 @@ it is established; or, when it is deleted, its objects are, and then it is let g
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ from setpoint.meta.times import format_time
 if TYPE_CHECKING:
     from setpoint.apiserver.custom.removal import Removal
     from setpoint.apiserver.custom.serving import Serving
+
+log = logging.getLogger("setpoint.apiserver")
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 
@@ -81,7 +84,10 @@ class Definitions(Hooks):
         cache = self._api.registry(GROUP, PLURAL).cache
         for entry in cache.scan():
             if _is_servable(entry.obj):
-                await self._serving.serve(entry.obj, since=0)
+                try:
+                    await self._serving.serve(entry.obj, since=0)
+                except Exception:  # one definition that makes no sense must not keep the server from starting
+                    log.exception("custom resources %s", entry.obj["metadata"]["name"])
         self._loop.follow(cache, lambda entry: [entry.obj["metadata"]["name"]])
 
     def _entry(self, name: str) -> Entry | None:

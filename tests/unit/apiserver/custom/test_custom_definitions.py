@@ -5,6 +5,8 @@ from __future__ import annotations
 from custom_door import CRDS, FOOS, GROUP, CustomDoor, definition, foo, of, version
 from front_door import settle
 
+from setpoint.store.interface import Put
+
 
 async def test_a_definition_is_served_at_once(door: CustomDoor) -> None:
     assert (await door.get(FOOS)).status == 404
@@ -110,6 +112,30 @@ async def test_watches_end_when_a_definition_changes(door: CustomDoor) -> None:
     await door.make(FOOS, foo("h"))
     await settle()
     assert again.summary == [("ADDED", "h")]
+
+
+async def test_watches_end_when_a_definition_goes(door: CustomDoor) -> None:
+    await door.define()
+    await door.make(FOOS, foo())
+    watcher = await door.watch(FOOS)
+    await door.delete(f"{CRDS}/foos.{GROUP}")
+    await settle(60)
+    assert watcher.summary == [("ADDED", "f"), ("DELETED", "f")]
+    await door.clock.advance(1.5)
+    assert watcher.ended
+
+
+async def test_a_definition_that_makes_no_sense_does_not_stop_the_server(door: CustomDoor) -> None:
+    await door.define()
+    key = f"apiextensions.k8s.io/customresourcedefinitions/foos.{GROUP}"
+    stored = await door.store.get(key)
+    assert stored is not None
+    broken = stored.value.replace(b'"storage":true', b'"storage":false')
+    await door.store.txn([Put(key, broken, stored.mod_revision)])
+    again = await CustomDoor.open(door.store)
+    assert (await again.get(FOOS)).status == 404
+    await again.api.stop()
+    await door.store.txn([Put(key, stored.value, door.store.revision)])
 
 
 async def test_approval_of_protected_groups(door: CustomDoor) -> None:
