@@ -29,7 +29,7 @@ def quiet_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFix
     """Bad input is no reason to log an error, and never one for a traceback."""
     caplog.set_level(logging.DEBUG)
     yield caplog
-    loud = [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
+    loud = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR or record.exc_info]
     assert not loud, [record.getMessage() for record in loud]
 
 

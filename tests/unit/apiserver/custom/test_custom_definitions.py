@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from custom_door import CRDS, FOOS, GROUP, CustomDoor, definition, foo, of, version
 from front_door import settle
 
@@ -125,7 +126,9 @@ async def test_watches_end_when_a_definition_goes(door: CustomDoor) -> None:
     assert watcher.ended
 
 
-async def test_a_definition_that_makes_no_sense_does_not_stop_the_server(door: CustomDoor) -> None:
+async def test_a_definition_that_makes_no_sense_does_not_stop_the_server(
+    door: CustomDoor, quiet_log: pytest.LogCaptureFixture
+) -> None:
     await door.define()
     key = f"apiextensions.k8s.io/customresourcedefinitions/foos.{GROUP}"
     stored = await door.store.get(key)
@@ -135,7 +138,10 @@ async def test_a_definition_that_makes_no_sense_does_not_stop_the_server(door: C
     again = await CustomDoor.open(door.store)
     assert (await again.get(FOOS)).status == 404
     await again.api.stop()
+    assert "foos.example.com" in quiet_log.text
     await door.store.txn([Put(key, stored.value, door.store.revision)])
+    await settle()
+    quiet_log.clear()
 
 
 async def test_approval_of_protected_groups(door: CustomDoor) -> None:
