@@ -74,6 +74,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "attach": _of("verbs.attach", "Attach to a running container"),
         "exec": _of("verbs.exec", "Execute a command in a container"),
         "port-forward": _of("verbs.port_forward", "Forward one or more local ports to a pod"),
+        "proxy": _of("verbs.proxy", "Run a proxy to the Kubernetes API server"),
         "cp": _of("verbs.cp", "Copy files and directories to and from containers"),
         "debug": _of("verbs.debug", "Create debugging sessions for troubleshooting workloads and nodes"),
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from typing import Any
 
@@ -105,7 +106,7 @@ class _Forwarding:
                 server = await asyncio.start_server(self._handler(pair.remote), address, local)
             except OSError as error:
                 shown = f"[{address}]" if ":" in address else address
-                why = (error.strerror or str(error)).lower()
+                why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
                 kind = "tcp6" if ":" in address else "tcp4"
                 problems.append(f"unable to create listener: Error listen {kind} {shown}:{local}: bind: {why}")
                 required = required or must
