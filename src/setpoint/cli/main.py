@@ -125,7 +125,7 @@ def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | A
         from setpoint.cli.help import help_text
 
         asked = line.values.help or command is ROOT
-        around.stdout.write(help_text(command, name).encode())
+        (around.stdout if asked else around.stderr).write(help_text(command, name).encode())
         return 0 if asked else 1
     if command.run is None:
         raise UsageProblem(_unknown(command, line.args[0], name))

@@ -123,7 +123,7 @@ async def test_nothing_there_and_nothing_said(typed: Typed) -> None:
     assert (done.code, done.out, done.err) == (0, "", "No resources found in default namespace.\n")
     assert await typed.refused("rollout status") == "error: required resource not specified\n"
     done = await typed.run("rollout")
-    assert done.code == 1 and "rollout undo" in done.out
+    assert done.code == 1 and "rollout undo" in done.err
 
 
 async def test_status_gives_up_in_time(typed: Typed) -> None:

@@ -19,6 +19,7 @@ from setpoint.meta.names import env_var_name
 
 Obj = dict[str, Any]
 _RESTARTS = ("Always", "OnFailure", "Never")
+_CASCADES = ("background", "foreground", "orphan")
 _PULLS = ("Always", "IfNotPresent", "Never")
 _LONGEST_IMAGE = 1024
 _DOMAIN = (
@@ -77,6 +78,8 @@ async def run(call: Call) -> int | None:
 
 def _check(call: Call, attach: bool, dry: DryRun) -> None:
     flags = call.flags
+    if flags.cascade not in _CASCADES:
+        raise Failed(f'invalid cascade value ({flags.cascade}). Must be "background", "foreground", or "orphan"')
     if not call.args or call.dash == 0:
         raise Failed("NAME is required for run")
     if not flags.image:

@@ -61,7 +61,9 @@ async def _remove(call: Call, made: list[Obj]) -> None:
     for obj in made:
         meta, plural = obj["metadata"], f"{obj['kind'].lower()}s"
         try:
-            await call.client.delete(builtin(plural), meta["name"], meta["namespace"], propagation="Background")
+            await call.client.delete(
+                builtin(plural), meta["name"], meta["namespace"], propagation=call.flags.cascade.capitalize()
+            )
         except NotFound:
             continue
         if not call.flags.quiet:
