@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from command_line import Typed
+from hypothesis import given
+from hypothesis import strategies as st
 from local_server import LocalServer
 
 from setpoint.cli.explaining.plaintext import Explainer
@@ -31,6 +33,13 @@ from setpoint.cli.verbs.auth.reconcile import uncovered
 )
 def test_lines_are_broken_at_blanks(text: str, limit: int, out: str) -> None:
     assert wrap(text, limit) == out
+
+
+@given(st.text(alphabet="ab \n", max_size=60), st.integers(1, 12))
+def test_words_stay_and_only_long_ones_make_long_lines(text: str, limit: int) -> None:
+    lines = wrap(text, limit).split("\n")
+    assert " ".join(lines).split() == text.split()
+    assert all(len(line) <= limit or any(len(word) >= limit for word in line.split()) for line in lines)
 
 
 def test_indentation_of_every_line() -> None:
