@@ -89,8 +89,9 @@ def _message(error: BaseException) -> str:
         return f"Error from server ({error.reason}): {error.message}" if error.reason else _from_server(error)
     if isinstance(error, Unreachable):
         return _capital(str(error))
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"error: {error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"error: {where}{error.strerror}"
     text = str(error)
     if isinstance(error, PrintProblem) and error.hint:
         text = f"{text.rstrip()}\n{error.hint}"

@@ -58,7 +58,10 @@ async def pods_behind(call: Call, target: Target, doing: str, timeout: float) ->
         return [target.obj]
     selector = selector_of(target)
     if selector is None:
-        raise Failed(f"cannot {doing} {target.resource.kind}: selector for {target.resource.kind} not implemented")
+        why = f"selector for {target.resource.kind} not implemented"
+        if (target.resource.group, target.resource.kind) == ("", "Service"):
+            why = f"invalid service '{target.name}': Service is defined without a selector"
+        raise Failed(f"cannot {doing} {target.resource.kind}: {why}")
     found = await call.client.list(PODS, target.namespace, label_selector=selector)
     if found.items:
         return sorted(found.items, key=_best_first)

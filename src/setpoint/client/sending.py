@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -23,10 +23,12 @@ from setpoint.client.transport import (
     UpgradingTransport,
     header,
 )
-from setpoint.client.upgraded import Upgraded
 from setpoint.client.warning_header import warning_texts
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
+
+if TYPE_CHECKING:
+    from setpoint.client.upgraded import Upgraded
 
 JSON = "application/json"
 _MOST_RETRIES = 10
