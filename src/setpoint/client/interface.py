@@ -1,7 +1,8 @@
 """What the client offers, reads split from writes: whoever only looks is given a Reader.
 
 Objects that come out of a client, from reads, writes and watches alike, are shared: within the process, all who asked
-for an object at one revision hold the same dict. They are read and never changed; whoever wants another one makes it:
+for an object at one revision hold the same dict (but for a writer, where nobody was watching when it wrote). They are
+read and never changed; whoever wants another one makes it:
 
     await client.update({**lease, "spec": {**lease["spec"], "renewTime": now}})
 

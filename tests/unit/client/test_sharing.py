@@ -50,10 +50,13 @@ def autoscaler(name: str) -> dict[str, Any]:
 
 async def test_all_who_ask_for_an_object_at_one_revision_hold_the_same_one(sharing: Client) -> None:
     async with sharing.watch(CONFIG_MAPS, "default") as watch:
+        await sharing.create(config_map("first"))
+        await anext(watch)  # now somebody looks on
         made = await sharing.create(config_map("a", x="1"))
         assert (await anext(watch)).object is made
         assert await sharing.get(CONFIG_MAPS, "a", "default") is made
-        assert (await sharing.list(CONFIG_MAPS, "default")).items[0] is made
+        found = (await sharing.list(CONFIG_MAPS, "default")).items
+        assert next(one for one in found if one["metadata"]["name"] == "a") is made
         changed = await sharing.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}, "default")
         assert (await anext(watch)).object is changed
         assert made["data"] == {"x": "1"}
