@@ -39,6 +39,8 @@ def struct_decoder(type: Type, part: Part) -> Decoder:
 
     def decode_struct(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
+            if preserve and value.__class__ is list:
+                return value  # nothing is known of its elements, and what is unknown stays
             return value if value.__class__ in _SCALARS else _scalar(value, unknown)
         out: dict[str, Any] = {}
         for key, one in value.items():
