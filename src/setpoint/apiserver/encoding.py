@@ -11,6 +11,7 @@ from setpoint.kinds.catalog import Resource
 from setpoint.meta.decode import decode
 from setpoint.meta.schema import Type
 
+Texts = list[str]
 _KEYS = b'{"kind":"%b","apiVersion":"%b",'
 
 
@@ -104,9 +105,10 @@ class Encoding:
         The result may share parts with `obj`."""
         return {"apiVersion": other.form, "kind": other.resource.kind, **other.versioned(obj)}
 
-    async def taken_from(self, whole: Obj, other: Encoding) -> Obj:
-        """The way back, with types checked and defaults filled in. Raises DecodeError."""
-        typed: Obj = decode(other.resource.type, whole, strict=None)
+    async def taken_from(self, whole: Obj, other: Encoding, unknown: Texts | None = None) -> Obj:
+        """The way back, with types checked and defaults filled in. `unknown` gets the fields that are none, where
+        objects cannot have those. Raises DecodeError."""
+        typed: Obj = decode(other.resource.type, whole, strict=unknown)
         typed = {name: value for name, value in typed.items() if name not in ("kind", "apiVersion")}
         other.resource.strategy.default(typed)
         return other.to_storage(typed)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
-from setpoint.apiserver.node_connection import NodeRoutes
+from setpoint.apiserver.node_connection import LateResponse, NodeRoutes
 from setpoint.apiserver.reader import CacheReader
+from setpoint.meta.clock import Clock
 
 FarReply = Response | StreamResponse | UpgradeResponse
 
@@ -57,18 +58,19 @@ class NearFirst:
     """Simulated Pods of this process have addresses that lead nowhere: their servers are asked here. All others are
     asked by somebody else."""
 
-    def __init__(self, others: FarServers, routes: NodeRoutes, reader: CacheReader) -> None:
+    def __init__(self, others: FarServers, routes: NodeRoutes, reader: CacheReader, clock: Clock) -> None:
         self._others = others
+        self._clock = clock
         self._routes = routes
         self._reader = reader
 
     async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
-        return self._near(server, request) or await self._others.ask(server, request, timeout)
+        return await self._near(server, request, timeout) or await self._others.ask(server, request, timeout)
 
     async def post(self, server: FarServer, request: Request, timeout: float) -> Response:
-        return self._near(server, request) or await self._others.post(server, request, timeout)
+        return await self._near(server, request, timeout) or await self._others.post(server, request, timeout)
 
-    def _near(self, server: FarServer, request: Request) -> Response | None:
+    async def _near(self, server: FarServer, request: Request, timeout: float) -> Response | None:
         pod = self._reader.get("", "pods", *server.pod) if server.pod[1] else None
         near = self._routes.near(pod["spec"].get("nodeName", "")) if pod is not None else None
         if pod is None or near is None:
@@ -79,6 +81,10 @@ class NearFirst:
             found = None
         if found is None:
             raise FarServerProblem(f"dial tcp {server.host}:{server.port}: connect: connection refused")
+        if isinstance(found, LateResponse):
+            await self._clock.sleep(min(found.delay, timeout))
+            if found.delay > timeout:
+                raise FarServerProblem("context deadline exceeded")
         return found
 
 

@@ -6,6 +6,7 @@ Nodes of this very process are asked directly; all others are dialled at the add
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -40,6 +41,13 @@ class NodeConnection(Protocol):
         """Raises NodeUnreachable. Redirects are handed back, never followed. To a request that offers an upgrade the
         answer may be something else than 101: then nothing more is sent over that connection."""
         ...
+
+
+@dataclass(slots=True)
+class LateResponse(Response):
+    """One that is not there at once."""
+
+    delay: float = 0.0
 
 
 class NearNodes(NodeConnection, Protocol):

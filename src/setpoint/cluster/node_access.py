@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import unquote
 
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
-from setpoint.apiserver.node_connection import NodeReply, NodeRoutes, NodeUnreachable, kubelet_address
+from setpoint.apiserver.node_connection import LateResponse, NodeReply, NodeRoutes, NodeUnreachable, kubelet_address
 from setpoint.apiserver.request import parse_query
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.cluster.streaming import sender
@@ -63,9 +63,10 @@ class NearNodes:
         found = self._host.web(pod, asked)
         if found is None:
             return None
-        return Response(
-            found.status, found.body.encode("utf-8", "surrogateescape"), [("Content-Type", found.content_type)]
-        )
+        body, headers = found.body.encode("utf-8", "surrogateescape"), [("Content-Type", found.content_type)]
+        if found.delay:
+            return LateResponse(found.status, body, headers, found.delay)
+        return Response(found.status, body, headers)
 
 
 def node_request(node: str, request: Request) -> NodeRequest:

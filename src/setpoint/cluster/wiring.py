@@ -48,7 +48,7 @@ def wire(
     front = FrontProxy(certificates, api.clock) if certificates is not None else None
     if servers is None:
         network = NetworkServers((lambda: front.certificate) if front is not None else None)
-        servers = NearFirst(network, api.nodes, CacheReader(api))
+        servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)
     wire_access(api, config)
     api.env.admission = Chain(_plugins(api, config, servers))
     api.health = _health(api)

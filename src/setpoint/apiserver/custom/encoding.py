@@ -14,7 +14,7 @@ import orjson
 
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.resource import CustomResource
-from setpoint.apiserver.encoding import Encoding
+from setpoint.apiserver.encoding import Encoding, Texts
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.meta.decode import decode
 from setpoint.meta.schema import Type
@@ -131,7 +131,7 @@ class CustomEncoding(Encoding):
     async def seen_as(self, obj: Obj, other: Encoding) -> Obj:
         return await self._convert(self._with_kind(obj), other.form)
 
-    async def taken_from(self, whole: Obj, other: Encoding) -> Obj:
+    async def taken_from(self, whole: Obj, other: Encoding, unknown: Texts | None = None) -> Obj:
         typed = decode(other.resource.type, whole)
         return _bare(await self._convert(typed, self.form))
 

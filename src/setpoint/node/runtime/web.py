@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from setpoint.meta.goformat import quote
 from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.shell.agnhost import flags_of
+from setpoint.node.runtime.web_admission import review
 from setpoint.node.runtime.web_conversion import convert
 
 _NOTES = "/run/nettest.json"
@@ -35,6 +36,8 @@ class WebAnswer(NamedTuple):
     status: int
     body: str
     content_type: str = _TEXT
+    delay: float = 0.0
+    """Seconds that it takes its time; for those who can wait."""
 
 
 class Server(NamedTuple):
@@ -249,8 +252,19 @@ def _conversion_webhook(server: Server, request: WebRequest, flags: Mapping[str,
     return WebAnswer(200, convert(request.body), _JSON), ""
 
 
+def _admission_webhook(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
+    if request.port != int(flags.get("port") or 443) or not request.tls:
+        return None
+    if request.path == "/readyz":
+        return WebAnswer(200, "ok"), ""
+    found = review(request.path, request.body, flags)
+    if found is None:
+        return WebAnswer(404, "404 page not found\n"), ""
+    return WebAnswer(200, found[0], _JSON, found[1]), ""
+
+
 _AGNHOST = {
     "crd-conversion-webhook": _conversion_webhook, "liveness": _liveness, "pause": _nothing,
     "netexec": _netexec, "nettest": _nettest, "porter": _porter, "serve-hostname": _serve_hostname,
-    "test-webserver": _test_webserver,
+    "test-webserver": _test_webserver, "webhook": _admission_webhook,
 }  # fmt: skip

@@ -22,16 +22,21 @@ def type_shown(attrs: Attributes, matched: Resource) -> Type:
     return matched.type if kind.kind == matched.kind else type_of(definition_for(*kind))
 
 
-async def replace_object(attrs: Attributes, whole: Any, matched: Resource, served: Served) -> bool:
-    """Makes `whole` the object of the write, typed and defaulted. Returns whether that changed anything. Raises
-    ChangeProblem, and ApiError where it cannot be converted."""
+async def replace_object(
+    attrs: Attributes, whole: Any, matched: Resource, served: Served, *, strict: bool = False
+) -> bool:
+    """Makes `whole` the object of the write, typed and defaulted. Returns whether that changed anything. `strict`:
+    unknown fields are a problem. Raises ChangeProblem, and ApiError where it cannot be converted."""
     assert attrs.obj is not None
     if not isinstance(whole, dict):
         raise ChangeProblem("couldn't get version/kind; json parse error: not an object")
     try:
-        new = await _taken(attrs, whole, matched, served)
+        unknown: list[str] = []
+        new = await _taken(attrs, whole, matched, served, unknown)
     except DecodeError as error:
         raise ChangeProblem(str(error)) from None
+    if strict and unknown:
+        raise ChangeProblem(f"strict decoding error: {', '.join(unknown)}")
     if not isinstance(new.get("metadata"), dict) and "metadata" in attrs.obj:
         new["metadata"] = {}
     if new == attrs.obj:
@@ -42,7 +47,7 @@ async def replace_object(attrs: Attributes, whole: Any, matched: Resource, serve
     return True
 
 
-async def _taken(attrs: Attributes, whole: Obj, matched: Resource, served: Served) -> Obj:
+async def _taken(attrs: Attributes, whole: Obj, matched: Resource, served: Served, unknown: list[str]) -> Obj:
     kind = kind_of(matched, attrs.subresource)
     given = (whole.get("apiVersion"), whole.get("kind"))
     if given != (kind.api_version, kind.kind):
@@ -51,6 +56,6 @@ async def _taken(attrs: Attributes, whole: Obj, matched: Resource, served: Serve
     if attrs.shape is not None:
         return attrs.shape.take(attrs.obj, whole)
     if kind.kind != matched.kind or served.registry(matched) is None:
-        typed: Obj = decode(type_of(definition_for(*kind)), whole, strict=None)
+        typed: Obj = decode(type_of(definition_for(*kind)), whole, strict=unknown)
         return {name: value for name, value in typed.items() if name not in ("kind", "apiVersion")}
-    return await served.taken(whole, attrs.resource, matched)
+    return await served.taken(whole, attrs.resource, matched, unknown)

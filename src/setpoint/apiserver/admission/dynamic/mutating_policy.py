@@ -159,7 +159,7 @@ class _Mutation:
             try:
                 bindings = subject.with_params(params, self._namespace)
                 new = hook.evaluator.mutated(at, obj, type_shown(attrs, matched), bindings)
-                changed |= await replace_object(attrs, new, matched, self._served)
+                changed |= await replace_object(attrs, new, matched, self._served, strict=True)
             except MutationError as error:
                 self._fail(hook, binding.name, str(error), "Invalid")
                 continue

@@ -88,8 +88,9 @@ class Served:
             return {"apiVersion": wanted.api_version, "kind": wanted.kind, **obj}
         return await have.encoding.seen_as(obj, want.encoding)
 
-    async def taken(self, whole: Obj, resource: Resource, wanted: Resource) -> Obj:
-        """The way back: typed and defaulted in the version in which it was shown. Raises ApiError."""
+    async def taken(self, whole: Obj, resource: Resource, wanted: Resource, unknown: list[str] | None) -> Obj:
+        """The way back: typed and defaulted in the version in which it was shown. `unknown` gets unknown fields.
+        Raises DecodeError, ApiError."""
         have, want = self.registry(resource), self.registry(wanted)
         assert have is not None and want is not None, "what is not stored is not changed"
-        return await have.encoding.taken_from(whole, want.encoding)
+        return await have.encoding.taken_from(whole, want.encoding, unknown)

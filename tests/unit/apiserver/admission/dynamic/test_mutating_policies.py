@@ -111,6 +111,12 @@ async def test_failures(door: CustomDoor, mutation: Any, text: str, failure_poli
     assert reply.json["details"] == {"name": "c", "kind": "configmaps", "causes": [{"message": reply.message}]}
 
 
+async def test_a_patch_with_unknown_fields_is_refused(door: CustomDoor) -> None:
+    await enforce(door, "p", json_patch("[JSONPatch{op: 'add', path: '/spec', value: {'a': 1}}]"))
+    reply = await door.post(MAPS, config())
+    assert reply.message == 'Internal error occurred: strict decoding error: unknown field "spec"'
+
+
 async def test_what_would_be_replaced_whole_is_refused(door: CustomDoor) -> None:
     text = "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{"
     text += "tolerations: [Object.spec.template.spec.tolerations{key: 'k'}]}}}}"
