@@ -91,13 +91,16 @@ def test_in_a_real_bash(tmp_path: Path) -> None:
     program.chmod(0o755)
     script = """
         source <(setpoint completion bash)
-        for line in 'setpoint desc' 'setpoint rollout h' 'setpoint get --output=kya'; do
+        shopt -s expand_aliases
+        alias k=setpoint
+        for line in 'setpoint desc' 'setpoint rollout h' 'setpoint get --output=kya' 'k desc' '$(>$HOME/harm) x'; do
             COMP_LINE="$line"; COMP_POINT=${#line}; __setpoint_complete; echo "${COMPREPLY[*]}"
         done
     """
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, env=environment)
-    assert done.stdout == "describe\nhistory\nkyaml\n", done.stderr
+    assert done.stdout.startswith("describe\nhistory\nkyaml\ndescribe\n"), done.stderr
+    assert not (tmp_path / "harm").exists()
 
 
 def test_a_plugin_completes_itself(tmp_path: Path) -> None:

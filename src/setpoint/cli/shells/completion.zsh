@@ -3,7 +3,9 @@ compdef _setpoint setpoint
 
 _setpoint() {
     local -a offers
-    local line word told directive=0 current="${words[CURRENT]}"
+    local line word told directive=0 current="${words[CURRENT]}" program="${words[1]}"
+    # By the name that was typed, which may be an alias of ours; what is no plain name is not run.
+    [[ "${program}" =~ '^[A-Za-z0-9_./~+-]+$' ]] || program=setpoint
     while IFS='' read -r line; do
         if [[ "${line}" == :* ]]; then
             directive="${line#:}"
@@ -14,7 +16,7 @@ _setpoint() {
         [[ "${line}" == *$'\t'* ]] && told="${line#*$'\t'}"
         word="${word//:/\\:}"
         offers+=("${word}${told:+:${told}}")
-    done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+    done < <(eval "${program} __complete ${(@qq)words[2,CURRENT]}" 2>/dev/null)
     if (( ${#offers} )); then
         [[ "${current}" == --*=* ]] && compset -P '--*='
         if (( directive & 2 )); then
