@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 from setpoint.client.resources import builtin
@@ -18,6 +19,8 @@ def _version(name: str, storage: bool, *fields: str) -> Obj:
     return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": schema}}
 
 
+# Simulated Pods show no certificate: any will do.
+AUTHORITY = b64encode(b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n").decode()
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -31,7 +34,10 @@ DEFINITION = {
             "strategy": "Webhook",
             "webhook": {
                 "conversionReviewVersions": ["v1"],
-                "clientConfig": {"service": {"namespace": "default", "name": "converter", "path": "/crdconvert"}},
+                "clientConfig": {
+                    "service": {"namespace": "default", "name": "converter", "path": "/crdconvert"},
+                    "caBundle": AUTHORITY,
+                },
             },
         },
     },

@@ -81,6 +81,9 @@ class NearFirst:
             found = None
         if found is None:
             raise FarServerProblem(f"dial tcp {server.host}:{server.port}: connect: connection refused")
+        if not (server.authority or server.insecure):
+            # Nobody whom the machine trusts signs the name of a Service.
+            raise FarServerProblem("tls: failed to verify certificate: x509: certificate signed by unknown authority")
         if isinstance(found, LateResponse):
             await self._clock.sleep(min(found.delay, timeout))
             if found.delay > timeout:

@@ -11,6 +11,8 @@ import orjson
 from setpoint.apiserver.far_server import FarServer, FarServerProblem, FarServers, resolve_service
 from setpoint.apiserver.http.message import Peer, Request
 from setpoint.apiserver.reader import CacheReader
+from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
+from setpoint.meta.decode import DecodeError
 from setpoint.meta.goformat import quote
 
 Obj = dict[str, Any]
@@ -55,13 +57,10 @@ class WebhookClient:
         data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
         if not 200 <= response.status < 300:
             raise WebhookProblem(_refusal(response.status, data))
-        try:
-            answer = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            raise WebhookProblem("couldn't get version/kind; json parse error: invalid JSON") from None
-        if not isinstance(answer, dict):
-            raise WebhookProblem("couldn't get version/kind; json parse error: not an object")
-        return answer
+        if not data:
+            kind = next((value for name, value in response.headers if name.lower() == "content-type"), "")
+            raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
+        return _read(data)
 
     def _server(self, config: Obj, shown: str, authority: bytes) -> FarServer:
         service = config.get("service")
@@ -82,6 +81,19 @@ def _place(config: Obj) -> tuple[str, str, bytes]:
         return url.netloc, url.path or "/", authority
     shown = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
     return shown, service.get("path") or "/", authority
+
+
+def _read(data: bytes) -> Obj:
+    """What is no JSON may still be YAML, if only to say what it is instead of an object."""
+    try:
+        try:
+            answer = parse_json(data)[0]
+        except BodyError:
+            answer = parse_yaml(data)[0]
+        type_meta(answer)
+    except (BodyError, DecodeError) as error:
+        raise WebhookProblem(f"couldn't get version/kind; json parse error: {error}") from None
+    return answer or {}
 
 
 def _refusal(code: int, data: bytes) -> str:

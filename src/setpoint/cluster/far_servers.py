@@ -17,6 +17,8 @@ from setpoint.cluster.streaming import sender
 
 _CONNECT_TIMEOUT = 10.0
 _LONGEST = 16 * 1024 * 1024
+_UNKNOWN = frozenset((18, 19, 20, 21))
+"""OpenSSL's numbers for chains that end with somebody who is not trusted."""
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length"))
 
 
@@ -71,7 +73,8 @@ class NetworkServers:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 return await asyncio.open_connection(server.host, server.port, ssl=context, server_hostname=name)
         except ssl.SSLCertVerificationError as error:
-            raise FarServerProblem(f"tls: failed to verify certificate: x509: {error.verify_message}") from None
+            why = "certificate signed by unknown authority" if error.verify_code in _UNKNOWN else error.verify_message
+            raise FarServerProblem(f"tls: failed to verify certificate: x509: {why}") from None
         except ssl.SSLError as error:
             raise FarServerProblem(f"tls: {error.reason or error}") from None
         except TimeoutError:

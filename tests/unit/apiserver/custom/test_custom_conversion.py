@@ -166,7 +166,10 @@ def _object(**more: Any) -> Callable[[dict[str, Any]], Any]:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda review: [], "failed: couldn't get version/kind; json parse error: not an object"),
+        (
+            lambda review: [],
+            "failed: couldn't get version/kind; json parse error: json: cannot unmarshal array into Go ",
+        ),
         (lambda review: {**review, "kind": "X"}, "got apiextensions.k8s.io/v1, Kind=X"),
         (lambda review: {**review, "response": None}, "failed: no response provided"),
         (_with(uid="other"), 'got "other"'),

@@ -19,10 +19,12 @@ from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import InternalError
 from setpoint.meta.goformat import quote
+from setpoint.meta.json_syntax import complaint
 from setpoint.meta.patch.errors import PatchError
 from setpoint.meta.patch.json_patch import apply_json_patch, decode_json_patch
 
 _ANNOTATION = "mutation.webhook.admission.k8s.io"
+_DEEPEST = 10_000
 _FAILED_OPEN = f"failed-open.{_ANNOTATION}"
 
 
@@ -87,13 +89,12 @@ def _operations(webhook: Webhook, verdict: Verdict) -> list[Any]:
     """Raises CallFailed."""
     if not verdict.patch:
         return []
-    if verdict.patch_type != "JSONPatch":
-        raise CallFailed(
-            f"failed calling webhook {quote(webhook.name)}: unsupported patch type {quote(verdict.patch_type)}"
-        )
+    failed = f"failed calling webhook {quote(webhook.name)}"
     try:
-        return decode_json_patch(orjson.loads(verdict.patch), strict=False)
+        operations = decode_json_patch(orjson.loads(verdict.patch), strict=False)
     except (orjson.JSONDecodeError, PatchError) as error:
-        raise CallFailed(
-            f"failed calling webhook {quote(webhook.name)}: received undecodable patch in webhook response: {error}"
-        ) from None
+        why = complaint(verdict.patch, _DEEPEST) or str(error)
+        raise CallFailed(f"{failed}: received undecodable patch in webhook response: {why}") from None
+    if operations and verdict.patch_type != "JSONPatch":
+        raise CallFailed(f"{failed}: unsupported patch type {quote(verdict.patch_type)}")
+    return operations

@@ -10,6 +10,7 @@ from setpoint.apiserver.admission.dynamic.matching import Matcher
 from setpoint.apiserver.admission.dynamic.served import Served
 from setpoint.apiserver.admission.dynamic.webhook_review import (
     MalformedReview,
+    NoReview,
     Verdict,
     rejection,
     review_of,
@@ -82,10 +83,9 @@ class Caller:
         review = review_of(attrs, invocation.matched, invocation.obj, invocation.old, webhook.review_version, uid)
         try:
             answer = await self.client.ask(webhook.hook["clientConfig"], orjson.dumps(review), webhook.timeout)
-        except WebhookProblem as problem:
-            raise _failed(webhook, f"failed to call webhook: {problem}") from None
-        try:
             verdict = verdict_of(answer, webhook.review_version, uid, mutating)
+        except (WebhookProblem, NoReview) as problem:
+            raise _failed(webhook, f"failed to call webhook: {problem}") from None
         except MalformedReview as problem:
             raise _failed(webhook, f"received invalid webhook response: {problem}") from None
         for key, value in verdict.annotations.items():

@@ -21,6 +21,10 @@ class MalformedReview(ValueError):
     """What came back is no answer to what was asked."""
 
 
+class NoReview(ValueError):
+    """What came back is not even a review."""
+
+
 def review_version(hook: Obj) -> str:
     """Empty: the webhook knows none that we know."""
     return next((version for version in hook.get("admissionReviewVersions") or () if version in _KNOWN), "")
@@ -49,7 +53,8 @@ class Verdict:
 
 
 def verdict_of(answer: Obj, version: str, uid: str, mutating: bool) -> Verdict:
-    """Raises MalformedReview."""
+    """Raises MalformedReview, NoReview."""
+    _check_kind(answer, version)
     response = answer.get("response")
     if not isinstance(response, dict):
         raise MalformedReview("webhook response was absent")
@@ -78,14 +83,25 @@ def verdict_of(answer: Obj, version: str, uid: str, mutating: bool) -> Verdict:
     )
 
 
+def _check_kind(answer: Obj, version: str) -> None:
+    kind, api_version = answer.get("kind") or "", answer.get("apiVersion") or ""
+    if kind == "Status" and api_version == "v1":
+        raise NoReview(f"converting (v1.Status) to ({version}.AdmissionReview): unknown conversion")
+    if kind not in ("", "AdmissionReview"):
+        where = 'in scheme "pkg/util/webhook/client.go:74"'
+        raise NoReview(f"no kind {quote(kind)} is registered for version {quote(api_version)} {where}")
+
+
+_GO_TYPES = {bool: "bool", str: "string", dict: "v1.Status", list: "[]string"}
+
+
 def _typed(response: Obj, name: str, wanted: type, default: Any) -> Any:
     value = response.get(name)
     if value is None:
         return default
     if not isinstance(value, wanted):
-        raise MalformedReview(
-            f"json: cannot unmarshal {kind_of(value)} into Go struct field AdmissionResponse.response.{name}"
-        )
+        field = f"AdmissionResponse.response.{name} of type {_GO_TYPES[wanted]}"
+        raise NoReview(f"json: cannot unmarshal {kind_of(value)} into Go struct field {field}")
     return value
 
 
@@ -93,7 +109,7 @@ def _patch(response: Obj) -> bytes:
     try:
         return b64decode(_typed(response, "patch", str, ""), validate=True)
     except (Error, ValueError):
-        raise MalformedReview("illegal base64 data at input byte 0") from None
+        raise NoReview("illegal base64 data at input byte 0") from None
 
 
 def _check_patch(patch: bytes, patch_type: Any, mutating: bool) -> None:

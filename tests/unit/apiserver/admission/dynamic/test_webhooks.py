@@ -105,6 +105,11 @@ _OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
          "failed to call webhook: the server responded with the status code 302 "
          "but did not return more information"),
         (_OK % (2, b"{}"), "received invalid webhook response: webhook response was absent"),
+        (_OK % (0, b""), "failed to call webhook: 0-length response with status code: 200 and content type: "),
+        (_OK % (2, b"[]"),
+         "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal array into "),
+        (_OK % (32, b'{"kind":"Pod","apiVersion":"v1"}'),
+         'failed to call webhook: no kind "Pod" is registered for version "v1" in scheme '),
         (_OK % (23, b'{"response":{"uid":""}}'), "received invalid webhook response: expected response.uid="),
     ],
 )  # fmt: skip
@@ -223,6 +228,25 @@ async def test_whoever_wants_sees_later_changes(door: CustomDoor, server: Webhoo
     assert made["data"] == {"k": "v", "second": "1"}
     assert [path for path, _ in server.asked] == ["/first", "/never", "/second", "/last", "/first"]
     assert server.requests("/first")[1]["object"]["data"] == {"k": "v", "second": "1"}
+
+
+@pytest.mark.parametrize(
+    "answer, text",
+    [
+        ({"patch": "", "patchType": "JSONPatch"}, "webhook returned response.patchType but not response.patch"),
+        ({"patch": "W10=", "patchType": None}, "webhook returned response.patch but not response.patchType"),
+        ({"patch": "W10=", "patchType": "Other"}, ""),
+        ({"patch": "W3t9XQ==", "patchType": "Other"}, 'unsupported patch type "Other"'),
+        ({"patch": "enp6", "patchType": "JSONPatch"}, "invalid character 'z' looking for beginning of value"),
+        ({"allowed": "yes"}, "AdmissionResponse.response.allowed of type bool"),
+    ],
+)
+async def test_odd_patches(door: CustomDoor, server: WebhookServer, answer: Any, text: str) -> None:
+    server.answers["/m"] = lambda review: {"allowed": True, **answer}
+    await register(door, MUTATING, "m", hook(server, "/m"))
+    reply = await door.post(MAPS, config())
+    assert reply.status == (500 if text else 201)
+    assert not text or reply.message.endswith(text)
 
 
 async def test_updates_are_changed_on_top_of_what_is_stored(door: CustomDoor, server: WebhookServer) -> None:
