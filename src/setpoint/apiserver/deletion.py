@@ -19,8 +19,11 @@ from setpoint.store.interface import CompareFailed, Delete
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 
-async def delete(call: Call, registry: Registry, name: str, options: DeleteOptions) -> tuple[Entry, bool]:
-    """Returns the object as it was last seen and whether it is gone now."""
+async def delete(
+    call: Call, registry: Registry, name: str, options: DeleteOptions, *, admit: bool = True, one_of_many: bool = False
+) -> tuple[Entry, bool]:
+    """Returns the object as it was last seen and whether it is gone now. `admit`: whether admission is asked, which has
+    no name to go by if this is `one_of_many`."""
     key = registry.key(call.target.namespace, name)
     while True:
         entry = registry.cache.get(key)
@@ -30,10 +33,11 @@ async def delete(call: Call, registry: Registry, name: str, options: DeleteOptio
             await registry.encoding.ready((entry,))
         old = registry.encoding.live(entry)
         _check_preconditions(registry, old, options)
-        attrs = registry.attributes(call, "DELETE", None, old, name)
-        attrs.delete_options = options.as_sent(call.dry_run)
-        await registry.env.admission.mutate(attrs)
-        await registry.env.admission.validate(attrs)
+        if admit:
+            attrs = registry.attributes(call, "DELETE", None, old, "" if one_of_many else name)
+            attrs.delete_options = options.as_sent(call.dry_run)
+            await registry.env.admission.mutate(attrs)
+            await registry.env.admission.validate(attrs)
         if registry.cache.get(key) is not entry:
             continue
         obj, now_gone = _mark(call, registry, old, options)

@@ -145,7 +145,6 @@ class Registry:
             user=call.user,
             now=call.now,
             dry_run=call.dry_run,
-            request_name=name,
             query=call.query,
             warnings=call.warnings,
         )

@@ -60,6 +60,7 @@ class Attributes:
     subresource: str
     namespace: str
     name: str
+    """Empty as long as it is still to be generated, and where a whole collection is deleted."""
     obj: Obj | None
     """In the stored version, without kind and apiVersion; None for a deletion. `mutate` may change it in place."""
     old: Obj | None
@@ -67,8 +68,6 @@ class Attributes:
     user: UserInfo
     now: datetime
     dry_run: bool = False
-    request_name: str = ""
-    """The name as the request has it: empty as long as it is still to be generated."""
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The options of the request, as they were sent."""
     delete_options: Mapping[str, Any] = field(default_factory=dict)

@@ -106,7 +106,7 @@ class Removal:
             meta = entry.obj["metadata"]
             call = own_call(self.api, registry, meta.get("namespace", ""), meta["name"], "delete")
             try:
-                await deletion.delete(call, registry, meta["name"], DeleteOptions())
+                await deletion.delete(call, registry, meta["name"], DeleteOptions(), admit=False)
             except NotFound:
                 continue
             except ApiError as error:

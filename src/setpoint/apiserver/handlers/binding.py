@@ -73,9 +73,15 @@ async def bind(call: Call, registry: Registry, form: Form) -> Answer:
     return created(call, form)
 
 
-async def admit_order(call: Call, registry: Registry, subresource: str, name: str, order: Obj) -> None:
-    """Admission of an order about a Pod (a binding, an eviction) that is carried out and never stored."""
+async def admit_order(
+    call: Call, registry: Registry, subresource: str, name: str, order: Obj, dry_run: bool | None = None
+) -> None:
+    """Admission of an order about a Pod (a binding, an eviction) that is carried out and never stored. `dry_run`: as
+    the request says, if the order itself says otherwise."""
+    order["metadata"].setdefault("namespace", call.target.namespace)
     attrs = registry.attributes(call, "CREATE", order, None, name)
+    if dry_run is not None:
+        attrs.dry_run = dry_run
     attrs.subresource = subresource
     await registry.env.admission.mutate(attrs)
     await registry.env.admission.validate(attrs)

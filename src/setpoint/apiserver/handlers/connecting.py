@@ -8,7 +8,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.request import truthy
 
-_FLAGS = {"stdin": False, "stdout": True, "stderr": True, "tty": False}
+_FLAGS = ("stdin", "stdout", "stderr", "tty")
 
 
 async def admit_connection(call: Call, registry: Registry) -> None:
@@ -22,13 +22,16 @@ def options_of(call: Call) -> dict[str, Any]:
     """The options as an object of their kind has them; what is empty is left out."""
     name, query = call.target.subresource, call.query
     if name == "proxy":
-        return {"path": call.target.rest} if call.target.rest else {}
+        path = call.target.rest
+        if path and not path.startswith("/"):
+            path = f"/{path}"
+        if call.request.path.endswith("/") and not path.endswith("/"):
+            path += "/"
+        return {"path": path} if path else {}
     if name == "portforward":
         ports = [int(port) for port in query.get("ports", ()) if port.isdecimal() and len(port) < 6]
         return {"ports": ports} if ports else {}
-    options: dict[str, Any] = {
-        flag: True for flag, default in _FLAGS.items() if (truthy(call.option(flag)) if flag in query else default)
-    }
+    options: dict[str, Any] = {flag: True for flag in _FLAGS if flag in query and truthy(call.option(flag))}
     if call.option("container"):
         options["container"] = call.option("container")
     if name == "exec" and query.get("command"):

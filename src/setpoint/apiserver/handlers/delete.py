@@ -106,7 +106,7 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
         token = continue_token(call, registry, entries, revision)
     for entry in entries:
         try:
-            await deletion.delete(call, registry, entry.obj["metadata"]["name"], options)
+            await deletion.delete(call, registry, entry.obj["metadata"]["name"], options, one_of_many=True)
         except NotFound:
             continue
     return respond_list(call, form, registry, entries, revision, token, remaining)

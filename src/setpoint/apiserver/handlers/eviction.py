@@ -50,6 +50,7 @@ class Evictions:
     async def evict(self, call: Call, registry: Registry, form: Form) -> Answer:
         """`registry` is that of Pods."""
         write_options(call, "CreateOptions")
+        asked_dry = call.dry_run
         value, strict = parse(call, "policy", "v1", "Eviction", type_of(_TYPE))
         if isinstance(value, dict) and value.get("apiVersion") == "policy/v1beta1":
             value = {**value, "apiVersion": "policy/v1"}
@@ -63,7 +64,7 @@ class Evictions:
             raise Invalid.of("policy", "Eviction", name, errs)
         body = rules.delete_options(eviction, call.query.get("dryRun", []))
         options = delete_options(call, body)
-        await admit_order(call, registry, "eviction", name, eviction)
+        await admit_order(call, registry, "eviction", name, eviction, asked_dry)
         pod = registry.get(call.target.namespace, name).obj
         same_version = False
         if ignores_disruption_budget(pod):
@@ -154,7 +155,7 @@ class Evictions:
             marked, _ = await registry.update(call, name, mark, strategy=AS_GIVEN, admit=False)
             if options.revision is not None:
                 options.revision = str(marked.revision)
-        await deletion.delete(call, registry, name, options)
+        await deletion.delete(call, registry, name, options, admit=False)
 
 
 def _ready(pod: Obj) -> bool:

@@ -83,6 +83,13 @@ def _typed(scale: Obj) -> Obj:
     return typed
 
 
+def _owned_scale(scaling: Scaling, registry: Registry, live: Obj) -> Obj:
+    """The Scale with what its writers own of it."""
+    scale = scaling.live_scale(registry, live)
+    owners = apply.to_scale(live["metadata"].get("managedFields") or [], scaling.paths(registry))
+    return {**scale, "metadata": {**scale["metadata"], "managedFields": owners}} if owners else scale
+
+
 class _AsScale:
     """What admission sees of a write: the Scale, and not the workload."""
 
@@ -91,7 +98,7 @@ class _AsScale:
         self._registry = registry
 
     def show(self, obj: Obj) -> Obj:
-        return _typed(self._scaling.to_scale(self._registry, obj))
+        return _typed(_owned_scale(self._scaling, self._registry, obj))
 
     def take(self, obj: Obj, shown: Obj) -> Obj:
         scaled: Obj = decode(
@@ -158,7 +165,7 @@ class ScaleHandlers:
                 raise registry.not_found(call.target.name)
             scale = scale_for(live)
             self._check(registry, scale, live)
-            before = self._owned_scale(registry, live)
+            before = _owned_scale(self._scaling, registry, live)
             owners = apply.update(
                 SCALE.type,
                 before,
@@ -173,12 +180,6 @@ class ScaleHandlers:
         shape = _AsScale(self._scaling, registry)
         entry, _ = await registry.update(call, call.target.name, change, shape=shape)
         return self._respond(call, form, registry, entry)
-
-    def _owned_scale(self, registry: Registry, live: Obj) -> Obj:
-        """The Scale with what its writers own of it."""
-        scale = self._scaling.live_scale(registry, live)
-        owners = apply.to_scale(live["metadata"].get("managedFields") or [], self._scaling.paths(registry))
-        return {**scale, "metadata": {**scale["metadata"], "managedFields": owners}} if owners else scale
 
     def _scaled(self, registry: Registry, live: Obj, scale: Obj, owners: list[Obj]) -> Obj:
         """The workload with the replicas of `scale`, and with its owners."""
@@ -216,7 +217,7 @@ class ScaleHandlers:
             try:
                 merged = apply.apply(
                     SCALE.type,
-                    self._owned_scale(registry, live),
+                    _owned_scale(self._scaling, registry, live),
                     config,
                     manager=call.field_manager,
                     force=force,

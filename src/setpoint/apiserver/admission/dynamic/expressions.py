@@ -105,7 +105,7 @@ class Subject:
             resource=attrs.resource.plural,
             subresource=attrs.subresource,
             namespace=namespace_of(attrs),
-            name=attrs.request_name,
+            name=attrs.name,
         )
         return {
             "authorizer": cel.AuthorizerValue(self._authorize),

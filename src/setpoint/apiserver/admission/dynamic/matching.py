@@ -90,7 +90,7 @@ def _by_rules(
         return (
             _in_scope(rule, attrs, resource, namespace)
             and _of_sort(rule, attrs.operation, resource, attrs.subresource)
-            and (not names or attrs.request_name in names)
+            and (not names or attrs.name in names)
         )
 
     if any(matches(rule, attrs.resource) for rule in rules):

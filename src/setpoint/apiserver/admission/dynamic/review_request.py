@@ -12,7 +12,7 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 def namespace_of(attrs: Attributes) -> str:
     """A Namespace is taken to be in itself."""
     if not attrs.namespace and attrs.is_("", "namespaces", attrs.subresource):
-        return attrs.request_name
+        return attrs.name
     return attrs.namespace
 
 
@@ -58,8 +58,8 @@ def request_of(attrs: Attributes, matched: Resource) -> Obj:
     request["requestResource"] = _resource(attrs.resource)
     if attrs.subresource:
         request["requestSubResource"] = attrs.subresource
-    if attrs.request_name:
-        request["name"] = attrs.request_name
+    if attrs.name:
+        request["name"] = attrs.name
     namespace = namespace_of(attrs)
     if namespace:
         request["namespace"] = namespace

@@ -66,7 +66,7 @@ class Caller:
         try:
             return conditions_hold(webhook.conditions, bindings, None, webhook.ignores_failure)
         except ConditionError as error:
-            raise Forbidden.of(attrs.resource.group, attrs.resource.plural, attrs.request_name, str(error)) from None
+            raise Forbidden.of(attrs.resource.group, attrs.resource.plural, attrs.name, str(error)) from None
 
     async def ask(self, invocation: Invocation, attrs: Attributes, mutating: bool) -> Verdict:
         """What an allowing webhook says besides. Raises CallFailed, and ApiError where it refuses."""

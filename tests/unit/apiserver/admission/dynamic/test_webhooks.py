@@ -350,7 +350,7 @@ async def test_connections_are_looked_at(door: CustomDoor, server: WebhookServer
     assert reply.message == 'admission webhook "v.example.com" denied the request: not here'
     request = server.requests("/v")[0]
     assert request["object"] == {
-        "kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "stdout": True, "stderr": True,
+        "kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "stdout": True,
         "container": "c", "command": ["ls", "-l"],
     }  # fmt: skip
     assert (request["operation"], request["subResource"], request["options"]) == ("CONNECT", "exec", None)
@@ -363,4 +363,28 @@ async def test_deletions_of_collections_are_looked_at_one_by_one(door: CustomDoo
         await door.make(MAPS, config(name))
     await register(door, VALIDATING, "v", hook(server, "/v", rule("configmaps", operations=("DELETE",))))
     assert (await door.delete(MAPS)).status == 200
-    assert sorted(request["name"] for request in server.requests("/v")) == ["a", "b"]
+    requests = server.requests("/v")
+    assert sorted(request["oldObject"]["metadata"]["name"] for request in requests) == ["a", "b"]
+    assert not any("name" in request for request in requests)
+
+
+async def test_an_eviction_is_looked_at_once(door: CustomDoor, server: WebhookServer) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await door.make(f"{CORE}/pods", pod)
+    await register(door, VALIDATING, "v", hook(server, "/v", rule("pods", "pods/eviction", operations=("*",))))
+    order = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    evict = {**order, "deleteOptions": {"dryRun": ["All"]}}
+    assert (await door.post(f"{CORE}/pods/p/eviction", evict)).status == 201
+    (request,) = server.requests("/v")
+    assert (request["operation"], request["dryRun"], request["kind"]["kind"]) == ("CREATE", False, "Eviction")
+    assert request["object"]["metadata"]["namespace"] == "default"
+
+
+async def test_generated_names_are_not_known_before_the_object_is_validated(
+    door: CustomDoor, server: WebhookServer
+) -> None:
+    await register(door, MUTATING, "m", hook(server, "/m"))
+    await register(door, VALIDATING, "v", hook(server, "/v"))
+    made = await door.make(MAPS, {"metadata": {"generateName": "gen-"}})
+    assert "name" not in server.requests("/m")[0]
+    assert server.requests("/v")[0]["name"] == made["metadata"]["name"]
