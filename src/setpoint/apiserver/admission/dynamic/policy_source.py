@@ -53,19 +53,16 @@ class PolicySource(Generic[E]):
     def __init__(self, plural: str, reader: Reader, served: Served, compiler: Callable[[Obj], E]) -> None:
         """`plural`: of the bindings with `policybindings` for `policies`."""
         self._policies, self._bindings = plural, plural.replace("policies", "policybindings")
-        self._prefixes = (f"{GROUP}/{self._policies}/", f"{GROUP}/{self._bindings}/")
+        self._followed = served.followed(f"{GROUP}/{self._policies}/", f"{GROUP}/{self._bindings}/")
         self._reader = reader
         self._served = served
         self._compiler = compiler
-        self._state: tuple[int, object] = (-1, None)
         self._hooks: dict[str, Hook[E]] = {}
         self._by_sort: dict[_Sort, tuple[Hook[E], ...]] = {}
 
     def for_request(self, attrs: Attributes) -> tuple[Hook[E], ...]:
         """Those that the request could match, by name."""
-        state = (self._served.changes(*self._prefixes), self._served.generation)
-        if state != self._state:
-            self._state = state
+        if self._followed.changed():
             self._hooks = self._read()
             self._by_sort = {}
         if not self._hooks:

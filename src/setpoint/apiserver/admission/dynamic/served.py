@@ -8,7 +8,7 @@ from typing import NamedTuple
 from setpoint.apiserver.admission.plugin import Attributes
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.watch_cache import Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
 
 
@@ -35,19 +35,36 @@ def kind_of(resource: Resource, subresource: str) -> Kind:
     return Kind(resource.group, resource.version, part.kind)
 
 
+class Followed:
+    """Tells whether something changed that the configuration of admission depends on. Asked with every write."""
+
+    def __init__(self, api: ApiServer, prefixes: tuple[str, ...]) -> None:
+        self._api = api
+        self._prefixes = prefixes
+        self._caches: tuple[ResourceCache, ...] = ()
+        self._seen = -1
+        self._discovery: object = None
+
+    def changed(self) -> bool:
+        """Since it was last asked: an object below one of the prefixes, or which kinds are served."""
+        api, now = self._api, 0
+        for cache in self._caches:
+            now += cache.changed
+        if now == self._seen and api.discovery is self._discovery:
+            return False
+        # Built-in kinds keep their caches as long as the server runs; they are there once it has started.
+        self._caches = tuple(api.caches[prefix] for prefix in self._prefixes if prefix in api.caches)
+        self._seen = sum(cache.changed for cache in self._caches)
+        self._discovery = api.discovery
+        return True
+
+
 class Served:
     def __init__(self, api: ApiServer) -> None:
         self._api = api
 
-    def changes(self, *prefixes: str) -> int:
-        """Moves whenever an object under one of these prefixes changes."""
-        caches = self._api.caches
-        return sum(caches[prefix].changed for prefix in prefixes if prefix in caches)
-
-    @property
-    def generation(self) -> object:
-        """Another one whenever other kinds are served."""
-        return self._api.discovery
+    def followed(self, *prefixes: str) -> Followed:
+        return Followed(self._api, prefixes)
 
     def registry(self, resource: Resource) -> Registry | None:
         return self._api.registries.get((resource.group, resource.version, resource.plural))

@@ -47,19 +47,16 @@ class Webhook:
 class WebhookSource:
     def __init__(self, plural: str, reader: Reader, served: Served) -> None:
         self._plural = plural
-        self._prefix = f"{GROUP}/{plural}/"
+        self._followed = served.followed(f"{GROUP}/{plural}/")
         self._reader = reader
         self._served = served
-        self._state: tuple[int, object] = (-1, None)
         self._known: dict[str, tuple[Obj, list[Webhook]]] = {}
         self._webhooks: list[Webhook] = []
         self._by_sort: dict[tuple[str, ...], tuple[Webhook, ...]] = {}
 
     def for_request(self, attrs: Attributes) -> tuple[Webhook, ...]:
         """Those that the request could match: by the names of their configurations, then as they stand there."""
-        state = (self._served.changes(self._prefix), self._served.generation)
-        if state != self._state:
-            self._state = state
+        if self._followed.changed():
             self._webhooks = self._read()
             self._by_sort = {}
         if not self._webhooks:
