@@ -22,6 +22,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,8 +94,11 @@ class Both:
         """What differs; empty: nothing."""
         fails, line = line.startswith("!"), line.lstrip("! ")
         for _ in range(tries):
-            real = self._kubectl(_words(line, theirs), stdin.replace("{ns}", theirs), environment)
-            own = self._setpoint(_words(line, ours), stdin.replace("{ns}", ours), environment)
+            # The two at the same time: each writes to a namespace of its own.
+            with ThreadPoolExecutor(1) as beside:
+                typed = beside.submit(self._kubectl, _words(line, theirs), stdin.replace("{ns}", theirs), environment)
+                own = self._setpoint(_words(line, ours), stdin.replace("{ns}", ours), environment)
+            real = typed.result()
             wanted, got = self._smoothed(real.out, theirs), self._smoothed(own.out, ours)
             if (real.code, wanted) == (own.code, got):
                 if fails != (real.code != 0):
