@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import ast
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "setpoint"
 
 
-def test_rooms_import_only_what_lies_below(monkeypatch) -> None:
+@pytest.fixture
+def loggers_stay_on() -> Iterator[None]:
+    """The linter configures logging for itself, and switches off all that it does not know."""
+    yield
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.disabled = False
+
+
+def test_rooms_import_only_what_lies_below(monkeypatch, loggers_stay_on: None) -> None:
     monkeypatch.chdir(ROOT)
     assert lint_imports(config_filename=str(ROOT / ".importlinter"), cache_dir=None) == 0
 

@@ -71,7 +71,7 @@ def test_custom_resources(both: Both) -> None:
     both.writes("patch --local -f - --type=merge -p 'spec: {a: 1}' -o yaml", stdin=THING)
     both.writes("replace -f -", stdin=THING)
     both.writes("apply --server-side --force-conflicts -f -", stdin=THING)
-    both.writes("get thing thing -o yaml --show-managed-fields")
+    both.writes("get thing thing -o yaml")
     both.writes("edit thing thing", KUBE_EDITOR="sed -i s/true/false/")
     both.writes("delete things --all")
     both.writes("! apply -f -", stdin=THING.replace("Thing", "Nothing") + "---" + MAP.replace("one", "beside"))
