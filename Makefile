@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Without bytecode every process that a test or a person starts would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: up test check clean
 
 up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it
