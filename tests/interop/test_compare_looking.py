@@ -133,9 +133,10 @@ def test_who_may_not(both: Both) -> None:
 
 def test_usage_and_events(both_alive: Both) -> None:
     both_alive.smooth.append((r"age: [0-9hms.]+", "age: AGE"))
-    # Usage is sampled every 15 seconds: what does not run when somebody first asks is unknown until then.
     for namespace in (both_alive.ours, both_alive.theirs):
         both_alive.reads(f"wait deployment/web -n {namespace} --for=condition=Available --timeout=30s")
+    # Usage is sampled every 15 seconds, and only then of what began since.
+    both_alive.until("top pod")
     both_alive.reads("""
         top node
         top nodes --sort-by=cpu --no-headers

@@ -21,6 +21,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -67,6 +68,13 @@ class Both:
         for name in (self.theirs, self.ours):
             done = self._kubectl(["-n", name, "apply", "-f", "-"], manifest.replace("{ns}", name), {})
             assert done.code == 0, done.err
+
+    def until(self, line: str, seconds: float = 60.0) -> None:
+        """Our own command line is asked until it succeeds."""
+        end = time.monotonic() + seconds
+        while (done := self._setpoint(_words(line, self.ours), "", {})).code:
+            assert time.monotonic() < end, f"$ {line}\n{done.err}"
+            time.sleep(0.5)
 
     def reads(self, lines: str, *, stdin: str = "", **environment: str) -> None:
         """Both in the same namespace. What does not come out the same is looked at again: time goes on between the
