@@ -14,7 +14,7 @@ up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it
 test: $(VENV)/.dev ## the whole suite: style, types, tests
 	$(BIN)/ruff check src tests tools bench
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Setpoint needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with make PYTHON=python3.12") if sys.version_info < (3, 11) else None'

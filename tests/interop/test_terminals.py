@@ -39,6 +39,7 @@ class Terminal:
     def __init__(self, kubeconfig: Path, *words: str) -> None:
         self.pid, self._fd = pty.fork()
         if not self.pid:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # jobs in the background are deaf to it
             environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "TERM": "dumb"}
             os.execve(sys.executable, [sys.executable, "-m", "setpoint.cli", *words], environment)
         self.seen = ""
