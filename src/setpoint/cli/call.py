@@ -148,6 +148,20 @@ class Call:
             self._client.default_namespace = self.namespace
         return self._client
 
+    def expired(self) -> str:
+        """What is to be said of a client certificate whose time is over; empty: nothing. A server may just hang up."""
+        if self._access is None or self._access.certificate is None:
+            return ""
+        # Here, because it is slow to load, and asked only when something went wrong.
+        from cryptography.x509 import load_pem_x509_certificate
+
+        try:
+            end = load_pem_x509_certificate(self._access.certificate).not_valid_after_utc
+        except ValueError:
+            return ""
+        over = end < self.around.clock.now()
+        return f" (the client certificate of the kubeconfig expired at {end:%Y-%m-%d %H:%M:%S} UTC)" if over else ""
+
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()

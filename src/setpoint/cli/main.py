@@ -14,6 +14,7 @@ from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import EXPECTED, Failed, exit_code, told
 from setpoint.cli.flags import Flags, UsageProblem, switch
 from setpoint.cli.printing.interface import PrintProblem
+from setpoint.client.transport import Unreachable
 from setpoint.meta.goformat import quote
 
 PROGRAM = "setpoint"
@@ -143,6 +144,8 @@ def _begun(command: Command, call: Call) -> int | Awaitable[int | None] | None:
 async def _closing(result: Awaitable[int | None], call: Call) -> int | None:
     try:
         code = await result
+    except Unreachable as error:
+        raise Unreachable(f"{error}{call.expired()}") from None
     finally:
         await call.close()
     if call.warned and call.flags.warnings_as_errors:
