@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
 
 DATA_DIR = text("data-dir", default=".setpoint", help="Where the cluster lives.")
@@ -50,6 +51,16 @@ def find_running(directory: Path) -> Running | None:
     except (OSError, ValueError, TypeError):
         return None
     return running if running.store == "memory" or _locked(directory) else None
+
+
+def none_runs(directory: Path) -> None:
+    """Raises Failed, with what to do."""
+    running = find_running(directory)
+    if running is not None:
+        raise Failed(
+            f"a cluster is already running in {directory}, which is in use by another process ({running.pid}, at "
+            f"{running.url}); `setpoint status` tells more, `setpoint down` stops it"
+        )
 
 
 def _locked(directory: Path) -> bool:

@@ -11,7 +11,7 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
-from setpoint.cli.running import DATA_DIR, Running, written_down
+from setpoint.cli.running import DATA_DIR, Running, none_runs, written_down
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, say, serve
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def run(call: Call) -> int | None:
     call.no_arguments()
     wanted = fleet_of(call.flags)
+    none_runs(Path(call.flags.data_dir))
     if call.flags.detach:
         from setpoint.cli.up_detached import start_detached
 

@@ -20,12 +20,6 @@ def start_detached(call: Call) -> int:
     from setpoint.cli.up import welcome
 
     directory = Path(call.flags.data_dir)
-    running = find_running(directory)
-    if running is not None:
-        raise Failed(
-            f"a cluster is already running in {directory}, at {running.url} (process {running.pid}); "
-            "`setpoint status` tells more, `setpoint down` stops it"
-        )
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = directory / "up.log"
     with open(log, "wb") as file:
