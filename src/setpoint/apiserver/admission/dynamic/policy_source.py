@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from setpoint.apiserver.admission.dynamic.by_sort import BySort
 from setpoint.apiserver.admission.dynamic.exempt import GROUP
 from setpoint.apiserver.admission.dynamic.matching import Criteria
 from setpoint.apiserver.admission.dynamic.served import Served
@@ -46,37 +47,22 @@ class Hook(Generic[E]):
         return other
 
 
-_Sort = tuple[str, str, str, str, str]
-
-
 class PolicySource(Generic[E]):
     def __init__(self, plural: str, reader: Reader, served: Served, compiler: Callable[[Obj], E]) -> None:
         """`plural`: of the bindings with `policybindings` for `policies`."""
         self._policies, self._bindings = plural, plural.replace("policies", "policybindings")
         self._followed = served.followed(f"{GROUP}/{self._policies}/", f"{GROUP}/{self._bindings}/")
         self._reader = reader
-        self._served = served
         self._compiler = compiler
         self._hooks: dict[str, Hook[E]] = {}
-        self._by_sort: dict[_Sort, tuple[Hook[E], ...]] = {}
+        self._by_sort: BySort[Hook[E]] = BySort(served)
 
     def for_request(self, attrs: Attributes) -> tuple[Hook[E], ...]:
         """Those that the request could match, by name."""
         if self._followed.changed():
             self._hooks = self._read()
-            self._by_sort = {}
-        if not self._hooks:
-            return ()
-        resource = attrs.resource
-        sort = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
-        found = self._by_sort.get(sort)
-        if found is None:
-            found = self._by_sort[sort] = tuple(
-                hook
-                for _, hook in sorted(self._hooks.items())
-                if hook.criteria.concerns(self._served, attrs.operation, resource, attrs.subresource)
-            )
-        return found
+            self._by_sort.replace([hook for _, hook in sorted(self._hooks.items())])
+        return self._by_sort.for_request(attrs)
 
     def _read(self) -> dict[str, Hook[E]]:
         hooks: dict[str, Hook[E]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from setpoint.apiserver.admission.dynamic.by_sort import BySort
 from setpoint.apiserver.admission.dynamic.exempt import GROUP
 from setpoint.apiserver.admission.dynamic.matching import Criteria
 from setpoint.apiserver.admission.dynamic.served import Served
@@ -49,28 +50,14 @@ class WebhookSource:
         self._plural = plural
         self._followed = served.followed(f"{GROUP}/{plural}/")
         self._reader = reader
-        self._served = served
         self._known: dict[str, tuple[Obj, list[Webhook]]] = {}
-        self._webhooks: list[Webhook] = []
-        self._by_sort: dict[tuple[str, ...], tuple[Webhook, ...]] = {}
+        self._by_sort: BySort[Webhook] = BySort(served)
 
     def for_request(self, attrs: Attributes) -> tuple[Webhook, ...]:
         """Those that the request could match: by the names of their configurations, then as they stand there."""
         if self._followed.changed():
-            self._webhooks = self._read()
-            self._by_sort = {}
-        if not self._webhooks:
-            return ()
-        resource = attrs.resource
-        sort = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
-        found = self._by_sort.get(sort)
-        if found is None:
-            found = self._by_sort[sort] = tuple(
-                webhook
-                for webhook in self._webhooks
-                if webhook.criteria.concerns(self._served, attrs.operation, resource, attrs.subresource)
-            )
-        return found
+            self._by_sort.replace(self._read())
+        return self._by_sort.for_request(attrs)
 
     def _read(self) -> list[Webhook]:
         found: dict[str, tuple[Obj, list[Webhook]]] = {}
