@@ -38,6 +38,8 @@ _SMOOTH: tuple[Smooth, ...] = (
     (rf"-{_GENERATED}{{8,10}}-{_GENERATED}{{5}}\b", "-HASH-XXXXX"),
     (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\b", "DATE"),
 )
+_MANAGERS_YAML = re.compile(r"^( *)managedFields:\n((?:\1[- ] .*\n)+)", re.MULTILINE)
+_MANAGERS_JSON = re.compile(r'^( *)"managedFields": \[\n(.*?)\n\1\]', re.MULTILINE | re.DOTALL)
 
 
 @dataclass
@@ -120,7 +122,7 @@ class Both:
         text = text.replace(namespace, "NAMESPACE")
         for pattern, becomes in (*self.smooth, *_SMOOTH):
             text = re.sub(pattern, becomes, text)
-        return text
+        return managers_in_order(text)
 
     def _kubectl(self, words: list[str], stdin: str, environment: dict[str, str]) -> Result:
         command = [str(self.kubectl), "--kubeconfig", str(self.kubeconfig), *words]
@@ -136,6 +138,24 @@ class Both:
             return typed_offline(shlex.join(words), self.home, stdin, **env)
         finally:
             os.chdir(before)
+
+
+def managers_in_order(text: str) -> str:
+    """The server has them by time, to the second, and then by name: two who write the same one after the other find
+    them in different orders when a second ends in between."""
+    return _MANAGERS_JSON.sub(_json_in_order, _MANAGERS_YAML.sub(_yaml_in_order, text))
+
+
+def _yaml_in_order(managers: re.Match[str]) -> str:
+    indent, entries = managers.groups()
+    ordered = sorted(entries.split(f"{indent}- ")[1:])
+    return f"{indent}managedFields:\n" + "".join(f"{indent}- {entry}" for entry in ordered)
+
+
+def _json_in_order(managers: re.Match[str]) -> str:
+    indent, entries = managers.groups()
+    ordered = sorted(re.split(r"(?<=\}),\n(?=" + indent + r"    \{)", entries))
+    return f'{indent}"managedFields": [\n' + ",\n".join(ordered) + f"\n{indent}]"
 
 
 def _words(line: str, namespace: str) -> list[str]:
