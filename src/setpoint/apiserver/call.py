@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.http.message import Request
 from setpoint.apiserver.request import Target
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Context, UserInfo
 from setpoint.meta.times import format_time
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.audit.record import Record
 
 
 @dataclass(slots=True)
@@ -32,6 +35,8 @@ class Call:
     emptied: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
     audit_id: str = ""
+    audit: Record | None = None
+    """None: nothing is told of this request."""
     _moment: str = ""
     hands_over: bool = True
     """What is written holds nothing that somebody could still change: all came from a decoder or is shared already."""
@@ -50,6 +55,11 @@ class Call:
     def warn(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
+
+    def sent(self, obj: dict[str, Any], kind: str, api_version: str) -> None:
+        """This is what came in the body, decoded and with its defaults: for the audit log."""
+        if self.audit is not None:
+            self.audit.sent(obj, kind, api_version)
 
     def context(self) -> Context:
         """What a kind's hooks may know."""

@@ -134,7 +134,7 @@ class Registry:
         return fields
 
     def attributes(self, call: Call, operation: str, obj: Obj | None, old: Obj | None, name: str) -> Attributes:
-        return Attributes(
+        attrs = Attributes(
             operation=operation,
             resource=self.resource,
             subresource=call.target.subresource,
@@ -148,6 +148,9 @@ class Registry:
             query=call.query,
             warnings=call.warnings,
         )
+        if call.audit is not None:
+            attrs.audit = call.audit.annotations
+        return attrs
 
     # -- create ---------------------------------------------------------------------------------------------------
 

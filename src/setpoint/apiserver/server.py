@@ -60,6 +60,7 @@ from setpoint.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
     from setpoint.apiserver.aggregation.routing import Aggregation
+    from setpoint.apiserver.audit.auditor import Auditor
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -111,6 +112,7 @@ class ApiServer:
         self.env = Environment(store, clock, ids, Chain(options.plugins), options.hooks)
         self.metrics = Metrics()
         self.flows: FlowClassifier | None = None
+        self.auditor: Auditor | None = None
         self.in_flight = InFlight(options.max_reads, options.max_writes)
         self.leases_in_flight = InFlight(options.max_reads, options.max_writes)
         """Apart from all others: who cannot renew a Lease because others are busy is taken for dead."""
@@ -213,22 +215,34 @@ class ApiServer:
         in_flight = self.leases_in_flight if target.resource == "leases" else self.in_flight
         counted: bool | None = None
         flow: tuple[tuple[str, str], ...] = ()
+        auditor, known = self.auditor, False
         try:
             user = self.authenticator.authenticate(request, call.warnings)
+            known = True
+            if auditor is not None:
+                call.audit = await auditor.received(call, user)
             call.user = self._impersonator.user_for(call, user, self.authorizer)
             counted = in_flight.enter(verb)
             access = access_of(call)
             if self.flows is not None and not isinstance(request, ObjectRequest):
                 flow = self.flows.headers(access)
             decision, reason = self.authorizer.authorize(access)
+            if call.audit is not None:
+                call.audit.decided(decision is Decision.ALLOW, reason)
             if decision is not Decision.ALLOW:
                 raise forbidden(access, reason)
             answer = await self._dispatch(call)
         except ApiError as error:
+            if auditor is not None and not known:
+                call.audit = auditor.unauthenticated(call)
             answer = _refusal(call, error)
         except StoreError as error:
             log.error("store: %s", error)
             answer = _refusal(call, InternalError.of(str(error)))
+        except BaseException as error:
+            if call.audit is not None:
+                await call.audit.broke_off(error)
+            raise
         finally:
             in_flight.leave(counted)
         if isinstance(answer, ObjectResponse):
@@ -237,6 +251,8 @@ class ApiServer:
         elif not isinstance(answer, UpgradeResponse):
             answer.headers.extend(flow)
             self._finish(call, answer)
+        if call.audit is not None:
+            answer = await call.audit.answered(call, answer)
         status = 101 if isinstance(answer, UpgradeResponse) else answer.status
         self.metrics.request(call, status, self.clock.monotonic() - started)
         return answer
@@ -250,7 +266,7 @@ class ApiServer:
 
     def _finish(self, call: Call, answer: Any) -> None:
         headers = answer.headers
-        headers.append(("Audit-Id", call.request.headers.get("audit-id") or self.ids.uid()))
+        headers.append(("Audit-Id", call.audit_id or call.request.headers.get("audit-id") or self.ids.uid()))
         if call.resource is not None or not any(name == "Cache-Control" for name, _ in headers):
             headers.append(("Cache-Control", "no-cache, private"))
         if answer.status == 403:
@@ -366,6 +382,8 @@ class ApiServer:
         text = _DEPRECATED.get((resource.group, resource.plural)) or resource.deprecation
         if text:
             call.warn(text)
+            if call.audit is not None:
+                call.audit.annotations["k8s.io/deprecated"] = "true"
 
     # -- outside the API ------------------------------------------------------------------------------------------
 
@@ -460,6 +478,8 @@ def _refusal(call: Call, error: ApiError) -> Answer:
         form = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())
     except NotAcceptable:
         form = Form()
+    if call.audit is not None:
+        call.audit.refused(error)
     return respond_error(call, Form(form.media_type), error)
 
 

@@ -79,6 +79,8 @@ class Impersonator:
                 refusal = refusal or error
                 continue
             self._remember(user.name, mode)
+            if call.audit is not None:
+                call.audit.acts_as(found, mode.constraint)
             return found
         assert refusal is not None  # the last mode always applies
         raise refusal
@@ -149,6 +151,8 @@ class _Mode:
         self.name = name
         self.applies = applies
         self._verb = f"impersonate:{name}" if name else "impersonate"
+        self.constraint = self._verb if name else ""
+        """What the audit log says of it."""
         self._group, self._version = (_IDENTITY, "v1") if name else ("", "v1")
 
     def check(self, wanted: UserInfo, access: Access, authorizer: AuthorizerChain) -> UserInfo:

@@ -46,6 +46,7 @@ async def bind(call: Call, registry: Registry, form: Form) -> Answer:
     """`registry` is that of Pods."""
     write_options(call, "CreateOptions")
     binding = read_object(call, "", "v1", "Binding", type_of(_TYPE))
+    call.sent(binding, "Binding", "v1")
     name = binding["metadata"].get("name", "")
     if call.target.name and name != call.target.name:
         raise BadRequest("name in URL does not match name in Binding object")

@@ -17,6 +17,7 @@ async def create(call: Call, registry: Registry, form: Form) -> Answer:
     obj = read_resource(call, registry.resource)
     registry.resource.strategy.default(obj)
     registry.resource.strategy.stamp(obj, call.now)
+    call.sent(obj, registry.resource.kind, registry.resource.api_version)
     obj = registry.encoding.settle(obj)
     meta = obj["metadata"]
     if registry.resource.namespaced and not meta.get("namespace"):

@@ -24,8 +24,12 @@ _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 def read_options(call: Call) -> DeleteOptions:
     request = call.request
     if isinstance(request, ObjectRequest):
-        return delete_options(call, _typed(request.value, None) if request.value else None)
-    return delete_options(call, _read_body(call) if request.body else None)
+        sent = _typed(request.value, None) if request.value else None
+    else:
+        sent = _read_body(call) if request.body else None
+    if sent is not None:
+        call.sent(sent, "DeleteOptions", sent.get("apiVersion") or "meta.k8s.io/v1")
+    return delete_options(call, sent)
 
 
 def _read_body(call: Call) -> dict[str, Any]:

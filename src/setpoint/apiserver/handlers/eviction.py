@@ -55,6 +55,7 @@ class Evictions:
         if isinstance(value, dict) and value.get("apiVersion") == "policy/v1beta1":
             value = {**value, "apiVersion": "policy/v1"}
         eviction = check_object(call, value, strict, "policy", "v1", "Eviction", type_of(_TYPE))
+        call.sent(eviction, "Eviction", "policy/v1")
         name = call.target.name
         if eviction["metadata"].get("name", "") != name:
             raise BadRequest("name in URL does not match name in Eviction object")

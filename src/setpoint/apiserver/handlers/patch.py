@@ -86,6 +86,8 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
 def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
     """The patch, read once; it may be applied several times."""
     request = call.request
+    if call.audit is not None:
+        call.audit.patched(request.body)
     if isinstance(request, ObjectRequest):
         quick = _patcher(call, resource, media_type, request.value, [])
 
@@ -238,6 +240,8 @@ def go_map(value: Any) -> str:
 
 def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
     """The body of an apply: an object of its kind, in form; and the duplicate fields in it."""
+    if call.audit is not None:
+        call.audit.patched(call.request.body)
     try:
         config, duplicates = parse_yaml(call.request.body)
     except BodyError as error:

@@ -142,6 +142,7 @@ class ScaleHandlers:
     async def update(self, call: Call, registry: Registry, form: Form) -> Answer:
         write_options(call, "UpdateOptions")
         scale = read_resource(call, SCALE)
+        call.sent(scale, SCALE.kind, SCALE.api_version)
         check_name(call, scale)
         return await self._write(call, registry, form, lambda _: scale)
 

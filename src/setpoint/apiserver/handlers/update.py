@@ -52,6 +52,7 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
     strategy = strategy_for(call, registry)
     registry.strategy.default(sent)
     registry.strategy.stamp(sent, call.now)
+    call.sent(sent, registry.resource.kind, registry.resource.api_version)
     sent = registry.encoding.settle(sent)
     encoding, type_ = registry.encoding, registry.resource.type
     first = True

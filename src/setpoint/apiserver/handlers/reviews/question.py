@@ -37,6 +37,7 @@ def read(
     obj = read_resource(call, resource)
     if default is not None:
         default(obj)
+    call.sent(obj, resource.kind, resource.api_version)
     meta, namespace = obj["metadata"], call.target.namespace
     if not keep_system_fields:
         for name in _SYSTEM_FIELDS:
@@ -69,6 +70,8 @@ async def admit(call: Call, admission: Chain, obj: Obj) -> None:
         name=obj["metadata"].get("name", ""), obj=obj, old=None, user=call.user, now=call.now, dry_run=call.dry_run,
         warnings=call.warnings,
     )  # fmt: skip
+    if call.audit is not None:
+        attrs.audit = call.audit.annotations
     await admission.mutate(attrs)
     errs: Errors = []
     resource.strategy.validate(obj, errs, call.context())

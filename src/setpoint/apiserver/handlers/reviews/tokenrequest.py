@@ -45,7 +45,10 @@ class TokenRequests:
             raise Invalid.of(GROUP, KIND, "", errs)
         await registry.env.admission.validate(attrs)
         bound = self._bound(call, spec.get("boundObjectRef"))
-        token = self._tokens.sign(self._claims(call, registry, account, spec, bound))
+        claims = self._claims(call, registry, account, spec, bound)
+        token = self._tokens.sign(claims)
+        if call.audit is not None:
+            call.audit.annotations["authentication.kubernetes.io/issued-credential-id"] = f"JTI={claims['jti']}"
         ends = call.now + timedelta(seconds=spec["expirationSeconds"])
         request["status"] = {"token": token, "expirationTimestamp": format_time(ends)}
         return answer(RESOURCE, form, {"metadata": ordered(meta), "spec": spec, "status": request["status"]})

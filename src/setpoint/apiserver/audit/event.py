@@ -1,0 +1,99 @@
+"""One line of the audit log: an audit.k8s.io/v1 Event as it is written and sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.audit.policy import GROUP_VERSION, REQUEST
+from setpoint.meta.goformat import quote
+
+Obj = dict[str, Any]
+
+_HEAD = b'{"kind":"Event","apiVersion":"' + GROUP_VERSION.encode() + b'",'
+_TRUNCATED = "audit.k8s.io/truncated"
+
+
+class AuditEvent:
+    """Encoded at most once, whoever writes it. Nobody changes it."""
+
+    __slots__ = ("_item", "fields", "level")
+
+    def __init__(self, fields: Obj, level: int) -> None:
+        self.fields = fields
+        """In the order in which they are written; without kind and apiVersion."""
+        self.level = level
+        self._item: bytes | None = None
+
+    @property
+    def item(self) -> bytes:
+        """As it stands in an EventList."""
+        if self._item is None:
+            self._item = orjson.dumps(self.fields)
+        return self._item
+
+    @property
+    def line(self) -> bytes:
+        return _HEAD + self.item[1:] + b"\n"
+
+    @property
+    def size(self) -> int:
+        return len(_HEAD) + len(self.item)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it may hold what was sent and answered."""
+        return self.level >= REQUEST
+
+    def truncated(self) -> AuditEvent:
+        """Without them."""
+        fields = {name: value for name, value in self.fields.items() if name not in ("requestObject", "responseObject")}
+        fields["annotations"] = {**fields.get("annotations", {}), _TRUNCATED: "true"}
+        return AuditEvent(fields, self.level)
+
+    @property
+    def text(self) -> str:
+        """The legacy form: one line of text, without a newline."""
+        fields = self.fields
+        user, acted = fields["user"], fields.get("impersonatedUser")
+        name, groups = user.get("username") or "<none>", "<none>"
+        if user.get("username") and user.get("groups"):
+            groups = _quoted(user["groups"])
+        as_user, as_groups = "<self>", "<lookup>"
+        if acted is not None:
+            as_user = acted.get("username", "")
+            as_groups = _quoted(acted["groups"]) if "groups" in acted else as_groups
+        status = fields.get("responseStatus")
+        shown = (
+            ("id", fields["auditID"]),
+            ("stage", fields["stage"]),
+            ("ip", (fields.get("sourceIPs") or ["<unknown>"])[0]),
+            ("method", fields["verb"]),
+            ("user", name),
+            ("groups", groups),
+            ("as", as_user),
+            ("asgroups", as_groups),
+            ("user-agent", fields.get("userAgent", "")),
+            ("namespace", fields.get("objectRef", {}).get("namespace") or "<none>"),
+            ("uri", fields["requestURI"]),
+        )
+        response = "<deferred>" if status is None else status.get("code", 0)
+        told = " ".join(f"{key}={quote(value)}" for key, value in shown)
+        return f'{_nano(fields["requestReceivedTimestamp"])} AUDIT: {told} response="{response}"'
+
+
+def _quoted(texts: list[str]) -> str:
+    return ",".join(map(quote, texts))
+
+
+def _nano(micro: str) -> str:
+    """A time as Go writes it where zeros at the end are left out."""
+    whole, _, fraction = micro[:-1].partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
+
+
+def event_list(events: list[AuditEvent]) -> bytes:
+    head = b'{"kind":"EventList","apiVersion":"%b","metadata":{},"items":[' % GROUP_VERSION.encode()
+    return head + b",".join(event.item for event in events) + b"]}\n"

@@ -1,0 +1,251 @@
+"""Which requests are told of, and how much: the rules of an audit.k8s.io/v1 Policy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from setpoint.apiserver.filters.authorize import Access
+from setpoint.meta.body import BodyError, parse_yaml, type_meta
+from setpoint.meta.decode import DecodeError, decode
+from setpoint.meta.field import Errors, aggregate_message, invalid, not_supported, required
+from setpoint.meta.names import dns1123_subdomain
+from setpoint.meta.schema import Field, Presence, Shape, Type
+
+log = logging.getLogger("setpoint.apiserver")
+
+GROUP_VERSION = "audit.k8s.io/v1"
+NONE, METADATA, REQUEST, REQUEST_RESPONSE = range(4)
+LEVELS = ("None", "Metadata", "Request", "RequestResponse")
+RECEIVED, STARTED, COMPLETE, PANIC = STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
+_SCHEME = "k8s.io/apiserver/pkg/audit/scheme.go:30"
+
+Obj = dict[str, Any]
+
+
+class PolicyError(ValueError):
+    """The policy cannot be used; the text says why, in upstream's words."""
+
+
+class Applied(NamedTuple):
+    """What holds for one request."""
+
+    level: int
+    omit: frozenset[str]
+    """Stages that are not told of."""
+    omit_managed_fields: bool
+
+
+class _Group(NamedTuple):
+    group: str
+    resources: frozenset[str]
+    names: frozenset[str]
+
+    def matches(self, access: Access) -> bool:
+        if self.group not in (access.group, "*"):
+            return False
+        resources = self.resources
+        if not resources:
+            return True
+        if self.names and access.name not in self.names:
+            return False
+        resource, subresource = access.resource, access.subresource
+        combined = f"{resource}/{subresource}" if subresource else resource
+        return (
+            combined in resources
+            or "*" in resources
+            or (bool(subresource) and f"*/{subresource}" in resources)
+            or f"{resource}/*" in resources
+        )
+
+
+class _Rule(NamedTuple):
+    applied: Applied
+    users: frozenset[str]
+    groups: frozenset[str]
+    verbs: frozenset[str]
+    namespaces: frozenset[str]
+    resources: tuple[_Group, ...]
+    paths: tuple[str, ...]
+
+    def matches(self, access: Access) -> bool:
+        if self.users and access.user.name not in self.users:
+            return False
+        if self.groups and self.groups.isdisjoint(access.user.groups):
+            return False
+        if self.verbs and access.verb not in self.verbs:
+            return False
+        if self.namespaces or self.resources:
+            return self._matches_resource(access)
+        return not self.paths or (access.path is not None and _matches_path(self.paths, access.path))
+
+    def _matches_resource(self, access: Access) -> bool:
+        if access.path is not None:
+            return False
+        if self.namespaces and access.namespace not in self.namespaces:
+            return False
+        return not self.resources or any(group.matches(access) for group in self.resources)
+
+
+def _matches_path(specs: Sequence[str], path: str) -> bool:
+    return any(
+        spec in ("*", path) or (spec.endswith("*") and path.startswith(spec.rstrip("*"))) for spec in specs
+    )  # fmt: skip
+
+
+class Policy:
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        self._rules = tuple(rules)
+
+    def applied(self, access: Access) -> Applied | None:
+        """By the first rule that matches; None: nothing is told of this request."""
+        for rule in self._rules:
+            if rule.matches(access):
+                return rule.applied if rule.applied.level else None
+        return None
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _struct(go: str, **fields: Type) -> Type:
+    return Type(Shape.STRUCT, go=go, fields={name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()})
+
+
+_TEXT = Type(Shape.STRING, go="string")
+_TEXTS = Type(Shape.LIST, go="[]string", item=_TEXT)
+_BOOL = Type(Shape.BOOL, go="bool")
+_GROUP = _struct("v1.GroupResources", group=_TEXT, resources=_TEXTS, resourceNames=_TEXTS)
+_RULE = _struct(
+    "v1.PolicyRule",
+    level=_TEXT,
+    users=_TEXTS,
+    userGroups=_TEXTS,
+    verbs=_TEXTS,
+    resources=Type(Shape.LIST, go="[]v1.GroupResources", item=_GROUP),
+    namespaces=_TEXTS,
+    nonResourceURLs=_TEXTS,
+    omitStages=_TEXTS,
+    omitManagedFields=_BOOL,
+)
+_POLICY = _struct(
+    "v1.Policy",
+    kind=_TEXT,
+    apiVersion=_TEXT,
+    metadata=Type(Shape.ANY),
+    rules=Type(Shape.LIST, go="[]v1.PolicyRule", item=_RULE),
+    omitStages=_TEXTS,
+    omitManagedFields=_BOOL,
+)
+
+
+def read_policy(data: bytes) -> Policy:
+    """Raises PolicyError. Fields that a Policy does not have are passed over, with a warning."""
+    try:
+        value, found = parse_yaml(data)
+        api_version, kind = type_meta({} if value is None else value)
+        if not kind:
+            raise PolicyError(f"failed decoding: Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'")
+        if not api_version:
+            text = data.decode("utf-8", "replace")
+            raise PolicyError(f"failed decoding: Object 'apiVersion' is missing in '{text}'")
+        if (api_version, kind) != (GROUP_VERSION, "Policy"):
+            raise PolicyError(_unknown(api_version, kind))
+        policy: Obj = decode(_POLICY, value, strict=found)
+    except (BodyError, DecodeError) as error:
+        raise PolicyError(f"failed decoding: {error}") from None
+    if found:
+        log.warning(
+            "Audit policy contains errors, falling back to lenient decoding: strict decoding error: %s",
+            ", ".join(found),
+        )
+    errs = _validate(policy)
+    if errs:
+        raise PolicyError(aggregate_message(errs))
+    if not policy.get("rules"):
+        raise PolicyError("loaded illegal policy with 0 rules")
+    return _policy(policy)
+
+
+def _unknown(api_version: str, kind: str) -> str:
+    return f'failed decoding: no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"'
+
+
+def _policy(policy: Obj) -> Policy:
+    everywhere = frozenset(policy.get("omitStages") or ())
+    managed = bool(policy.get("omitManagedFields"))
+    return Policy([_rule(rule, everywhere, managed) for rule in policy["rules"]])
+
+
+def _rule(rule: Obj, everywhere: frozenset[str], managed: bool) -> _Rule:
+    own = rule.get("omitManagedFields")
+    applied = Applied(
+        LEVELS.index(rule["level"]),
+        everywhere | frozenset(rule.get("omitStages") or ()),
+        managed if own is None else bool(own),
+    )
+
+    def texts(name: str) -> frozenset[str]:
+        return frozenset(rule.get(name) or ())
+
+    groups = tuple(
+        _Group(
+            each.get("group") or "", frozenset(each.get("resources") or ()), frozenset(each.get("resourceNames") or ())
+        )
+        for each in rule.get("resources") or ()
+    )
+    paths = tuple(rule.get("nonResourceURLs") or ())
+    return _Rule(
+        applied, texts("users"), texts("userGroups"), texts("verbs"), texts("namespaces"), groups, paths
+    )  # fmt: skip
+
+
+# -- validating -------------------------------------------------------------------------------------------------------
+
+
+def _validate(policy: Obj) -> Errors:
+    errs: Errors = []
+    _validate_stages(policy.get("omitStages") or (), "omitStages", errs)
+    for at, rule in enumerate(policy.get("rules") or ()):
+        _validate_rule(rule, f"rules[{at}]", errs)
+    return errs
+
+
+def _validate_rule(rule: Obj, path: str, errs: Errors) -> None:
+    level, urls = rule.get("level") or "", rule.get("nonResourceURLs") or []
+    if not level:
+        errs.append(required(f"{path}.level"))
+    elif level not in LEVELS:
+        errs.append(not_supported(f"{path}.level", level, LEVELS))
+    for at, url in enumerate(urls):
+        if url == "*":
+            continue
+        where = f"{path}.nonResourceURLs[{at}]"
+        if not url.startswith("/"):
+            errs.append(invalid(where, url, "non-resource URL rules must begin with a '/' character"))
+        if "*" in url[:-1]:
+            errs.append(invalid(where, url, "non-resource URL wildcards '*' must be the final character of the rule"))
+    _validate_resources(rule.get("resources") or (), f"{path}.resources", errs)
+    _validate_stages(rule.get("omitStages") or (), f"{path}.omitStages", errs)
+    if urls and (rule.get("resources") or rule.get("namespaces")):
+        text = "rules cannot apply to both regular resources and non-resource URLs"
+        errs.append(invalid(f"{path}.nonResourceURLs", urls, text))
+
+
+def _validate_resources(resources: Sequence[Obj], path: str, errs: Errors) -> None:
+    for each in resources:
+        group = each.get("group") or ""
+        if group and group != "*":
+            problems = dns1123_subdomain(group)
+            if problems:
+                errs.append(invalid(f"{path}.group", group, ",".join(problems)))
+        if each.get("resourceNames") and not each.get("resources"):
+            text = "using resourceNames requires at least one resource"
+            errs.append(invalid(f"{path}.resourceNames", each["resourceNames"], text))
+
+
+def _validate_stages(stages: Sequence[str], path: str, errs: Errors) -> None:
+    for at, stage in enumerate(stages):
+        if stage not in STAGES:
+            errs.append(invalid(f"{path}[{at}]", stage, "allowed stages are " + ",".join(STAGES)))

@@ -1,0 +1,278 @@
+"""What is told of one request, from its coming in to the last byte of its answer."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.audit.event import AuditEvent
+from setpoint.apiserver.audit.policy import (
+    COMPLETE,
+    LEVELS,
+    PANIC,
+    RECEIVED,
+    REQUEST,
+    REQUEST_RESPONSE,
+    STARTED,
+    Applied,
+)  # fmt: skip
+from setpoint.apiserver.audit.source import source_ips, user_agent
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.filters.authorize import Access
+from setpoint.apiserver.http.message import Answer, ObjectResponse, Response, StreamResponse, UpgradeResponse
+from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
+from setpoint.meta.times import format_micro
+
+Obj = dict[str, Any]
+Send = Callable[[AuditEvent], Awaitable[bool]]
+
+_LONG_RUNNING = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+_STATUS_FIELDS = ("status", "message", "reason", "details", "code")
+_STATUS = b'{"kind":"Status",'
+_DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
+
+
+class Annotations(dict[str, str]):
+    """What was said first stays."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self.setdefault(key, value)
+
+
+class Record:
+    __slots__ = (
+        "_acted", "_agent", "_clock", "_constraint", "_id", "_ips", "_long", "_omit", "_omit_managed_fields",
+        "_received", "_ref", "_request", "_response", "_send", "_started_only", "_status", "_uri", "_user", "_verb",
+        "annotations", "level",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, access: Access, applied: Applied, clock: Clock, send: Send) -> None:
+        request, target = call.request, call.target
+        self.level, self._omit, self._omit_managed_fields = applied
+        self._clock, self._send = clock, send
+        self._id = call.audit_id
+        self._received = format_micro(call.now)
+        self._uri = f"{request.path}?{request.query}" if request.query else request.path
+        self._verb = access.verb
+        self._user = _user(access.user)
+        self._acted: Obj | None = None
+        self._constraint = ""
+        self._ips, self._agent = source_ips(request), user_agent(request)
+        self._ref: Obj | None = None
+        if access.path is None:
+            self._ref = {
+                "resource": access.resource, "namespace": access.namespace, "name": access.name, "uid": "",
+                "apiGroup": access.group, "apiVersion": access.version, "resourceVersion": "",
+                "subresource": access.subresource,
+            }  # fmt: skip
+        self._long = access.verb == "watch" or (access.path is None and target.subresource in _LONG_RUNNING)
+        self._started_only = False
+        self._status: Obj | None = None
+        self._request: orjson.Fragment | None = None
+        self._response: orjson.Fragment | None = None
+        self.annotations = Annotations()
+
+    # -- what the server learns on the way ----------------------------------------------------------------------------
+
+    def failed_authentication(self) -> None:
+        """Nothing was told yet, and there is only one thing to tell."""
+        self._started_only = True
+
+    def acts_as(self, user: UserInfo, constraint: str) -> None:
+        self._acted, self._constraint = _user(user), constraint
+
+    def decided(self, allowed: bool, reason: str) -> None:
+        self.annotations[_DECISION] = "allow" if allowed else "forbid"
+        self.annotations[_REASON] = reason
+
+    def sent(self, obj: Obj, kind: str, api_version: str) -> None:
+        """The body of the request as an object, which is not looked at any more after this returns."""
+        ref, meta = self._ref, obj.get("metadata")
+        if ref is not None and isinstance(meta, dict):
+            for name in ("namespace", "name", "uid", "resourceVersion"):
+                if not ref[name]:
+                    ref[name] = meta.get(name) or ""
+        if self.level < REQUEST:
+            return
+        whole = {"kind": kind, "apiVersion": api_version, **obj}
+        self._request = orjson.Fragment(orjson.dumps(_bare(whole) if self._omit_managed_fields else whole))
+
+    def patched(self, patch: bytes) -> None:
+        """The body as a patch: as it came, in JSON or YAML."""
+        if self.level >= REQUEST:
+            self._request = _fragment(patch)
+
+    def refused(self, error: ApiError) -> None:
+        status = error.status()
+        self._take_status(status)
+        if self.level == REQUEST_RESPONSE:
+            self._response = orjson.Fragment(orjson.dumps(status))
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    async def received(self) -> bool:
+        return await self._tell(RECEIVED)
+
+    async def answered(self, call: Call, answer: Answer) -> Answer:
+        """The answer as it is to be sent: a stream tells of its own end."""
+        if isinstance(answer, UpgradeResponse | StreamResponse):
+            self._code(101 if isinstance(answer, UpgradeResponse) else answer.status)
+            if self._long:
+                await self._tell(STARTED)
+            run = answer.run
+
+            async def told(to: Any) -> None:
+                try:
+                    await run(to)
+                except (CancelledError, OSError):
+                    await self._tell(COMPLETE)
+                    raise
+                except Exception as error:
+                    await self.broke_off(error)
+                    raise
+                await self._tell(COMPLETE)
+
+            answer.run = told
+            return answer
+        if self._status is None:
+            self._look_at(call, answer)
+        self._code(answer.status)
+        if self._long or self._started_only:
+            await self._tell(STARTED)
+        if not self._started_only:
+            await self._tell(COMPLETE)
+        return answer
+
+    async def broke_off(self, error: BaseException) -> None:
+        """There will be no answer of ours: the client is gone, or something went wrong that nobody had thought of."""
+        if isinstance(error, CancelledError):
+            if self._status is None:
+                self._status = {"metadata": {}, "status": "Success", "message": "Connection closed early", "code": 200}
+            await self._tell(COMPLETE)
+            return
+        # What went wrong may hold anything, also what nobody may read: its name must do.
+        what = f"APIServer panic'd: {type(error).__name__}"
+        self._status = {
+            "metadata": {}, "status": "Failure", "message": what, "reason": "InternalError", "code": 500,
+        }  # fmt: skip
+        await self._tell(PANIC)
+
+    def _look_at(self, call: Call, answer: Response | ObjectResponse) -> None:
+        """What an answer says that is no refusal."""
+        if isinstance(answer, ObjectResponse):
+            if answer.value.get("kind") == "Status":
+                self._take_status(answer.value)
+            if self.level == REQUEST_RESPONSE:
+                value = answer.value
+                self._response = orjson.Fragment(orjson.dumps(_bare(value) if self._omit_managed_fields else value))
+            return
+        if call.resource is None or call.target.subresource in _LONG_RUNNING:
+            return
+        body = answer.body
+        if isinstance(body, bytes) and body.startswith(_STATUS):
+            self._take_status(orjson.loads(body))
+        if self.level == REQUEST_RESPONSE:
+            whole = body if isinstance(body, bytes) else b"".join(body)
+            self._response = _fragment(whole, _bare if self._omit_managed_fields else None)
+
+    def _take_status(self, status: Obj) -> None:
+        self._status = {"metadata": {}, **{name: status[name] for name in _STATUS_FIELDS if status.get(name)}}
+
+    def _code(self, status: int) -> None:
+        if self._status is None:
+            self._status = {"metadata": {}}
+        self._status["code"] = status
+
+    async def _tell(self, stage: str) -> bool:
+        if stage in self._omit:
+            return True
+        at = self._received if stage == RECEIVED else format_micro(self._clock.now())
+        return await self._send(AuditEvent(self._fields(stage, at), self.level))
+
+    def _fields(self, stage: str, at: str) -> Obj:
+        fields: Obj = {
+            "level": LEVELS[self.level], "auditID": self._id, "stage": stage, "requestURI": self._uri,
+            "verb": self._verb, "user": self._user,
+        }  # fmt: skip
+        if self._acted is not None:
+            fields["impersonatedUser"] = self._acted
+            if self._constraint:
+                fields["authenticationMetadata"] = {"impersonationConstraint": self._constraint}
+        if self._ips:
+            fields["sourceIPs"] = self._ips
+        if self._agent:
+            fields["userAgent"] = self._agent
+        if self._ref is not None:
+            fields["objectRef"] = {name: value for name, value in self._ref.items() if value}
+        if self._status is not None:
+            fields["responseStatus"] = dict(self._status)
+        if self._request is not None:
+            fields["requestObject"] = self._request
+        if self._response is not None:
+            fields["responseObject"] = self._response
+        fields["requestReceivedTimestamp"] = self._received
+        fields["stageTimestamp"] = at
+        if self.annotations:
+            fields["annotations"] = dict(self.annotations)
+        return fields
+
+
+def _user(user: UserInfo) -> Obj:
+    shown: Obj = {}
+    if user.name:
+        shown["username"] = user.name
+    if user.uid:
+        shown["uid"] = user.uid
+    if user.groups:
+        shown["groups"] = list(user.groups)
+    if user.extra:
+        shown["extra"] = {key: list(user.extra[key]) for key in sorted(user.extra)}
+    return shown
+
+
+def _fragment(body: bytes, change: Callable[[Obj], Obj] | None = None) -> orjson.Fragment | None:
+    """A body as part of a line; None: it is no JSON object."""
+    body = body.strip()
+    if body[:1] not in (b"{", b"["):
+        # YAML is rare, and its library slow to load.
+        from setpoint.meta.body import BodyError, parse_yaml
+
+        try:
+            value, _ = parse_yaml(body)
+        except BodyError:
+            return None
+        return orjson.Fragment(orjson.dumps(change(value) if change is not None else value))
+    if change is None and b"\n" not in body:
+        return orjson.Fragment(body)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return orjson.Fragment(orjson.dumps(change(value) if change is not None else value))
+
+
+def _bare(obj: Obj) -> Obj:
+    """Without managedFields, its own and those of its items or rows."""
+    obj = _without(obj)
+    if isinstance(obj.get("items"), list):
+        obj["items"] = [_without(item) for item in obj["items"]]
+    elif isinstance(obj.get("rows"), list):
+        obj["rows"] = [
+            {**row, "object": _without(row["object"])} if isinstance(row.get("object"), dict) else row
+            for row in obj["rows"]
+        ]
+    return obj
+
+
+def _without(obj: Obj) -> Obj:
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return dict(obj)
+    return {**obj, "metadata": {name: value for name, value in meta.items() if name != "managedFields"}}
