@@ -15,7 +15,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.discovery import AGGREGATED, Discovery, RemoteVersion
 from setpoint.apiserver.encoding import ConvertedEncoding, Encoding
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
-from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of, forbidden
+from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Problem, access_of, forbidden, harmless
 from setpoint.apiserver.filters.impersonate import Impersonator
 from setpoint.apiserver.filters.inflight import InFlight
 from setpoint.apiserver.filters.priority import FlowClassifier
@@ -55,6 +55,7 @@ from setpoint.meta.errors import (
     NotFound,
     RequestTooLarge,
 )
+from setpoint.meta.goformat import quote
 from setpoint.meta.remember import remembered
 from setpoint.store.interface import Store, StoreError
 
@@ -218,20 +219,28 @@ class ApiServer:
         auditor, known = self.auditor, False
         try:
             user = self.authenticator.authenticate(request, call.warnings)
+            if not isinstance(user, UserInfo):
+                user = await user
             known = True
             if auditor is not None:
                 call.audit = await auditor.received(call, user)
-            call.user = self._impersonator.user_for(call, user, self.authorizer)
+            user = self._impersonator.user_for(call, user, self.authorizer)
+            call.user = user if isinstance(user, UserInfo) else await user
             counted = in_flight.enter(verb)
             access = access_of(call)
             if self.flows is not None and not isinstance(request, ObjectRequest):
                 flow = self.flows.headers(access)
-            decision, reason = self.authorizer.authorize(access)
+            ruling = self.authorizer.authorize(access)
+            if not isinstance(ruling, tuple):
+                ruling = await ruling
             if call.audit is not None:
-                call.audit.decided(decision is Decision.ALLOW, reason)
-            if decision is not Decision.ALLOW:
-                raise forbidden(access, reason)
-            answer = await self._dispatch(call)
+                call.audit.decided(*ruling)
+            if ruling[0] is Decision.ALLOW:
+                answer = await self._dispatch(call)
+            elif isinstance(ruling[1], Problem):
+                answer = _undecided(request, ruling[1])
+            else:
+                raise forbidden(access, ruling[1])
         except ApiError as error:
             if auditor is not None and not known:
                 call.audit = auditor.unauthenticated(call)
@@ -481,6 +490,13 @@ def _refusal(call: Call, error: ApiError) -> Answer:
     if call.audit is not None:
         call.audit.refused(error)
     return respond_error(call, Form(form.media_type), error)
+
+
+def _undecided(request: Request, problem: Problem) -> Response:
+    log.warning("authorization: %s", problem)
+    uri = f"{request.path}?{request.query}" if request.query else request.path
+    text = harmless(f"Internal Server Error: {quote(uri)}: {problem}")
+    return Response(500, f"{text}\n".encode(), list(_PLAIN))
 
 
 def _header_text(text: str) -> str:

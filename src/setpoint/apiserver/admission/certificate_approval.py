@@ -23,5 +23,5 @@ class CertificateApproval(Plugin):
         assert attrs.old is not None
         # The stored signer counts, whatever the request makes of it.
         signer = attrs.old["spec"].get("signerName", "")
-        if not may(self._authorizer, attrs.user, "approve", signer):
+        if not await may(self._authorizer, attrs.user, "approve", signer):
             raise attrs.forbidden(f'user not permitted to approve requests with signerName "{signer}"')

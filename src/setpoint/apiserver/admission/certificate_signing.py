@@ -26,5 +26,5 @@ class CertificateSigning(Plugin):
             return
         # The stored signer counts, whatever the request makes of it.
         signer = attrs.old["spec"].get("signerName", "")
-        if not may(self._authorizer, attrs.user, "sign", signer):
+        if not await may(self._authorizer, attrs.user, "sign", signer):
             raise attrs.forbidden(f'user not permitted to sign requests with signerName "{signer}"')

@@ -26,7 +26,7 @@ class ClusterTrustBundleAttest(Plugin):
         signer = attrs.obj["spec"].get("signerName", "")
         if not signer or (attrs.old is not None and _same(attrs.obj, attrs.old)):
             return
-        if not may(self._authorizer, attrs.user, "attest", signer):
+        if not await may(self._authorizer, attrs.user, "attest", signer):
             raise attrs.forbidden(f'user not permitted to attest for signerName "{signer}"')
 
 

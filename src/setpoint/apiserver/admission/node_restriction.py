@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from setpoint.apiserver.admission.node_tokens import NodeTokens
 from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
@@ -34,7 +34,7 @@ class NodeRestriction(Plugin):
     def __init__(self, reader: Reader, authorizer: AuthorizerChain) -> None:
         self._reader = reader
         self._tokens = NodeTokens(reader, authorizer)
-        self._rules: dict[tuple[str, str], Callable[[str, Attributes], None]] = {
+        self._rules: dict[tuple[str, str], Callable[[str, Attributes], Awaitable[None] | None]] = {
             ("", "pods"): self._pod,
             ("", "nodes"): _node,
             ("", "persistentvolumeclaims"): _claim,
@@ -55,7 +55,9 @@ class NodeRestriction(Plugin):
             return
         if not node:
             raise attrs.forbidden(f'could not determine node from user "{attrs.user.name}"')
-        self._rules[(attrs.resource.group, attrs.resource.plural)](node, attrs)
+        pending = self._rules[(attrs.resource.group, attrs.resource.plural)](node, attrs)
+        if pending is not None:
+            await pending
 
     # -- Pods -----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ class NodeTokens:
         self._reader = reader
         self._authorizer = authorizer
 
-    def check_token(self, node: str, attrs: Attributes) -> None:
+    async def check_token(self, node: str, attrs: Attributes) -> None:
         if attrs.operation != "CREATE" or attrs.subresource != "token":
             return
         assert attrs.obj is not None
@@ -33,9 +33,9 @@ class NodeTokens:
             )
         if pod["spec"].get("nodeName", "") != node:
             raise attrs.forbidden("node requested token bound to a pod scheduled on a different node")
-        self._check_audience(attrs, pod, spec.get("audiences") or [])
+        await self._check_audience(attrs, pod, spec.get("audiences") or [])
 
-    def _check_audience(self, attrs: Attributes, pod: Obj, audiences: list[str]) -> None:
+    async def _check_audience(self, attrs: Attributes, pod: Obj, audiences: list[str]) -> None:
         if len(audiences) > 1:
             raise attrs.forbidden("node may only request 0 or 1 audiences")
         audience = audiences[0] if audiences else ""
@@ -45,7 +45,7 @@ class NodeTokens:
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             raise attrs.forbidden(f'error validating audience "{audience}": {text}')
-        if not self._may(attrs, "request-serviceaccounts-token-audience", audience, attrs.name):
+        if not await self._may(attrs, "request-serviceaccounts-token-audience", audience, attrs.name):
             raise attrs.forbidden(f'{attrs.user.name} is not authorized to request tokens for audience "{audience}"')
 
     def _uses_audience(self, pod: Obj, audience: str, problems: list[str]) -> bool:
@@ -85,7 +85,7 @@ class NodeTokens:
             raise NotFound.of("", "persistentvolumes", name)
         return str((bound["spec"].get("csi") or {}).get("driver", ""))
 
-    def check_certificate(self, node: str, attrs: Attributes) -> None:
+    async def check_certificate(self, node: str, attrs: Attributes) -> None:
         if attrs.operation != "CREATE":
             raise attrs.forbidden(f"unexpected operation {attrs.operation}")
         if attrs.subresource:
@@ -115,7 +115,7 @@ class NodeTokens:
             return
         # Slashes cannot stand in the name of a resource.
         resource, account = signer.replace("/", ":"), spec.get("serviceAccountName", "")
-        if not self._may(attrs, "request-serviceaccounts-podcertificate-signer", resource, account):
+        if not await self._may(attrs, "request-serviceaccounts-podcertificate-signer", resource, account):
             raise attrs.forbidden(
                 f'pod "{about}" does not mount a podCertificate projected volume for signer "{signer}"'
             )
@@ -156,12 +156,12 @@ class NodeTokens:
                 f'("{account["metadata"]["uid"]}")'
             )
 
-    def _may(self, attrs: Attributes, verb: str, resource: str, name: str) -> bool:
+    async def _may(self, attrs: Attributes, verb: str, resource: str, name: str) -> bool:
         access = Access(
             attrs.user, verb, attrs.resource.group, attrs.resource.version, resource, namespace=attrs.namespace,
             name=name,
         )  # fmt: skip
-        return self._authorizer.allows(access)
+        return await self._authorizer.allows(access)
 
 
 def _mounts_certificate(pod: Obj, signer: str) -> bool:

@@ -32,17 +32,20 @@ class OwnerReferencesPermissionEnforcement(Plugin):
                 attrs.user, "delete", resource.group, resource.version, resource.plural, attrs.subresource,
                 attrs.namespace, attrs.name,
             )  # fmt: skip
-            allowed, reason = self._ask(access)
+            allowed, reason = await self._ask(access)
             if not allowed:
                 why = f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>"
                 raise attrs.forbidden(why)
         blocking = _newly_blocking(owners, before)
-        if not blocking or self._ask(Access(attrs.user, "update", "*", "*", "*", "finalizers", name="*"))[0]:
+        if not blocking:
+            return
+        every_finalizer = Access(attrs.user, "update", "*", "*", "*", "finalizers", name="*")
+        if (await self._ask(every_finalizer))[0]:
             return
         for owner in blocking:
-            self._check_owner(attrs, owner)
+            await self._check_owner(attrs, owner)
 
-    def _check_owner(self, attrs: Attributes, owner: Obj) -> None:
+    async def _check_owner(self, attrs: Attributes, owner: Obj) -> None:
         api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
         found = [each for each in self._resources() if (each.api_version, each.kind) == (api_version, kind)]
         if not found:
@@ -55,15 +58,15 @@ class OwnerReferencesPermissionEnforcement(Plugin):
                 attrs.user, "update", each.group, each.version, each.plural, "finalizers",
                 attrs.namespace if each.namespaced else "", owner.get("name", ""),
             )  # fmt: skip
-            allowed, reason = self._ask(access)
+            allowed, reason = await self._ask(access)
             if not allowed:
                 raise attrs.forbidden(
                     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set "
                     f"finalizers on: {reason}, <nil>"
                 )
 
-    def _ask(self, access: Access) -> tuple[bool, str]:
-        decision, reason = self._authorizer.authorize(access)
+    async def _ask(self, access: Access) -> tuple[bool, str]:
+        decision, reason = await self._authorizer.decide(access)
         return decision is Decision.ALLOW, reason
 
 

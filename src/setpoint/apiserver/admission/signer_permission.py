@@ -6,9 +6,9 @@ from setpoint.apiserver.filters.authorize import Access, AuthorizerChain
 from setpoint.kinds.strategy import UserInfo
 
 
-def may(authorizer: AuthorizerChain, user: UserInfo, verb: str, signer: str) -> bool:
+async def may(authorizer: AuthorizerChain, user: UserInfo, verb: str, signer: str) -> bool:
     """For this signer, or for all of its domain."""
-    return any(
-        authorizer.allows(Access(user, verb, "certificates.k8s.io", "*", "signers", name=name))
-        for name in (signer, signer.split("/")[0] + "/*")
-    )
+    for name in (signer, signer.split("/")[0] + "/*"):
+        if await authorizer.allows(Access(user, verb, "certificates.k8s.io", "*", "signers", name=name)):
+            return True
+    return False

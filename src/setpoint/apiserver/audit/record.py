@@ -21,7 +21,7 @@ from setpoint.apiserver.audit.policy import (
 )  # fmt: skip
 from setpoint.apiserver.audit.source import source_ips, user_agent
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.filters.authorize import Access
+from setpoint.apiserver.filters.authorize import Access, Decision, Problem
 from setpoint.apiserver.http.message import Answer, ObjectResponse, Response, StreamResponse, UpgradeResponse
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
@@ -88,9 +88,12 @@ class Record:
     def acts_as(self, user: UserInfo, constraint: str) -> None:
         self._acted, self._constraint = _user(user), constraint
 
-    def decided(self, allowed: bool, reason: str) -> None:
-        self.annotations[_DECISION] = "allow" if allowed else "forbid"
-        self.annotations[_REASON] = reason
+    def decided(self, decision: Decision, reason: str) -> None:
+        if decision is not Decision.ALLOW and isinstance(reason, Problem):
+            self.annotations[_REASON] = "internal error"
+            return
+        self.annotations[_DECISION] = "allow" if decision is Decision.ALLOW else "forbid"
+        self.annotations[_REASON] = reason.reason if isinstance(reason, Problem) else reason
 
     def sent(self, obj: Obj, kind: str, api_version: str) -> None:
         """The body of the request as an object, which is not looked at any more after this returns."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from base64 import urlsafe_b64decode
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -40,8 +40,8 @@ class Verified(NamedTuple):
 
 @runtime_checkable
 class TokenAuthenticator(Protocol):
-    def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
-        """None: not a token of this make. Raises TokenRefused."""
+    def verify(self, token: str, audiences: Sequence[str]) -> Verified | Awaitable[Verified | None] | None:
+        """None: not a token of this make. To be awaited only where somebody else must be asked. Raises TokenRefused."""
         ...
 
 
@@ -99,13 +99,27 @@ def _user_of(der: bytes) -> UserInfo | None:
     return UserInfo(names[-1], "".join(uids), with_everybody(groups), extra)
 
 
-class TokenFileAuthenticator:
+class AudienceAgnostic:
+    """A TokenAuthenticator whose tokens do not say for whom they are: they are good for this server."""
+
+    def __init__(self) -> None:
+        self.audiences: Sequence[str] = ()
+        """By which tokens may mean this server."""
+
+    def fitting(self, audiences: Sequence[str]) -> tuple[str, ...] | None:
+        """Those for which such a token is good; None: it is not good for what is asked."""
+        if audiences is self.audiences:
+            return tuple(audiences)
+        fitting = tuple(audience for audience in audiences if audience in self.audiences)
+        return fitting if fitting or not audiences else None
+
+
+class TokenFileAuthenticator(AudienceAgnostic):
     """A CSV file: token, user, uid and, optionally, groups in one quoted column."""
 
     def __init__(self, users: dict[str, UserInfo]) -> None:
+        super().__init__()
         self._users = users
-        self.audiences: Sequence[str] = ()
-        """Of this server: such a token is good for these and no others."""
 
     @classmethod
     def read(cls, path: str) -> TokenFileAuthenticator:
@@ -126,12 +140,8 @@ class TokenFileAuthenticator:
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
         user = self._users.get(token)
-        if user is None:
-            return None
-        if audiences is self.audiences:
-            return Verified(user, tuple(audiences))
-        fitting = tuple(audience for audience in audiences if audience in self.audiences)
-        return Verified(user, fitting) if fitting or not audiences else None
+        fitting = self.fitting(audiences) if user is not None else None
+        return Verified(user, fitting) if user is not None and fitting is not None else None
 
 
 class LoopbackAuthenticator:
@@ -163,15 +173,16 @@ class AuthenticatorChain:
         self._anonymous = anonymous
         self._authenticators: list[RequestAuthenticator] = []
         self._tokens: list[TokenAuthenticator] = []
+        self.audiences: Sequence[str] = tuple(audiences)
         for authenticator in authenticators:
             self.add(authenticator)
-        self.audiences: Sequence[str] = ()
-        self.serve(audiences)
 
     def add(self, authenticator: Authenticator) -> None:
         """Asked after all that are there already."""
         if isinstance(authenticator, TokenAuthenticator):
             self._tokens.append(authenticator)
+            if isinstance(authenticator, AudienceAgnostic):
+                authenticator.audiences = self.audiences
         else:
             self._authenticators.append(authenticator)
 
@@ -179,10 +190,11 @@ class AuthenticatorChain:
         """The names by which tokens may mean this server."""
         self.audiences = tuple(audiences)
         for authenticator in self._tokens:
-            if isinstance(authenticator, TokenFileAuthenticator):
+            if isinstance(authenticator, AudienceAgnostic):
                 authenticator.audiences = self.audiences
 
-    def authenticate(self, request: Request, warnings: list[str]) -> UserInfo:
+    def authenticate(self, request: Request, warnings: list[str]) -> UserInfo | Awaitable[UserInfo]:
+        """To be awaited only where an authenticator must ask somebody else first. Raises Unauthorized."""
         for authenticator in self._authenticators:
             user = authenticator.authenticate(request)
             if user is not None:
@@ -207,32 +219,58 @@ class AuthenticatorChain:
             return ANONYMOUS
         raise Unauthorized()
 
-    def _bearer(self, token: str) -> UserInfo:
-        verified, _ = self._verify(token, self.audiences)
+    def _bearer(self, token: str) -> UserInfo | Awaitable[UserInfo]:
+        for at, authenticator in enumerate(self._tokens):
+            try:
+                verified = authenticator.verify(token, self.audiences)
+            except TokenRefused:
+                continue
+            if verified is None:
+                continue
+            if not isinstance(verified, Verified):
+                return self._await_bearer(verified, token, self._tokens[at + 1 :])
+            return verified.user
+        raise Unauthorized()
+
+    async def _await_bearer(
+        self, asked: Awaitable[Verified | None], token: str, others: Sequence[TokenAuthenticator]
+    ) -> UserInfo:
+        try:
+            verified = await asked
+        except TokenRefused:
+            verified = None
+        if verified is None:
+            verified, _ = await _verify(others, token, self.audiences)
         if verified is None:
             raise Unauthorized()
         return verified.user
 
-    def _verify(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, list[str]]:
-        errors: list[str] = []
-        for authenticator in self._tokens:
-            try:
-                verified = authenticator.verify(token, audiences)
-            except TokenRefused as error:
-                errors.append(str(error))
-                continue
-            if verified is not None:
-                return verified, []
-        return None, errors or [_INVALID]
-
-    def review(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, str]:
+    async def review(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, str]:
         """Whose token it is, or what is wrong with it. The token is taken as if it came in a header."""
         audiences = audiences or self.audiences
         token, _ = parse_bearer(f"Bearer {token}")
         if not token:
             return (Verified(ANONYMOUS, tuple(audiences)) if self._anonymous else None), ""
-        verified, errors = self._verify(token, audiences)
+        verified, errors = await _verify(self._tokens, token, audiences)
         return verified, "" if verified is not None else aggregate([_INVALID, *errors])
+
+
+async def _verify(
+    authenticators: Sequence[TokenAuthenticator], token: str, audiences: Sequence[str]
+) -> tuple[Verified | None, list[str]]:
+    """What the first says that knows the token; else what is wrong with it."""
+    errors: list[str] = []
+    for authenticator in authenticators:
+        try:
+            verified = authenticator.verify(token, audiences)
+            if verified is not None and not isinstance(verified, Verified):
+                verified = await verified
+        except TokenRefused as error:
+            errors.append(str(error))
+            continue
+        if verified is not None:
+            return verified, []
+    return None, errors or [_INVALID]
 
 
 def _from_subprotocols(header: str) -> tuple[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from setpoint.apiserver.call import Call
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
-from setpoint.meta.goformat import quote
+from setpoint.meta.goformat import aggregate, quote
 from setpoint.meta.names import path_segment
 from setpoint.meta.selectors import SelectorError, parse_fields
 
@@ -37,12 +37,29 @@ class Decision(Enum):
     NO_OPINION = "no opinion"
 
 
+class Problem(str):
+    """In the place of a reason: that it could not be decided, and why. Whoever is not allowed for this alone is told of
+    an error of the server."""
+
+    reason: str
+    """What those said who could decide."""
+
+    def __new__(cls, text: str, reason: str = "") -> Self:
+        problem = super().__new__(cls, text)
+        problem.reason = reason
+        return problem
+
+
+Ruling = tuple[Decision, str]
+"""The decision and, if there is something to say, why."""
+
+
 class Authorizer(Protocol):
     name: str
     """What its reasons are introduced with when nobody allowed a request."""
 
-    def authorize(self, access: Access) -> tuple[Decision, str]:
-        """The decision and, if there is something to say, why."""
+    def authorize(self, access: Access) -> Ruling | Awaitable[Ruling]:
+        """At once, if it can be said at once; else it is to be awaited."""
         ...
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
@@ -59,7 +76,7 @@ _ALL: tuple[Rule, ...] = (
 class AlwaysAllow:
     name = "alwaysallow"
 
-    def authorize(self, access: Access) -> tuple[Decision, str]:
+    def authorize(self, access: Access) -> Ruling:
         return Decision.ALLOW, ""
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
@@ -69,7 +86,7 @@ class AlwaysAllow:
 class AlwaysDeny:
     name = "alwaysdeny"
 
-    def authorize(self, access: Access) -> tuple[Decision, str]:
+    def authorize(self, access: Access) -> Ruling:
         return Decision.NO_OPINION, "Everything is forbidden."
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
@@ -82,20 +99,19 @@ class AuthorizerChain:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
 
-    def authorize(self, access: Access) -> tuple[Decision, str]:
+    def authorize(self, access: Access) -> Ruling | Awaitable[Ruling]:
+        """To be awaited only where an authorizer must ask somebody else first."""
         if MASTERS in access.user.groups:
             return Decision.ALLOW, ""
-        reasons = []
-        for authorizer in self._authorizers:
-            decision, reason = authorizer.authorize(access)
-            if decision is not Decision.NO_OPINION:
-                return decision, reason
-            if reason:
-                reasons.append(f"{authorizer.name}: {reason}")
-        return Decision.NO_OPINION, "\n".join(reasons)
+        return _ask(self._authorizers, 0, access, [])
 
-    def allows(self, access: Access) -> bool:
-        return self.authorize(access)[0] is Decision.ALLOW
+    async def decide(self, access: Access) -> Ruling:
+        """For those who do not mind to wait."""
+        ruling = self.authorize(access)
+        return ruling if isinstance(ruling, tuple) else await ruling
+
+    async def allows(self, access: Access) -> bool:
+        return (await self.decide(access))[0] is Decision.ALLOW
 
     def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
         rules: list[Rule] = []
@@ -105,6 +121,41 @@ class AuthorizerChain:
             rules += found
             errors += missed
         return rules, errors
+
+
+_Said = list[tuple[str, str]]
+"""By whom, and what."""
+
+
+def _ask(authorizers: tuple[Authorizer, ...], index: int, access: Access, said: _Said) -> Ruling | Awaitable[Ruling]:
+    """All from `index` on; `said` is what those before gave as reasons."""
+    for at in range(index, len(authorizers)):
+        ruling = authorizers[at].authorize(access)
+        if not isinstance(ruling, tuple):
+            return _await(ruling, authorizers, at, access, said)
+        if ruling[0] is not Decision.NO_OPINION:
+            return ruling
+        if ruling[1]:
+            said.append((authorizers[at].name, ruling[1]))
+    return Decision.NO_OPINION, _together(said) if said else ""
+
+
+def _together(said: _Said) -> str:
+    reasons = "\n".join(f"{name}: {text}" for name, text in said if not isinstance(text, Problem))
+    problems = [text for _, text in said if isinstance(text, Problem)]
+    return Problem(aggregate(problems), reasons) if problems else reasons
+
+
+async def _await(
+    asked: Awaitable[Ruling], authorizers: tuple[Authorizer, ...], index: int, access: Access, said: _Said
+) -> Ruling:
+    decision, reason = await asked
+    if decision is not Decision.NO_OPINION:
+        return decision, reason
+    if reason:
+        said.append((authorizers[index].name, reason))
+    ruling = _ask(authorizers, index + 1, access, said)
+    return ruling if isinstance(ruling, tuple) else await ruling
 
 
 def access_of(call: Call) -> Access:
@@ -135,8 +186,12 @@ def _selected_name(selector: str) -> str:
     return "" if path_segment(name) else name
 
 
-# What comes from the request is kept fit for HTML.
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def harmless(text: str) -> str:
+    """What comes from the request is kept fit for HTML."""
+    return text.translate(_HTML)
 
 
 def forbidden(access: Access, reason: str = "") -> Forbidden:
@@ -148,5 +203,5 @@ def forbidden(access: Access, reason: str = "") -> Forbidden:
         resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
         text = f"{user} resource {quote(resource)} in API group {quote(access.group)}"
         text += f" in the namespace {quote(access.namespace)}" if access.namespace else " at the cluster scope"
-    text = text.translate(_HTML)
+    text = harmless(text)
     return Forbidden.of(access.group, access.resource, access.name, f"{text}: {reason}" if reason else text)

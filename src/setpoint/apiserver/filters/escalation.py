@@ -31,15 +31,15 @@ class _Guard(Hooks):
 
     async def before_create(self, call: Call, obj: Obj) -> list[Op]:
         if MASTERS not in call.user.groups:
-            self.check(call, obj, None)
+            await self.check(call, obj, None)
         return []
 
     async def before_update(self, call: Call, obj: Obj, old: Obj) -> list[Op]:
         if MASTERS not in call.user.groups and not _only_for_collection(obj, old):
-            self.check(call, obj, old)
+            await self.check(call, obj, old)
         return []
 
-    def check(self, call: Call, obj: Obj, old: Obj | None) -> None:
+    async def check(self, call: Call, obj: Obj, old: Obj | None) -> None:
         raise NotImplementedError
 
     def _excess(self, call: Call, rules: Iterable[Rule]) -> str:
@@ -83,12 +83,12 @@ def _only_for_collection(obj: Obj, old: Obj) -> bool:
 class RoleGuard(_Guard):
     """Roles and ClusterRoles."""
 
-    def check(self, call: Call, obj: Obj, old: Obj | None) -> None:
+    async def check(self, call: Call, obj: Obj, old: Obj | None) -> None:
         target = call.target
         escalate = Access(
             call.user, "escalate", GROUP, "*", target.resource, namespace=target.namespace, name=target.name
         )
-        if self._authorizer.allows(escalate):
+        if await self._authorizer.allows(escalate):
             return
         name = _given_name(call, obj)
         excess = self._excess(call, obj.get("rules") or ())
@@ -107,7 +107,7 @@ def _aggregates(role: Obj) -> bool:
 class BindingGuard(_Guard):
     """RoleBindings and ClusterRoleBindings."""
 
-    def check(self, call: Call, obj: Obj, old: Obj | None) -> None:
+    async def check(self, call: Call, obj: Obj, old: Obj | None) -> None:
         target, reference = call.target, obj["roleRef"]
         kind, role = reference.get("kind", ""), reference.get("name", "")
         if kind not in ("Role", "ClusterRole"):
@@ -116,7 +116,7 @@ class BindingGuard(_Guard):
             call.user, "bind", reference.get("apiGroup", ""), "*", f"{kind.lower()}s",
             namespace=target.namespace, name=role,
         )  # fmt: skip
-        if self._authorizer.allows(bind):
+        if await self._authorizer.allows(bind):
             return
         if not role or (kind == "Role" and not target.namespace):
             raise BadRequest(f"{'Namespace' if role else 'Name'} parameter required.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 from setpoint.apiserver.call import Call
@@ -61,11 +61,12 @@ class Impersonator:
         self._last: OrderedDict[str, _Mode] = OrderedDict()
         """The mode that last worked, by user; bounded."""
 
-    def user_for(self, call: Call, user: UserInfo, authorizer: AuthorizerChain) -> UserInfo:
-        """The user to act as: the caller, or whom it impersonates. Raises Forbidden, BadRequest."""
+    def user_for(self, call: Call, user: UserInfo, authorizer: AuthorizerChain) -> UserInfo | Awaitable[UserInfo]:
+        """The user to act as: the caller, or (to be awaited) whom it impersonates. Raises Forbidden, BadRequest."""
         wanted = _wanted(call.request)
-        if wanted is None:
-            return user
+        return user if wanted is None else self._checked(wanted, call, user, authorizer)
+
+    async def _checked(self, wanted: UserInfo, call: Call, user: UserInfo, authorizer: AuthorizerChain) -> UserInfo:
         call.user = user
         access = access_of(call)
         refusal: Forbidden | None = None
@@ -74,7 +75,7 @@ class Impersonator:
             if not mode.applies(wanted, user):
                 continue
             try:
-                found = mode.check(wanted, access, authorizer)
+                found = await mode.check(wanted, access, authorizer)
             except Forbidden as error:
                 refusal = refusal or error
                 continue
@@ -144,6 +145,10 @@ def _is_own_node(wanted: UserInfo, user: UserInfo) -> bool:
     return list(user.extra.get(_NODE_NAME, ())) == [node]
 
 
+Demand = Callable[[Access], Awaitable[None]]
+"""Raises Forbidden."""
+
+
 class _Mode:
     """One way to impersonate; without a name the oldest."""
 
@@ -155,7 +160,7 @@ class _Mode:
         """What the audit log says of it."""
         self._group, self._version = (_IDENTITY, "v1") if name else ("", "v1")
 
-    def check(self, wanted: UserInfo, access: Access, authorizer: AuthorizerChain) -> UserInfo:
+    async def check(self, wanted: UserInfo, access: Access, authorizer: AuthorizerChain) -> UserInfo:
         """Raises Forbidden."""
         user = access.user
         if self.name == "associated-node":
@@ -167,26 +172,26 @@ class _Mode:
                 {"authentication.kubernetes.io/associated-node-keys": tuple(sorted(user.extra))},
             )
 
-        def demand(wish: Access) -> None:
-            decision, reason = authorizer.authorize(wish)
+        async def demand(wish: Access) -> None:
+            decision, reason = await authorizer.decide(wish)
             if decision is not Decision.ALLOW:
                 raise forbidden(wish, reason)
 
         if self.name:
-            demand(access._replace(user=user, verb=f"impersonate-on:{self.name}:{access.verb}"))
-        groups = self._check_name(wanted, user, demand)
+            await demand(access._replace(user=user, verb=f"impersonate-on:{self.name}:{access.verb}"))
+        groups = await self._check_name(wanted, user, demand)
         if wanted.uid:
-            demand(Access(user, self._verb, _IDENTITY, "v1", "uids", name=wanted.uid))
+            await demand(Access(user, self._verb, _IDENTITY, "v1", "uids", name=wanted.uid))
         if wanted.groups:
-            self._check_groups(wanted.groups, user, demand)
+            await self._check_groups(wanted.groups, user, demand)
         if wanted.extra:
-            self._check_extra(wanted.extra, user, demand)
+            await self._check_extra(wanted.extra, user, demand)
         everybody = UNAUTHENTICATED if wanted.name == "system:anonymous" else AUTHENTICATED
         if everybody not in groups and UNAUTHENTICATED not in groups:
             groups = (*groups, everybody)
         return UserInfo(wanted.name, wanted.uid, groups, wanted.extra)
 
-    def _check_name(self, wanted: UserInfo, user: UserInfo, demand: Callable[[Access], None]) -> tuple[str, ...]:
+    async def _check_name(self, wanted: UserInfo, user: UserInfo, demand: Demand) -> tuple[str, ...]:
         """The groups that the wanted user has."""
         groups = wanted.groups
         resource, namespace, name = "users", "", wanted.name
@@ -197,24 +202,22 @@ class _Mode:
         elif account is not None:
             resource, (namespace, name) = "serviceaccounts", account
             groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        demand(Access(user, self._verb, self._group, self._version, resource, namespace=namespace, name=name))
+        await demand(Access(user, self._verb, self._group, self._version, resource, namespace=namespace, name=name))
         return groups
 
-    def _check_groups(self, groups: Sequence[str], user: UserInfo, demand: Callable[[Access], None]) -> None:
+    async def _check_groups(self, groups: Sequence[str], user: UserInfo, demand: Demand) -> None:
         wish = Access(user, self._verb, self._group, self._version, "groups")
         if self.name:
             if "" in groups:
                 raise forbidden(wish, "impersonating the empty string group is not allowed")
             if MASTERS in groups:
                 raise forbidden(wish._replace(name=MASTERS), "impersonating the system:masters group is not allowed")
-            if len(groups) >= _MANY and _passes(demand, wish._replace(name="*")):
+            if len(groups) >= _MANY and await _passes(demand, wish._replace(name="*")):
                 return
         for group in groups:
-            demand(wish._replace(name=group))
+            await demand(wish._replace(name=group))
 
-    def _check_extra(
-        self, extra: Mapping[str, Sequence[str]], user: UserInfo, demand: Callable[[Access], None]
-    ) -> None:
+    async def _check_extra(self, extra: Mapping[str, Sequence[str]], user: UserInfo, demand: Demand) -> None:
         wish = Access(user, self._verb, _IDENTITY, "v1", "userextras")
         if self.name:
             for key, values in extra.items():
@@ -222,16 +225,16 @@ class _Mode:
                 if refusal:
                     raise forbidden(wish, refusal)
             many = len(extra) >= _MANY or sum(map(len, extra.values())) >= _MANY
-            if many and _passes(demand, wish._replace(subresource="*", name="*")):
+            if many and await _passes(demand, wish._replace(subresource="*", name="*")):
                 return
         for key, values in extra.items():
             for value in values:
-                demand(wish._replace(subresource=key, name=value))
+                await demand(wish._replace(subresource=key, name=value))
 
 
-def _passes(demand: Callable[[Access], None], wish: Access) -> bool:
+async def _passes(demand: Demand, wish: Access) -> bool:
     try:
-        demand(wish)
+        await demand(wish)
     except Forbidden:
         return False
     return True

@@ -58,21 +58,21 @@ class PodStreams:
         return await self._stream(call, registry, "attach")
 
     async def port_forward(self, call: Call, registry: Registry, form: Form) -> Answer:
-        self._may_create(call)
+        await self._may_create(call)
         await admit_connection(call, registry)
         pod = self._placed(call, registry)
         query = [("port", each) for each in call.query.get("ports", ())]
         return await self._upgraded(call, pod, _path("portForward", call), query)
 
-    def _may_create(self, call: Call) -> None:
+    async def _may_create(self, call: Call) -> None:
         """A WebSocket begins with a GET. Who may only read must not get to run commands with one."""
         access = access_of(call)._replace(verb="create")
-        decision, reason = self._authorizer.authorize(access)
+        decision, reason = await self._authorizer.decide(access)
         if decision is not Decision.ALLOW:
             raise forbidden_access(access, reason)
 
     async def _stream(self, call: Call, registry: Registry, what: str) -> Answer:
-        self._may_create(call)
+        await self._may_create(call)
         await admit_connection(call, registry)
         pod = registry.get(call.target.namespace, call.target.name).obj
         container = _container(call, pod)

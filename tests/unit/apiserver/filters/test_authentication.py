@@ -36,7 +36,9 @@ def request(peer: Peer | None = None, **headers: str) -> Request:
 
 
 def who(asked: Request, warnings: list[str] | None = None) -> str:
-    return CHAIN.authenticate(asked, warnings if warnings is not None else []).name
+    user = CHAIN.authenticate(asked, warnings if warnings is not None else [])
+    assert isinstance(user, UserInfo)
+    return user.name
 
 
 @pytest.mark.parametrize("header", ["Bearer t", "bearer t", " BEARER t ", "Bearer t more"])
@@ -103,6 +105,7 @@ def test_certificates_tell_user_groups_and_uid() -> None:
         (NameOID.COMMON_NAME, "kate"), (NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b"), (uid, "7")
     )
     user = CHAIN.authenticate(request(peer), [])
+    assert isinstance(user, UserInfo)
     assert (user.name, user.uid, user.groups) == ("kate", "7", ("a", "b", "system:authenticated"))
     (credential,) = user.extra["authentication.kubernetes.io/credential-id"]
     assert credential.startswith("X509SHA256=")
@@ -113,13 +116,13 @@ def test_a_certificate_without_a_name_is_nobody() -> None:
     assert CHAIN.authenticate(request(certificate((NameOID.ORGANIZATION_NAME, "a"))), []) is ANONYMOUS
 
 
-def test_reviews_take_a_token_as_if_it_came_in_a_header() -> None:
-    verified, error = CHAIN.review("t", ["x", "api"])
+async def test_reviews_take_a_token_as_if_it_came_in_a_header() -> None:
+    verified, error = await CHAIN.review("t", ["x", "api"])
     assert verified is not None
     assert (verified.user, verified.audiences, error) == (JANE, ("api",), "")
-    assert CHAIN.review("t", ["x"]) == (None, "invalid bearer token")
-    assert CHAIN.review("bad", []) == (None, "invalid bearer token")
-    verified, _ = CHAIN.review(" t", [])
+    assert await CHAIN.review("t", ["x"]) == (None, "invalid bearer token")
+    assert await CHAIN.review("bad", []) == (None, "invalid bearer token")
+    verified, _ = await CHAIN.review(" t", [])
     assert verified is not None
     assert verified.user is ANONYMOUS
 

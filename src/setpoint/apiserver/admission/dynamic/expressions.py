@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from setpoint.apiserver.admission.dynamic.review_request import namespace_of, request_of
 from setpoint.apiserver.admission.plugin import Attributes, Obj
-from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision
+from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Problem, Ruling
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.expression_checks import admission_program
 from setpoint.kinds.expressions import Purpose
@@ -71,6 +71,18 @@ class Context:
         return found
 
 
+T = TypeVar("T")
+
+
+class _Unanswered(BaseException):
+    """Who decides is far away: ask there, and evaluate again. Not an Exception: nothing within an expression may take
+    it for an error of that expression."""
+
+    def __init__(self, check: cel.Check, ruling: Awaitable[Ruling]) -> None:
+        self.check = check
+        self.ruling = ruling
+
+
 class Subject:
     """One write as expressions see it: `object`, `oldObject`, `request`, `namespaceObject`, `authorizer`."""
 
@@ -80,7 +92,18 @@ class Subject:
         """`obj` and `old` in the version that matched."""
         self._attrs = attrs
         self._authorizer = authorizer
+        self._answers: dict[cel.Check, cel.Decision] = {}
+        """What far authorizers said."""
         self.bindings: dict[str, Any] = {"object": obj, "oldObject": old, "request": request_of(attrs, matched)}
+
+    async def answered(self, evaluate: Callable[[], T]) -> T:
+        """The outcome of `evaluate`, which is run again whenever a far authorizer had to be asked for it: each of them
+        once for each question, and the costs of questions limit their number."""
+        while True:
+            try:
+                return evaluate()
+            except _Unanswered as question:
+                self._answers[question.check] = _decision(await question.ruling)
 
     def show(self, obj: Obj) -> None:
         """The object is another one now."""
@@ -113,6 +136,9 @@ class Subject:
         }
 
     def _authorize(self, check: cel.Check) -> cel.Decision:
+        known = self._answers.get(check)
+        if known is not None:
+            return known
         user = self._attrs.user
         if check.service_account is not None:
             user = _service_account(*check.service_account)
@@ -122,8 +148,17 @@ class Subject:
             )
         else:
             access = Access(user, check.verb, path=check.path)
-        decision, reason = self._authorizer.authorize(access)
-        return cel.Decision(decision is Decision.ALLOW, reason)
+        ruling = self._authorizer.authorize(access)
+        if not isinstance(ruling, tuple):
+            raise _Unanswered(check, ruling)
+        return _decision(ruling)
+
+
+def _decision(ruling: Ruling) -> cel.Decision:
+    decision, reason = ruling
+    if isinstance(reason, Problem):
+        return cel.Decision(decision is Decision.ALLOW, reason.reason, str(reason))
+    return cel.Decision(decision is Decision.ALLOW, reason)
 
 
 def _service_account(namespace: str, name: str) -> UserInfo:

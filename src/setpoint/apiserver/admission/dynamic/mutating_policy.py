@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from setpoint.apiserver.admission.dynamic.changes import ChangeProblem, replace_object, type_shown
@@ -147,7 +148,7 @@ class _Mutation:
         old = await self._served.object_of(attrs, attrs.old, matched)
         subject = Subject(attrs, matched, obj, old, self._authorizer)
         try:
-            if not hook.evaluator.applies(subject, attrs.resource, params):
+            if not await subject.answered(lambda: hook.evaluator.applies(subject, attrs.resource, params)):
                 return
         except ConditionError as error:
             self._fail(hook, binding.name, str(error), "Invalid")
@@ -158,7 +159,8 @@ class _Mutation:
         for at in range(len(hook.evaluator.mutations)):
             try:
                 bindings = subject.with_params(params, self._namespace)
-                new = hook.evaluator.mutated(at, obj, type_shown(attrs, matched), bindings)
+                mutated = partial(hook.evaluator.mutated, at, obj, type_shown(attrs, matched), bindings)
+                new = await subject.answered(mutated)
                 changed |= await replace_object(attrs, new, matched, self._served, strict=True)
             except MutationError as error:
                 self._fail(hook, binding.name, str(error), "Invalid")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -134,7 +135,8 @@ class _Judgement:
             namespace = self._matcher.namespace(namespace_of(attrs))
         for param in params:
             subject = await self._subject(matched)
-            verdict = hook.evaluator.judge(subject, attrs.resource, param, namespace)
+            judge = partial(hook.evaluator.judge, subject, attrs.resource, param, namespace)
+            verdict = await subject.answered(judge)
             self._take(hook, binding, verdict, annotations)
 
     async def _subject(self, matched: Resource) -> Subject:

@@ -55,16 +55,18 @@ class Caller:
         obj = await self.served.object_of(attrs, attrs.obj, matched)
         old = await self.served.object_of(attrs, attrs.old, matched)
         found = Invocation(webhook, matched, obj, old)
-        return found if not webhook.has_conditions or self._conditions_hold(found, attrs) else None
+        return found if not webhook.has_conditions or await self._conditions_hold(found, attrs) else None
 
-    def _conditions_hold(self, invocation: Invocation, attrs: Attributes) -> bool:
+    async def _conditions_hold(self, invocation: Invocation, attrs: Attributes) -> bool:
         from setpoint.apiserver.admission.dynamic.expressions import ConditionError, Subject, conditions_hold
 
         webhook = invocation.webhook
         subject = Subject(attrs, invocation.matched, invocation.obj, invocation.old, self.authorizer)
         bindings = subject.with_params(None, None, matched=attrs.resource)
         try:
-            return conditions_hold(webhook.conditions, bindings, None, webhook.ignores_failure)
+            return await subject.answered(
+                lambda: conditions_hold(webhook.conditions, bindings, None, webhook.ignores_failure)
+            )
         except ConditionError as error:
             raise Forbidden.of(attrs.resource.group, attrs.resource.plural, attrs.name, str(error)) from None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.filters.authorize import Access, Decision
+from setpoint.apiserver.filters.authorize import Access, Decision, Problem
 from setpoint.apiserver.handlers.reviews.question import admit, answer, read
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
@@ -35,15 +35,18 @@ class AccessReviews:
         review = read(call, call.resource)
         await admit(call, self._api.env.admission, review)
         spec = review["spec"]
-        decision, reason = self._api.authorizer.authorize(_access(user_of(spec), spec))
+        decision, reason = await self._api.authorizer.decide(_access(user_of(spec), spec))
         status: Obj = {"allowed": decision is Decision.ALLOW}
         if decision is Decision.DENY:
             status["denied"] = True
+        errors = _ignored_selectors(spec.get("resourceAttributes") or {})
+        if isinstance(reason, Problem):
+            errors.insert(0, str(reason))
+            reason = reason.reason
         if reason:
             status["reason"] = reason
-        ignored = _ignored_selectors(spec.get("resourceAttributes") or {})
-        if ignored:
-            status["evaluationError"] = "; ".join(ignored)
+        if errors:
+            status["evaluationError"] = "; ".join(errors)
         review["status"] = status
         return answer(call.resource, form, review)
 

@@ -21,7 +21,7 @@ class IdentityReviews:
         review = read(call, call.resource)
         await admit(call, self._api.env.admission, review)
         spec = review["spec"]
-        verified, error = self._api.authenticator.review(spec["token"], spec.get("audiences") or ())
+        verified, error = await self._api.authenticator.review(spec["token"], spec.get("audiences") or ())
         status: Obj = {"authenticated": True} if verified is not None else {}
         status["user"] = user_info(verified.user) if verified is not None else {}
         if verified is not None and verified.audiences:
