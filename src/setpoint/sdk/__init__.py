@@ -26,15 +26,20 @@ What a reconcile may rely on:
 - what it says of the status is written once, at the end, and only if it is news.
 """
 
+from setpoint.client import Unreachable
+from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from setpoint.meta.manifests import ManifestProblem, manifests
 from setpoint.reconcile import Result
 from setpoint.sdk.conditions import is_true, with_condition
 from setpoint.sdk.context import Context
 from setpoint.sdk.controller import Controller, Watch
-from setpoint.sdk.kind import Column, Kind, Object
+from setpoint.sdk.kind import Column, Kind, Object, Scale
 from setpoint.sdk.models import ModelProblem
 from setpoint.sdk.operator import Operator
+from setpoint.sdk.units import compare_quantities, seconds
 
 __all__ = [
-    "Column", "Context", "Controller", "Kind", "ModelProblem", "Object", "Operator", "Result", "Watch", "is_true",
-    "with_condition",
+    "AlreadyExists", "ApiError", "Column", "Conflict", "Context", "Controller", "Forbidden", "Invalid", "Kind",
+    "ManifestProblem", "ModelProblem", "NotFound", "Object", "Operator", "Result", "Scale", "Unreachable", "Watch",
+    "compare_quantities", "is_true", "manifests", "seconds", "with_condition",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, Generic
 from setpoint.client import Client
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import NotFound
+from setpoint.meta.patch.merge_diff import merge_patch_between
 from setpoint.reconcile import EventRecorder, Informer
 from setpoint.sdk import models
 from setpoint.sdk.conditions import with_condition
@@ -39,6 +40,8 @@ class Context(Generic[Spec, Status]):
         self._owned = owned
         self._name = name
         self._status: Obj = dict(obj.raw.get("status") or {})
+        self._revision: str = obj.raw["metadata"].get("resourceVersion", "")
+        self._noted: Obj = obj.raw.get("status") or {}
 
     # -- children -----------------------------------------------------------------------------------------------------
 
@@ -109,6 +112,24 @@ class Context(Generic[Spec, Status]):
             now=self.clock.now(),
             generation=self._object.generation,
         )
+
+    def status_news(self) -> Obj:
+        """What of the status has been said and not been written yet, as a merge patch."""
+        return merge_patch_between(self._noted, self._status)
+
+    async def save_status(self) -> None:
+        """Writes what has been said of the status so far, if it is news. At the end that happens by itself; this is for
+        what has to be noted before something is done. Raises Conflict if the object is no longer as it was seen: then
+        what was said may rest on something old, and nothing is written."""
+        if not (patch := self.status_news()):
+            return
+        meta = {"uid": self._object.uid, "resourceVersion": self._revision}
+        kind, name, namespace = self._object.kind, self._object.name, self._object.namespace
+        written = await self.client.patch(
+            kind.ref, name, {"status": patch, "metadata": meta}, namespace, subresource="status"
+        )
+        self._revision = written["metadata"]["resourceVersion"]
+        self._noted = dict(self._status)
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """For people: `kubectl describe` shows it."""

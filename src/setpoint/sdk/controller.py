@@ -130,15 +130,13 @@ class Running(Generic[Spec, Status]):
             return
 
     async def _write_status(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> None:
-        before = obj.raw.get("status") or {}
-        if context.status == before:
+        if not (patch := context.status_news()):
             return
-        gone = {key: None for key in before if key not in context.status}
         try:
             await self._client.patch(
                 self._wanted.kind.ref,
                 obj.name,
-                {"status": {**context.status, **gone}, "metadata": {"uid": obj.uid}},
+                {"status": patch, "metadata": {"uid": obj.uid}},
                 obj.namespace,
                 subresource="status",
             )

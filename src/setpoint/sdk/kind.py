@@ -25,6 +25,16 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Where `kubectl scale` and autoscalers find the number of replicas: wanted, and there."""
+
+    spec: str = ".spec.replicas"
+    status: str = ".status.replicas"
+    selector: str = ""
+    """A field of the status with the label selector of the Pods, as text: autoscalers need it."""
+
+
+@dataclass(frozen=True)
 class Kind(Generic[Spec, Status]):
     """`Kind("apps/v1", "Deployment")`, or one of your own with models of its spec and status:
 
@@ -40,8 +50,7 @@ class Kind(Generic[Spec, Status]):
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
-    scale: bool = False
-    """It has `spec.replicas` and `status.replicas`, and `kubectl scale` works."""
+    scale: Scale | None = None
     rules: tuple[Obj, ...] = field(default=())
     """CEL rules about the spec: `({"rule": "self.min <= self.max", "message": "..."},)`."""
 
@@ -84,11 +93,11 @@ class Kind(Generic[Spec, Status]):
             },
             "subresources": {"status": {}},
         }
-        if self.scale:
-            served["subresources"]["scale"] = {
-                "specReplicasPath": ".spec.replicas",
-                "statusReplicasPath": ".status.replicas",
-            }
+        if self.scale is not None:
+            paths = {"specReplicasPath": self.scale.spec, "statusReplicasPath": self.scale.status}
+            if self.scale.selector:
+                paths["labelSelectorPath"] = self.scale.selector
+            served["subresources"]["scale"] = paths
         if self.columns:
             served["additionalPrinterColumns"] = [_column(column) for column in self.columns]
         return {

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text, texts
-from setpoint.meta.body import BodyError, parse_yaml
+from setpoint.meta import manifests
+from setpoint.meta.body import BodyError
 from setpoint.meta.goformat import quote
 
 FILES = (
@@ -21,7 +22,6 @@ FILES = (
     text("kustomize", "k", help="Process a kustomization directory."),
 )
 _EXTENSIONS = (".json", ".yaml", ".yml")
-_SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
 _URL = re.compile(r"https?://")
 STDIN = "STDIN"
 
@@ -74,51 +74,10 @@ def documents(data: bytes, source: str, *, validate: bool = False) -> Iterator[D
 
 def values(data: bytes, source: str) -> Iterator[Any]:
     """The documents of a text; empty ones are passed over."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        data = data.decode("utf-16", "replace").encode()
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if data.lstrip()[:1] == b"{" and not _SEPARATOR.search(data):
-        yield from _json_values(data, source)
-        return
-    start = 0
-    for match in (*_SEPARATOR.finditer(data), None):
-        end = match.start() if match else len(data)
-        if data[start:end].strip():
-            # Empty lines before it, so that a complaint names the line of the file.
-            found = _yaml(b"\n" * data.count(b"\n", 0, start) + data[start:end], source)
-            if found is not None:
-                yield found
-        start = match.end() if match else end
-
-
-def _json_values(data: bytes, source: str) -> Iterator[Any]:
-    """One after another, with nothing or white space between them."""
-    import json
-
-    text = data.decode("utf-8", "replace")
-    decoder, at = json.JSONDecoder(), 0
-    while text[at:].strip():
-        at += len(text[at:]) - len(text[at:].lstrip())
-        try:
-            found, at = decoder.raw_decode(text, at)
-        except ValueError as error:
-            try:  # flow mappings look like JSON and are YAML
-                yield _yaml(data, source)
-                return
-            except Failed:
-                raise Failed(f"error parsing {source}: {error}") from None
-        except RecursionError:
-            raise Failed(f"error parsing {source}: it is nested too deeply") from None
-        if found is not None:
-            yield found
-
-
-def _yaml(data: bytes, source: str) -> Any:
     try:
-        found, _ = parse_yaml(data)
+        yield from manifests.values(data)
     except BodyError as error:
         raise Failed(f"error parsing {source}: {error}") from None
-    return found
 
 
 def _opened(obj: dict[str, Any], source: str) -> Iterator[Document]:

@@ -1,0 +1,93 @@
+"""Texts with objects in them: YAML and JSON, several to a text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from setpoint.meta.body import BodyError, parse_yaml
+
+Obj = dict[str, Any]
+_SEPARATOR = re.compile(rb"^---(?=[ \t\r\n#]|$)[^\n]*\n?", re.MULTILINE)
+
+
+class ManifestProblem(ValueError):
+    """A text that holds something other than objects; the message says what and, for YAML, in which line."""
+
+
+def manifests(data: bytes) -> list[Obj]:
+    """All objects of a text, in its order; lists are opened. Each says what it is and has a name. Raises
+    ManifestProblem."""
+    try:
+        found = [obj for value in values(data) for obj in _opened(value)]
+    except BodyError as error:
+        raise ManifestProblem(str(error)) from None
+    except RecursionError:
+        raise ManifestProblem("lists of lists of lists") from None
+    for obj in found:
+        _check(obj)
+    return found
+
+
+def values(data: bytes) -> Iterator[Any]:
+    """The documents of a text; empty ones are passed over. Raises BodyError."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        data = data.decode("utf-16", "replace").encode()
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data.lstrip()[:1] == b"{" and not _SEPARATOR.search(data):
+        yield from _json_values(data)
+        return
+    start = 0
+    for match in (*_SEPARATOR.finditer(data), None):
+        end = match.start() if match else len(data)
+        if data[start:end].strip():
+            # Empty lines before it, so that a complaint names the line of the file.
+            found, _ = parse_yaml(b"\n" * data.count(b"\n", 0, start) + data[start:end])
+            if found is not None:
+                yield found
+        start = match.end() if match else end
+
+
+def _json_values(data: bytes) -> Iterator[Any]:
+    """One after another, with nothing or white space between them."""
+    text = data.decode("utf-8", "replace")
+    decoder, at = json.JSONDecoder(), 0
+    while text[at:].strip():
+        at += len(text[at:]) - len(text[at:].lstrip())
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            try:  # flow mappings look like JSON and are YAML
+                yield parse_yaml(data)[0]
+                return
+            except BodyError:
+                raise BodyError(str(error)) from None
+        except RecursionError:
+            raise BodyError("it is nested too deeply") from None
+        if found is not None:
+            yield found
+
+
+def _opened(value: Any) -> Iterator[Obj]:
+    if not isinstance(value, dict):
+        raise ManifestProblem(f"an object is a mapping, not {type(value).__name__}")
+    kind = value.get("kind")
+    if not (isinstance(kind, str) and kind.endswith("List") and isinstance(value.get("items"), list)):
+        yield value
+        return
+    for item in value["items"]:
+        if isinstance(item, dict) and kind != "List" and not item.get("kind"):
+            item = {"apiVersion": value.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
+        yield from _opened(item)
+
+
+def _check(obj: Obj) -> None:
+    meta = obj.get("metadata")
+    said = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind")}
+    said["metadata.name"] = meta.get("name") if isinstance(meta, dict) else None
+    for path, value in said.items():
+        if not (isinstance(value, str) and value):
+            what = f"{said['kind']}: " if isinstance(said["kind"], str) and said["kind"] else ""
+            raise ManifestProblem(f"{what}{path} not set")
