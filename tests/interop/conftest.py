@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,15 @@ import pytest
 from comparing import Both
 from server_process import ServerProcess, server_process
 from up_process import up_process
+
+from setpoint.testing.live import LiveCluster
+from setpoint.testing.plugin import live_cluster
+
+__all__ = ["live_cluster"]
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kubectl_runner import Kubectl
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +44,13 @@ def newest_kubectl() -> Path:
     if not found:
         pytest.skip("no kubectl is installed")
     return found[-1]
+
+
+@pytest.fixture
+def commander(live_cluster: LiveCluster, tmp_path: Path) -> Kubectl:
+    """What a person at the cluster types: the newest kubectl, or our own command line where there is none."""
+    binary = kubectls()[-1] if kubectls() else Path(sys.executable).parent / "setpoint"
+    return Kubectl(binary, live_cluster.kubeconfig, tmp_path, "default")
 
 
 @pytest.fixture(scope="module")
