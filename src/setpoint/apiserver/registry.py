@@ -149,7 +149,7 @@ class Registry:
             warnings=call.warnings,
         )
         if call.audit is not None:
-            attrs.audit = call.audit.annotations
+            attrs.audit, attrs.audit_objects = call.audit.annotations, call.audit.tells_objects
         return attrs
 
     # -- create ---------------------------------------------------------------------------------------------------

@@ -484,12 +484,12 @@ def _warning_headers(call: Call) -> list[tuple[str, str]]:
 def _refusal(call: Call, error: ApiError) -> Answer:
     try:
         # A client that wants its objects in another shape did not say in which form it wants to hear of failures.
-        form = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())
+        form: Form | None = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())
     except NotAcceptable:
-        form = Form()
+        form = None
     if call.audit is not None:
-        call.audit.refused(error)
-    return respond_error(call, Form(form.media_type), error)
+        call.audit.refused(error, negotiated=form is not None)
+    return respond_error(call, Form(form.media_type) if form is not None else Form(), error)
 
 
 def _undecided(request: Request, problem: Problem) -> Response:

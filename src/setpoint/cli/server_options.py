@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setpoint.cli.audit_options import AUDIT_FLAGS, audit_config
 from setpoint.cli.flags import Flag, Values, duration, number, switch, text, texts
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     text("kubelet-client-key", help="The key of --kubelet-client-certificate."),
     switch("allow-privileged", default=True, help="Let Pods be privileged."),
     switch("insecure-http", help="Plain HTTP, for tests; loopback only."),
+    *AUDIT_FLAGS,
 )
 """All but --data-dir, whose default is each command's own."""
 
@@ -48,7 +50,8 @@ SERVER_FLAGS: tuple[Flag, ...] = (
 def server_config(flags: Values) -> ApiServerConfig:
     from setpoint.cluster.config import ApiServerConfig
 
-    named = {flag.key: getattr(flags, flag.key) for flag in SERVER_FLAGS}
+    named = {flag.key: getattr(flags, flag.key) for flag in SERVER_FLAGS if flag not in AUDIT_FLAGS}
+    named["audit"] = audit_config(flags)
     named["cert_dir"] = Path(flags.cert_dir) if flags.cert_dir else None
     named["anonymous_auth"] = flags.anonymous_auth if flags.given("anonymous-auth") else None
     named["compaction_interval"] = named.pop("etcd_compaction_interval")

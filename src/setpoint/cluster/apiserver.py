@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import (
@@ -47,6 +48,9 @@ from setpoint.store.compactor import compact_forever
 from setpoint.store.interface import Store, StoreError
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from setpoint.cluster.auditing import AuditLog
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -180,6 +184,7 @@ async def apiserver(
         )
         api = ApiServer(store, clock, ids, options)
         services = wire(api, config, files)
+        audit = _audit_log(api, config)
         api.nodes.otherwise = FarNodes(kubelet_context(config, files, clock))
         server = Server(api.handle, clock=clock, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
@@ -197,6 +202,7 @@ async def apiserver(
         tune_collector()
         async with asyncio.TaskGroup() as tasks:
             compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
+            auditing = tasks.create_task(audit.run()) if audit is not None else None
             try:
                 async with upkeep(api, services, own, hostname(), config.event_ttl):
                     yield RunningApiServer(api, address, url, kubeconfig, token, files)
@@ -204,10 +210,23 @@ async def apiserver(
                 compactor.cancel()
                 await api.stop()
                 await server.stop(10.0)
+                if auditing is not None:
+                    auditing.cancel()
     finally:
         # A store that failed has said so; what matters is that the process ends.
         with contextlib.suppress(StoreError):
             await store.close()
+
+
+def _audit_log(api: ApiServer, config: ApiServerConfig) -> AuditLog | None:
+    if not config.audit.enabled:
+        return None
+    from setpoint.cluster.auditing import AuditLog  # most servers have none
+
+    audit = AuditLog(config.audit, api.clock, api.ids)
+    api.auditor = audit.auditor
+    api.metrics.sources.append(audit.families)
+    return audit
 
 
 def tune_collector() -> None:

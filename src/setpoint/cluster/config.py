@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 
+from setpoint.cluster.audit_config import AuditConfig
+from setpoint.meta.goformat import aggregate
+
 NOWHERE = Path("/dev/null")
 """The data directory of a server that keeps nothing on disk."""
 
@@ -44,6 +47,7 @@ class ApiServerConfig:
     kubelet_client_key: str = ""
     insecure_http: bool = False
     allow_privileged: bool = True
+    audit: AuditConfig = field(default_factory=AuditConfig)
 
     @property
     def service_cidrs(self) -> list[str]:
@@ -68,6 +72,8 @@ class ApiServerConfig:
             raise ConfigError("--kubelet-client-certificate and --kubelet-client-key go together")
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             raise ConfigError("--tls-cert-file and --tls-private-key-file go together")
+        if problems := self.audit.problems():
+            raise ConfigError(aggregate(problems))
 
 
 def _check_ranges(cidrs: list[str]) -> None:

@@ -77,6 +77,8 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     audit: dict[str, str] = field(default_factory=dict)
     """What plugins have to say to those who read the audit log."""
+    audit_objects: bool = False
+    """Whether those may read parts of the object."""
 
     @property
     def kind(self) -> str:

@@ -77,9 +77,13 @@ class Buffered:
                     await asyncio.sleep(0)
             except asyncio.CancelledError:
                 # What came in before the end is passed on; the group waits for those that are under way.
-                self._stopped = True
-                while self._buffer:
-                    await self._delegate.process(self._take())
+                await self.finish()
+
+    async def finish(self) -> None:
+        """Takes no more, and passes on what is left."""
+        self._stopped = True
+        while self._buffer:
+            await self._delegate.process(self._take())
 
     async def _gather(self) -> None:
         """Until there is a whole batch, or a part of one has waited long enough."""

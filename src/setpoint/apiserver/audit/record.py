@@ -79,6 +79,10 @@ class Record:
         self._response: orjson.Fragment | None = None
         self.annotations = Annotations()
 
+    @property
+    def tells_objects(self) -> bool:
+        return self.level >= REQUEST
+
     # -- what the server learns on the way ----------------------------------------------------------------------------
 
     def failed_authentication(self) -> None:
@@ -104,15 +108,20 @@ class Record:
                     ref[name] = meta.get(name) or ""
         if self.level < REQUEST:
             return
-        whole = {"kind": kind, "apiVersion": api_version, **obj}
+        named = {"kind": kind, "apiVersion": api_version}
+        whole = {**named, **obj, **named}
         self._request = orjson.Fragment(orjson.dumps(_bare(whole) if self._omit_managed_fields else whole))
 
-    def patched(self, patch: bytes) -> None:
-        """The body as a patch: as it came, in JSON or YAML."""
+    def patched(self, patch: Any) -> None:
+        """The body as a patch, parsed: what is no JSON must not get into the log."""
         if self.level >= REQUEST:
-            self._request = _fragment(patch)
+            self._request = orjson.Fragment(orjson.dumps(patch))
 
-    def refused(self, error: ApiError) -> None:
+    def refused(self, error: ApiError, negotiated: bool = True) -> None:
+        """`negotiated`: the client can read it."""
+        if not negotiated:
+            self._status = {"metadata": {}}
+            return
         status = error.status()
         self._take_status(status)
         if self.level == REQUEST_RESPONSE:
@@ -176,9 +185,12 @@ class Record:
                 value = answer.value
                 self._response = orjson.Fragment(orjson.dumps(_bare(value) if self._omit_managed_fields else value))
             return
-        if call.resource is None or call.target.subresource in _LONG_RUNNING:
-            return
         body = answer.body
+        if call.resource is None:
+            if call.target.resource or not call.target.path.startswith("/api") or answer.status != 200:
+                return  # what others answer, and what is no object of the API
+        elif call.target.subresource in _LONG_RUNNING:
+            return
         if isinstance(body, bytes) and body.startswith(_STATUS):
             self._take_status(orjson.loads(body))
         if self.level == REQUEST_RESPONSE:
@@ -186,7 +198,10 @@ class Record:
             self._response = _fragment(whole, _bare if self._omit_managed_fields else None)
 
     def _take_status(self, status: Obj) -> None:
-        self._status = {"metadata": {}, **{name: status[name] for name in _STATUS_FIELDS if status.get(name)}}
+        shown = {name: status[name] for name in _STATUS_FIELDS if status.get(name)}
+        if "details" in status:
+            shown["details"] = status["details"]  # {} is told
+        self._status = {"metadata": {}, **shown}
 
     def _code(self, status: int) -> None:
         if self._status is None:

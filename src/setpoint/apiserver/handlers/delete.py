@@ -28,7 +28,7 @@ def read_options(call: Call) -> DeleteOptions:
     else:
         sent = _read_body(call) if request.body else None
     if sent is not None:
-        call.sent(sent, "DeleteOptions", sent.get("apiVersion") or "meta.k8s.io/v1")
+        call.sent(sent, "DeleteOptions", "meta.k8s.io/__internal")  # which is how upstream has it there
     return delete_options(call, sent)
 
 

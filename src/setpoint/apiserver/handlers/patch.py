@@ -86,9 +86,9 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
 def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
     """The patch, read once; it may be applied several times."""
     request = call.request
-    if call.audit is not None:
-        call.audit.patched(request.body)
     if isinstance(request, ObjectRequest):
+        if call.audit is not None:
+            call.audit.patched(request.value)
         quick = _patcher(call, resource, media_type, request.value, [])
 
         def patcher(full: Obj) -> Obj:
@@ -103,6 +103,8 @@ def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
         value, duplicates = parse_json(request.body)
     except BodyError:
         raise BadRequest("invalid JSON patch") from None
+    if call.audit is not None:
+        call.audit.patched(value)
     if has_free_parts(resource.type):
         value = plain_numbers(request.body, value)
     return _patcher(call, resource, media_type, value, duplicates)
@@ -240,12 +242,12 @@ def go_map(value: Any) -> str:
 
 def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
     """The body of an apply: an object of its kind, in form; and the duplicate fields in it."""
-    if call.audit is not None:
-        call.audit.patched(call.request.body)
     try:
         config, duplicates = parse_yaml(call.request.body)
     except BodyError as error:
         raise BadRequest(f"error encoding patch: {error}") from None
+    if call.audit is not None:
+        call.audit.patched(config)
     config = (
         {} if config is None else plain_numbers(call.request.body, config) if has_free_parts(resource.type) else config
     )

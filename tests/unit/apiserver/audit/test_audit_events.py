@@ -74,7 +74,9 @@ async def test_deletions_show_their_options_and_what_came_of_them(door: FrontDoo
     kept = audit(door, {"level": "RequestResponse"}, omitStages=["RequestReceived"])
     await door.delete(f"{_MAPS}/one", {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})
     (event,) = kept.taken()
-    assert event["requestObject"] == {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+    assert event["requestObject"] == {
+        "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal", "propagationPolicy": "Background",
+    }  # fmt: skip
     details = {"name": "one", "kind": "configmaps", "uid": uid}
     assert event["responseStatus"] == {"metadata": {}, "status": "Success", "details": details, "code": 200}
     assert event["responseObject"]["kind"] == "Status"

@@ -26,6 +26,7 @@ from setpoint.meta.patch.json_patch import apply_json_patch, decode_json_patch
 _ANNOTATION = "mutation.webhook.admission.k8s.io"
 _DEEPEST = 10_000
 _FAILED_OPEN = f"failed-open.{_ANNOTATION}"
+_PATCH = "patch.webhook.admission.k8s.io"
 
 
 class MutatingAdmissionWebhook(Plugin):
@@ -80,9 +81,15 @@ class MutatingAdmissionWebhook(Plugin):
             )
         try:
             patched = apply_json_patch(orjson.loads(orjson.dumps(invocation.obj)), operations)
-            return await replace_object(attrs, patched, invocation.matched, self._caller.served)
+            changed = await replace_object(attrs, patched, invocation.matched, self._caller.served)
         except (PatchError, ChangeProblem) as error:
             raise InternalError.of(str(error)) from None
+        if attrs.audit_objects:
+            sent = [dict(sorted(operation.items())) for operation in orjson.loads(verdict.patch)]
+            note = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": sent}
+            note["patchType"] = "JSONPatch"
+            attrs.audit[f"{_PATCH}/{place}"] = orjson.dumps(note).decode()
+        return changed
 
 
 def _operations(webhook: Webhook, verdict: Verdict) -> list[Any]:

@@ -56,6 +56,7 @@ class PodSecurity(Plugin):
             raise InternalError.of(f'failed to lookup namespace "{attrs.namespace}"')
         policy = policy_of(namespace["metadata"].get("labels"))
         if policy.privileged:
+            attrs.audit[_AUDIT + "enforce-policy"] = "privileged:latest"
             return
         if attrs.old is not None and not _is_significant(pod["spec"], attrs.old["spec"]):
             return

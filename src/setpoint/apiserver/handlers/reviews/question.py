@@ -71,7 +71,7 @@ async def admit(call: Call, admission: Chain, obj: Obj) -> None:
         warnings=call.warnings,
     )  # fmt: skip
     if call.audit is not None:
-        attrs.audit = call.audit.annotations
+        attrs.audit, attrs.audit_objects = call.audit.annotations, call.audit.tells_objects
     await admission.mutate(attrs)
     errs: Errors = []
     resource.strategy.validate(obj, errs, call.context())

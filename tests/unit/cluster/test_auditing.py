@@ -1,0 +1,187 @@
+"""An audit log from its flags to its files and its webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from setpoint.apiserver.call import Call
+from setpoint.apiserver.http.message import Peer, Request, Response
+from setpoint.apiserver.request import parse_path
+from setpoint.cli.flags import Flags, text
+from setpoint.cli.server_options import SERVER_FLAGS, server_config
+from setpoint.cluster.audit_config import AuditConfig
+from setpoint.cluster.auditing import AuditLog
+from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.system import RandomIds, SystemClock
+from setpoint.kinds.strategy import UserInfo
+
+
+def _config(*words: str) -> ApiServerConfig:
+    flags = Flags((*SERVER_FLAGS, text("data-dir", default="unused")))
+    config = server_config(flags.parse(words).values)
+    config.check()
+    return config
+
+
+def _policy(path: Path, level: str = "Metadata") -> str:
+    path.write_text(f"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: {level}\n")
+    return str(path)
+
+
+async def _ask(log: AuditLog, name: str) -> None:
+    request = Request("GET", f"/api/v1/namespaces/{name}", "", {"audit-id": name}, b"", Peer("127.0.0.1"))
+    target = parse_path(request.path)
+    call = Call(request, target, {}, "get", UserInfo(), SystemClock().now())
+    record = await log.auditor.received(call, UserInfo("jane"))
+    assert record is not None
+    await record.answered(call, Response(200, b"{}"))
+
+
+async def _during(log: AuditLog, *names: str) -> None:
+    running = asyncio.ensure_future(log.run())
+    await asyncio.sleep(0)
+    for name in names:
+        await _ask(log, name)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+def _told(text: str) -> list[tuple[str, str]]:
+    events = [orjson.loads(line) for line in text.splitlines()]
+    return [(event["auditID"], event["stage"]) for event in events]
+
+
+_BOTH = [("a", "RequestReceived"), ("a", "ResponseComplete")]
+
+
+def test_flags_have_upstreams_names_and_defaults() -> None:
+    config = _config().audit
+    assert config == AuditConfig()
+    assert (config.enabled, config.log.mode, config.webhook.mode, config.webhook.max_size) == (
+        False, "blocking", "batch", 400,
+    )  # fmt: skip
+    given = _config(
+        "--audit-policy-file=p", "--audit-log-path=-", "--audit-log-mode=batch", "--audit-log-batch-buffer-size=7",
+        "--audit-log-truncate-enabled", "--audit-webhook-config-file=w", "--audit-webhook-batch-max-wait=2s",
+        "--audit-webhook-batch-throttle-qps=1.5", "--audit-webhook-initial-backoff=3s",
+    ).audit  # fmt: skip
+    assert given.enabled
+    assert (given.log.mode, given.log.buffer_size, given.log.truncate_enabled) == ("batch", 7, True)
+    assert (given.webhook.max_wait, given.webhook.throttle_qps, given.webhook_initial_backoff) == (2.0, 1.5, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--audit-log-maxage=-1"], "--audit-log-maxage -1 can't be a negative number"),
+        (["--audit-log-format=xml"], 'invalid audit log format xml, allowed formats are "legacy,json"'),
+        (
+            ["--audit-log-mode=later"],
+            'invalid audit log mode later, allowed modes are "batch,blocking,blocking-strict"',
+        ),
+        (
+            ["--audit-log-mode=batch", "--audit-log-batch-buffer-size=0"],
+            "invalid audit batch log buffer size 0, must be a positive number",
+        ),
+        (
+            ["--audit-webhook-batch-throttle-burst=-1"],
+            "invalid audit batch webhook throttle burst -1, must be a positive number",
+        ),
+        (
+            ["--audit-log-truncate-max-batch-size=5"],
+            "invalid audit truncate log max batch size 5, must be greater than max event size (102400)",
+        ),
+    ],
+)
+def test_flags_that_make_no_sense(words: list[str], why: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        _config("--audit-log-path=x", "--audit-webhook-config-file=y", *words)
+    assert str(refusal.value) == why
+
+
+def test_a_backend_that_is_not_used_is_not_checked() -> None:
+    _config("--audit-log-maxage=-1", "--audit-webhook-mode=later")
+
+
+async def test_events_are_in_the_file_before_the_answer(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "audit.log"
+    log = AuditLog(
+        AuditConfig(_policy(tmp_path / "policy"), log_path=str(path)), SystemClock(), RandomIds()
+    )  # fmt: skip
+    await _ask(log, "a")
+    assert _told(path.read_text()) == _BOTH
+    assert path.stat().st_mode & 0o777 == 0o600
+    await _during(log)
+
+
+async def test_what_is_in_the_buffer_is_written_at_the_end(tmp_path: Path) -> None:
+    config = AuditConfig(_policy(tmp_path / "policy"), log_path=str(tmp_path / "audit.log"))
+    config.log.mode = "batch"
+    await _during(AuditLog(config, SystemClock(), RandomIds()), "a")
+    assert _told((tmp_path / "audit.log").read_text()) == _BOTH
+
+
+async def test_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = AuditConfig(_policy(tmp_path / "policy"), log_path="-", log_format="legacy")
+    await _during(AuditLog(config, SystemClock(), RandomIds()), "a")
+    assert capfd.readouterr().out.count("AUDIT: id=") == 2
+
+
+async def test_a_webhook_gets_lists_of_events(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bodies: list[Any] = []
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                heads.append(head)
+                length = next(int(line.split(":")[1]) for line in head.splitlines() if "content-length" in line)
+                bodies.append(orjson.loads(await reader.readexactly(length)))
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    kubeconfig = tmp_path / "webhook.yaml"
+    kubeconfig.write_text(
+        f"clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}/events'}}}}]\n"
+        "users: [{name: me, user: {token: webhook-token}}]\n"
+        "contexts: [{name: c, context: {cluster: a, user: me}}]\ncurrent-context: c\n"
+    )
+    config = AuditConfig(_policy(tmp_path / "policy"), webhook_config_file=str(kubeconfig))
+    caplog.set_level(logging.DEBUG)
+    await _during(AuditLog(config, SystemClock(), RandomIds()), "a", "b")
+    server.close()
+    assert [len(body["items"]) for body in bodies] == [4]
+    assert heads[0].startswith("post /events http/1.1")
+    assert "authorization: bearer webhook-token" in heads[0]
+    assert "webhook-token" not in caplog.text
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    def refused(config: AuditConfig) -> str:
+        with pytest.raises(ConfigError) as refusal:
+            AuditLog(config, SystemClock(), RandomIds())
+        return str(refusal.value)
+
+    missing = tmp_path / "missing"
+    assert refused(AuditConfig(str(missing), log_path="-")) == (
+        f'loading audit policy file: failed to read file path "{missing}": open {missing}: no such file or directory'
+    )
+    bad = _policy(tmp_path / "bad", "All")
+    assert refused(AuditConfig(bad, log_path="-")) == (
+        'loading audit policy file: rules[0].level: Unsupported value: "All": supported values: "None", "Metadata", '
+        f'"Request", "RequestResponse": from file {bad}'
+    )
+    good = _policy(tmp_path / "good")
+    assert refused(AuditConfig(good, webhook_config_file=str(missing))).startswith("initializing audit webhook: ")
+    assert refused(AuditConfig(good, log_path=str(tmp_path))).startswith("ensureLogFile: open ")
