@@ -123,7 +123,7 @@ async def main(count: int) -> None:
     users = {"token": UserInfo("admin", "admin", ("system:masters", "system:authenticated"))}
     options = Options(AuthenticatorChain([TokenFileAuthenticator(users)], True), AuthorizerChain(()))
     api = ApiServer(MemoryStore(), SystemClock(), RandomIds(1), options)
-    config = ApiServerConfig(NOWHERE, authorization_mode=["RBAC"], disable_admission_plugins=["ServiceAccount"])
+    config = ApiServerConfig(NOWHERE, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"])
     wire(api, config, None)
     await api.start()
     door = Door(api)

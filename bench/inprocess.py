@@ -133,7 +133,9 @@ async def follow(client: Client, plural: str) -> None:
 
 async def main(count: int, store: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        config = ApiServerConfig(Path(directory), port=0, insecure_http=True, store=store, authorization_mode=["RBAC"])
+        config = ApiServerConfig(
+            Path(directory), port=0, insecure_http=True, store=store, authorization_mode=["Node", "RBAC"]
+        )
         async with apiserver(config) as server:
             server.api.authenticator.add(InProcessAuthenticator())
             async with InProcess(server.api.handle) as entrance:

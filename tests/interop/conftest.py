@@ -23,7 +23,7 @@ from kubectl_runner import Kubectl
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_process(tmp_path_factory.mktemp("interop"), "--authorization-mode", "RBAC") as running:
+    with server_process(tmp_path_factory.mktemp("interop"), "--authorization-mode", "Node,RBAC") as running:
         yield running
 
 

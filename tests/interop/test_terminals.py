@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Its kubeconfig; there is a Pod `web`."""
     home = tmp_path_factory.mktemp("home")
-    with up_process(tmp_path_factory.mktemp("up"), "--nodes", "1", "--authorization-mode", "RBAC") as kubeconfig:
+    with up_process(tmp_path_factory.mktemp("up"), "--nodes", "1", "--authorization-mode", "Node,RBAC") as kubeconfig:
         for line in ("run web --image=nginx", "wait pod/web --for=condition=Ready --timeout=30s"):
             done = typed_offline(line, home, KUBECONFIG=str(kubeconfig))
             assert done.code == 0, done.err

@@ -20,7 +20,7 @@ from server_process import ServerProcess, server_process
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_process(tmp_path_factory.mktemp("bad"), "--authorization-mode", "RBAC") as running:
+    with server_process(tmp_path_factory.mktemp("bad"), "--authorization-mode", "Node,RBAC") as running:
         yield running
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_process(tmp_path_factory.mktemp("doors"), "--authorization-mode", "RBAC") as running:
+    with server_process(tmp_path_factory.mktemp("doors"), "--authorization-mode", "Node,RBAC") as running:
         yield running
 
 

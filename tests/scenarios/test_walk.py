@@ -66,7 +66,7 @@ def is_true(obj: Obj, kind: str) -> bool:
 
 
 async def test_a_deployment_walks_through_every_room(tmp_path: Path) -> None:
-    config = ApiServerConfig(tmp_path, port=0, authorization_mode=["RBAC"])
+    config = ApiServerConfig(tmp_path, port=0, authorization_mode=["Node", "RBAC"])
     store = MemoryStore()
     async with cluster(config, nodes=2, store=store) as running:
         # apiserver/http: over TLS, with a client certificate.

@@ -41,7 +41,9 @@ async def local_server(directory: Path) -> AsyncIterator[LocalServer]:
     options = Options(AuthenticatorChain([LoopbackAuthenticator(TOKEN)], True), AuthorizerChain(()))
     api = ApiServer(store, clock, RandomIds(1), options)
     # No controller makes the accounts that Pods would wait for.
-    config = ApiServerConfig(directory, authorization_mode=["RBAC"], disable_admission_plugins=["ServiceAccount"])
+    config = ApiServerConfig(
+        directory, authorization_mode=["Node", "RBAC"], disable_admission_plugins=["ServiceAccount"]
+    )
     services = wire(api, config, None)
     await api.start()
     await services.start()

@@ -18,6 +18,7 @@ from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Problem, access_of, forbidden, harmless
 from setpoint.apiserver.filters.impersonate import Impersonator
 from setpoint.apiserver.filters.inflight import InFlight
+from setpoint.apiserver.filters.own_identities import OwnIdentities
 from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.create import create
 from setpoint.apiserver.handlers.delete import delete, delete_collection
@@ -109,6 +110,7 @@ class ApiServer:
         self.ids = ids
         self.authenticator = options.authenticator
         self.authorizer = options.authorizer
+        self.own_identities = OwnIdentities()
         self._impersonator = Impersonator()
         self.env = Environment(store, clock, ids, Chain(options.plugins), options.hooks)
         self.metrics = Metrics()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
 from setpoint.apiserver.filters.escalation import BindingGuard, RoleGuard
+from setpoint.apiserver.filters.node_authorizer import NodeAuthorizer
+from setpoint.apiserver.filters.node_relations import NodeRelations
 from setpoint.apiserver.filters.rbac import GROUP, Policy, RbacAuthorizer
 from setpoint.apiserver.handlers.reviews.access import AccessReviews
 from setpoint.apiserver.handlers.reviews.identity import IdentityReviews
@@ -18,16 +20,19 @@ from setpoint.cluster.config import NOWHERE, ApiServerConfig
 
 def wire_access(api: ApiServer, config: ApiServerConfig) -> None:
     policy = Policy(api.caches)
-    api.authorizer = AuthorizerChain([_authorizer(mode, policy) for mode in config.authorization_mode])
+    modes = [_authorizer(mode, policy, api) for mode in config.authorization_mode]
+    api.authorizer = AuthorizerChain([*modes, api.own_identities])
     if "RBAC" in config.authorization_mode:
         _guard(api, policy)
     _tokens(api, config)
     _reviews(api)
 
 
-def _authorizer(mode: str, policy: Policy) -> Authorizer:
+def _authorizer(mode: str, policy: Policy, api: ApiServer) -> Authorizer:
     if mode == "AlwaysAllow":
         return AlwaysAllow()
+    if mode == "Node":
+        return NodeAuthorizer(NodeRelations(api.caches))
     return AlwaysDeny() if mode == "AlwaysDeny" else RbacAuthorizer(policy)
 
 

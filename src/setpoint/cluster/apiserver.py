@@ -7,7 +7,6 @@ import contextlib
 import errno
 import gc
 import logging
-import os
 import signal
 import ssl
 from collections.abc import AsyncIterator
@@ -41,6 +40,7 @@ from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.kubeconfig_file import write_kubeconfig
 from setpoint.cluster.kubelet_client import kubelet_context
+from setpoint.cluster.private_files import keep_private, make_private
 from setpoint.cluster.system import RandomIds, SystemClock, hostname, outward_address
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
@@ -75,15 +75,6 @@ def open_store(config: ApiServerConfig) -> Store:
         return SqliteStore.open(config.data_dir / "state.db")
     except StoreError as error:
         raise ConfigError(str(error)) from None
-
-
-def _prepare_directory(config: ApiServerConfig) -> None:
-    try:
-        config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigError(f"cannot use the data directory {config.data_dir}: {error.strerror}") from None
-    if not os.access(config.data_dir, os.W_OK):
-        raise ConfigError(f"cannot write to the data directory {config.data_dir}")
 
 
 def _authenticators(config: ApiServerConfig, token: str) -> list[Authenticator]:
@@ -166,7 +157,8 @@ async def apiserver(
     """A served API, from before the first request to after the last. `alone`: no nodes in this process. Raises
     ConfigError."""
     config.check()
-    _prepare_directory(config)
+    make_private(config.data_dir)
+    keep_private(config.data_dir, config.cert_dir or config.data_dir / "pki")
     clock, ids = SystemClock(), RandomIds()
     token = ids.secret()
     context, files = (None, None) if config.insecure_http else _tls(config, clock)

@@ -20,9 +20,9 @@ from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
 from setpoint.cluster.component import Component
 from setpoint.cluster.component_logs import ComponentLogs
-from setpoint.cluster.default_storage import ensure_default_storage
+from setpoint.cluster.default_storage import DEFAULT_STORAGE_RULES, ensure_default_storage
 from setpoint.cluster.elected import Elected
-from setpoint.cluster.identities import MASTERS, Identities
+from setpoint.cluster.identities import ADDONS, STAGES, Identities
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
 from setpoint.cluster.system import hostname
@@ -98,7 +98,8 @@ class Components:
         if simulates:
             await self._serve_metrics()
         if self._options.default_storage_class:
-            await ensure_default_storage(self.who.client("system:addons", (MASTERS,), agent="setpoint"))
+            self._api.own_identities.grant(ADDONS, DEFAULT_STORAGE_RULES)
+            await ensure_default_storage(self.who.addons())
         await self.start(self.controllers)
         if self._options.scheduler:
             await self.start(self.scheduler)
@@ -163,10 +164,14 @@ class Components:
         from setpoint.cluster.node_access import near_nodes
         from setpoint.node.fleet import node_names
 
-        nodes = self._options.nodes
+        nodes, fleet = self._options.nodes, self._options.fleet
+        if fleet is not None and fleet.stages:
+            from setpoint.cluster.stage_rules import stage_rules
+
+            self._api.own_identities.grant(STAGES, stage_rules(fleet.stages))
         serving = near_nodes(self._api.nodes, self._usage, self._clock)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
-        async with self._parts("fleet").fleet(self._options.fleet or nodes, serving, statics) as manager:
+        async with self._parts("fleet").fleet(fleet or nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:
                 await nodes_ready(self.who.fleet(), node_names(nodes))
             yield manager

@@ -30,7 +30,7 @@ class ApiServerConfig:
     cert_dir: Path | None = None
     tls_cert_file: str = ""
     tls_private_key_file: str = ""
-    authorization_mode: list[str] = field(default_factory=lambda: ["AlwaysAllow"])
+    authorization_mode: list[str] = field(default_factory=lambda: ["Node", "RBAC"])
     anonymous_auth: bool | None = None
     service_cluster_ip_range: str = "10.96.0.0/12"
     service_node_port_range: str = "30000-32767"
@@ -64,7 +64,7 @@ class ApiServerConfig:
         low, dash, high = self.service_node_port_range.partition("-")
         if not (dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high) < 65536):
             raise ConfigError("--service-node-port-range must look like 30000-32767")
-        known = {"AlwaysAllow", "AlwaysDeny", "RBAC"}
+        known = {"AlwaysAllow", "AlwaysDeny", "Node", "RBAC"}
         for mode in self.authorization_mode:
             if mode not in known:
                 raise ConfigError(f"--authorization-mode: {mode!r} is not one of {', '.join(sorted(known))}")

@@ -8,10 +8,16 @@ from typing import Any
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.local_provisioner import PROVISIONER
+from setpoint.kinds.bootstrap.policy_rules import rule
 from setpoint.kinds.storage.binding import WAIT_FOR_FIRST_CONSUMER, annotations_of
 from setpoint.meta.errors import AlreadyExists
 
 NAME = "standard"
+DEFAULT_STORAGE_RULES = (
+    rule("get patch", "core", "namespaces", "kube-system"),
+    rule("create", "storage.k8s.io", "storageclasses"),
+)
+"""What it takes to make it."""
 _NAMESPACES = builtin("namespaces")
 _HOME = "kube-system"
 _MADE = "setpoint.dev/default-storage-class"

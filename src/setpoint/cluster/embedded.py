@@ -30,7 +30,7 @@ _ADDRESS = OwnAddress("192.0.2.1", 6443, ["10.96.0.0/12"])
 
 
 def _config() -> ApiServerConfig:
-    return ApiServerConfig(NOWHERE, store="memory", authorization_mode=["RBAC"])
+    return ApiServerConfig(NOWHERE, store="memory", authorization_mode=["Node", "RBAC"])
 
 
 @dataclass(frozen=True, slots=True)

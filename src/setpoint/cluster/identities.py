@@ -9,9 +9,13 @@ from setpoint.apiserver.filters.in_process import peer_of
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport, SharingTransport
 from setpoint.cluster.inprocess import InProcess
+from setpoint.kinds.bootstrap.own_identities import FLEET
 from setpoint.meta.clock import Clock
 
 MASTERS = "system:masters"
+ADDONS = "system:addons"
+STAGES = "system:stages"
+"""Plays what the stages of a fleet say, and has the rights for that and no others."""
 
 Wrap = Callable[[Client], Client]
 """Puts something between a component and the server: tests do."""
@@ -56,8 +60,13 @@ class Identities:
         return self.client("system:kube-scheduler", agent="kube-scheduler")
 
     def fleet(self) -> Client:
-        return self.client("system:node-fleet", (MASTERS,), agent="kubelet")
+        return self.client(FLEET, agent="kubelet")
+
+    def stages(self) -> Client:
+        return self.client(STAGES, agent="kubelet")
 
     def node(self, name: str) -> Client:
-        # Masters, because the rights of nodes come from an authorizer that knows which Pods are on which node.
-        return self.client(f"system:node:{name}", ("system:nodes", MASTERS), agent="kubelet")
+        return self.client(f"system:node:{name}", ("system:nodes",), agent="kubelet")
+
+    def addons(self) -> Client:
+        return self.client(ADDONS, agent="setpoint")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from setpoint.apiserver.http.certificates import CertificateFiles, issue_client_certificate
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.kinds.bootstrap.own_identities import KUBELET_CLIENT
 from setpoint.meta.clock import Clock
 
-KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 _LIFETIME = timedelta(days=30)
 
 

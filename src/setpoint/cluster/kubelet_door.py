@@ -16,7 +16,6 @@ from setpoint.apiserver.http.server import Server
 from setpoint.client import Unreachable
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.delegated_access import DelegatedAccess
-from setpoint.cluster.kubelet_client import KUBELET_CLIENT
 from setpoint.cluster.node_access import node_request, reply_of
 from setpoint.cluster.process_metrics import process_families
 from setpoint.kinds.strategy import UserInfo
@@ -65,9 +64,8 @@ class KubeletDoor:
         return reply_of(self._api.handle(node_request(node, request)))
 
     async def _refusal(self, user: UserInfo, node: str, request: Request) -> str:
-        """Empty: they may. The API server's own certificate, and administrators, may do everything here; for all others
-        it is asked what they may do with the node."""
-        if user.name == KUBELET_CLIENT or MASTERS in user.groups:
+        """Empty: they may. The API server is asked what they may do with the node, of itself as of all others."""
+        if MASTERS in user.groups:
             return ""
         if user is ANONYMOUS:
             raise Unauthorized()

@@ -45,9 +45,15 @@ class Clients(Protocol):
 
     def scheduler(self) -> Client: ...
 
-    def fleet(self) -> Client: ...
+    def fleet(self) -> Client:
+        """Sees for all nodes at once."""
+        ...
 
-    def node(self, name: str) -> Client: ...
+    def stages(self) -> Client: ...
+
+    def node(self, name: str) -> Client:
+        """Writes as the node does."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ class Parts:
         options = FleetOptions(nodes) if isinstance(nodes, int) else nodes
         runtime = SimulatedRuntime(self._clock, self._ids, Images(options.images, options.pull_seconds))
         fleet = add_fleet(
-            manager, options, runtime, client_for=self._clients.node,
+            manager, options, runtime, client_for=self._clients.node, stage_client=self._clients.stages(),
             version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version, static_pods=static_pods,
         )  # fmt: skip
         async with serving(fleet) if serving is not None else nullcontext(), running(manager.run, manager.ready):

@@ -85,6 +85,9 @@ class RemoteClients:
     def fleet(self) -> Client:
         return self._named("kubelet")
 
+    def stages(self) -> Client:
+        return self._named("kubelet")
+
     def node(self, name: str) -> Client:
         return self._named("kubelet")
 

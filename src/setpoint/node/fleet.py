@@ -45,12 +45,13 @@ def add_fleet(
     runtime: SimulatedRuntime,
     *,
     client_for: Callable[[str], Client],
+    stage_client: Client,
     version: str,
     runtime_version: str,
     static_pods: Sequence[StaticPod] = (),
 ) -> Fleet:
-    """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all. The first node
-    runs the static Pods."""
+    """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all; stages are played
+    by one of their own. The first node runs the static Pods."""
     if isinstance(options, int):
         options = FleetOptions(options)
     hosts, shared = AddressPool(NODES), AddressPool(PODS)
@@ -62,7 +63,7 @@ def add_fleet(
     heartbeat = Heartbeat(
         nodes, client_for, manager.clock, recorder, template=options.template, versions=(version, runtime_version)
     )
-    stages = add_stages(manager, options.stages, recorder)
+    stages = add_stages(manager, stage_client, options.stages, recorder)
     fleet = Fleet(tools, pods, client_for, manager.clock, heartbeat, stages.handles_pod)
     control = FleetNodes(
         nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, recorder, fleet.node_changed

@@ -32,14 +32,14 @@ class Stages:
         return any(stage.claims(pod) for stage in self._pods)
 
 
-def add_stages(manager: Manager, stages: Sequence[Stage], recorder: EventRecorder) -> Stages:
+def add_stages(manager: Manager, client: Client, stages: Sequence[Stage], recorder: EventRecorder) -> Stages:
     kinds: dict[tuple[str, str], list[Stage]] = {}
     for stage in stages:
         kinds.setdefault((stage.api_version, stage.kind), []).append(stage)
     for kind, own in kinds.items():
         # Not the manager's: a kind that nobody has defined yet must not hold up the rest.
-        informer = Informer(manager.client, kind, manager.clock)
-        player = _Player(kind, own, informer, manager.client, manager.clock, manager.ids, recorder)
+        informer = Informer(client, kind, manager.clock)
+        player = _Player(kind, own, informer, client, manager.clock, manager.ids, recorder)
         manager.add(informer)
         manager.add(player.controller)
     return Stages(kinds.get(("v1", "Pod"), []))

@@ -31,7 +31,7 @@ def live_cluster(directory: Path, *, nodes: int = 3) -> Iterator[LiveCluster]:
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def main() -> None:
-        config = ApiServerConfig(directory, port=0, store="memory", authorization_mode=["RBAC"])
+        config = ApiServerConfig(directory, port=0, store="memory", authorization_mode=["Node", "RBAC"])
         end = asyncio.Event()
         async with cluster(config, nodes=nodes) as running:
             found.append(LiveCluster(running.apiserver.url, running.apiserver.kubeconfig))

@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from setpoint.apiserver.filters.authorize import Access, Decision
+from setpoint.apiserver.filters.own_identities import OwnIdentities
 from setpoint.apiserver.http.certificates import CertificateFiles, ensure_certificates, issue_client_certificate
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.http.server import Server
@@ -216,9 +218,11 @@ class Nodes:
     nodes = dict.fromkeys(("node-1", "node-2", "off"))
 
 
-class NobodyMay(DelegatedAccess):
+class AsTheServerSays(DelegatedAccess):
     async def may(self, user: UserInfo, attributes: Obj) -> bool:
-        return False
+        asked = attributes["resourceAttributes"]
+        access = Access(user, asked["verb"], resource=asked["resource"], subresource=asked["subresource"])
+        return OwnIdentities().authorize(access)[0] is Decision.ALLOW
 
 
 class Api:
@@ -230,7 +234,7 @@ class Api:
 async def door(directory: Path) -> AsyncIterator[tuple[CertificateFiles, int]]:
     clock = SystemClock()
     files = ensure_certificates(directory / "pki", clock.now())
-    access = NobodyMay(cast(Client, None), clock)
+    access = AsTheServerSays(cast(Client, None), clock)
     kept = KubeletDoor(Nodes(), Host(), Api(), access)  # type: ignore[arg-type]
     (directory / "nodes").mkdir()
     context = _context(directory / "nodes", files.ca.read_bytes(), "127.0.0.1", clock)

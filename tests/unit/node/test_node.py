@@ -51,7 +51,7 @@ async def fleet(server: Any, count: int) -> AsyncIterator[Client]:
     manager = Manager(client, server.clock, RandomIds(1))
     heartbeat = add_fleet(
         manager, count, SimulatedRuntime(server.clock, RandomIds(1)),
-        client_for=lambda _: client, version="v1.37.0", runtime_version="1",
+        client_for=lambda _: client, stage_client=client, version="v1.37.0", runtime_version="1",
     )  # fmt: skip
     task = asyncio.ensure_future(manager.run())
     await heartbeat.registered.wait()

@@ -126,7 +126,7 @@ async def test_stages_are_played(cluster: VirtualCluster) -> None:
     manager = Manager(client, cluster.clock, RandomIds(3))
     fleet = add_fleet(
         manager, read_fleet(FLEET), SimulatedRuntime(cluster.clock, RandomIds(4)), client_for=lambda _: client,
-        version="v1.37.0", runtime_version="1",
+        stage_client=client, version="v1.37.0", runtime_version="1",
     )  # fmt: skip
     task = asyncio.ensure_future(manager.run())
     try:

@@ -9,9 +9,9 @@ from setpoint.apiserver.admission.node_tokens import NodeTokens
 from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
 from setpoint.apiserver.admission.service_account import MIRROR
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.filters.node_authorizer import node_of
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.core.pod_references import UnknownSource, api_reference
-from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import NotFound
 
 _USER = "system:node:"
@@ -124,13 +124,6 @@ class NodeRestriction(Plugin):
             raise attrs.forbidden(f"error checking mirror pod for API references: {error}") from None
         if reference:
             raise attrs.forbidden(f'node "{node}" can not create pods that reference {reference}')
-
-
-def node_of(user: UserInfo) -> str | None:
-    """None: the user is no node; empty: a node without a name."""
-    if user.name.startswith(_USER) and "system:nodes" in user.groups:
-        return user.name[len(_USER) :]
-    return None
 
 
 def _pod_status(node: str, attrs: Attributes) -> None:

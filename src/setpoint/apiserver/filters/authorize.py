@@ -11,7 +11,7 @@ from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.goformat import aggregate, quote
 from setpoint.meta.names import path_segment
-from setpoint.meta.selectors import SelectorError, parse_fields
+from setpoint.meta.selectors import Requirement, SelectorError, parse_fields, parse_labels
 
 MASTERS = "system:masters"
 Rule = Mapping[str, Any]
@@ -29,6 +29,9 @@ class Access(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str | None = None
+    fields: tuple[Requirement, ...] = ()
+    """What a list, watch or deletion of many is confined to, as far as it could be read."""
+    labels: tuple[Requirement, ...] = ()
 
 
 class Decision(Enum):
@@ -54,6 +57,16 @@ Ruling = tuple[Decision, str]
 """The decision and, if there is something to say, why."""
 
 
+class Rules(NamedTuple):
+    """What somebody may do, as far as it can be said in rules."""
+
+    rules: list[Rule]
+    errors: list[str]
+    """What could not be looked up."""
+    incomplete: bool = False
+    """There is more than the rules say."""
+
+
 class Authorizer(Protocol):
     name: str
     """What its reasons are introduced with when nobody allowed a request."""
@@ -62,8 +75,8 @@ class Authorizer(Protocol):
         """At once, if it can be said at once; else it is to be awaited."""
         ...
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
-        """Every rule that holds for the user there, and what could not be looked up."""
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        """Every rule that holds for the user there."""
         ...
 
 
@@ -79,8 +92,8 @@ class AlwaysAllow:
     def authorize(self, access: Access) -> Ruling:
         return Decision.ALLOW, ""
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
-        return list(_ALL), []
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        return Rules(list(_ALL), [])
 
 
 class AlwaysDeny:
@@ -89,8 +102,8 @@ class AlwaysDeny:
     def authorize(self, access: Access) -> Ruling:
         return Decision.NO_OPINION, "Everything is forbidden."
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
-        return [], []
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        return Rules([], [])
 
 
 class AuthorizerChain:
@@ -113,14 +126,13 @@ class AuthorizerChain:
     async def allows(self, access: Access) -> bool:
         return (await self.decide(access))[0] is Decision.ALLOW
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
-        rules: list[Rule] = []
-        errors: list[str] = []
-        for authorizer in self._authorizers:
-            found, missed = authorizer.rules_for(user, namespace)
-            rules += found
-            errors += missed
-        return rules, errors
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        found = [authorizer.rules_for(user, namespace) for authorizer in self._authorizers]
+        return Rules(
+            [rule for each in found for rule in each.rules],
+            [error for each in found for error in each.errors],
+            any(each.incomplete for each in found),
+        )
 
 
 _Said = list[tuple[str, str]]
@@ -158,32 +170,45 @@ async def _await(
     return ruling if isinstance(ruling, tuple) else await ruling
 
 
+_WITH_SELECTORS = frozenset({"list", "watch", "deletecollection"})
+
+
 def access_of(call: Call) -> Access:
-    target = call.target
+    target, query = call.target, call.query
     if not target.resource:
         return Access(call.user, call.request.method.lower(), path=target.path)
     name = target.name
-    if not name and "fieldSelector" in call.query and call.verb in ("list", "watch"):
-        name = _selected_name(call.option("fieldSelector"))
+    fields: tuple[Requirement, ...] = ()
+    labels: tuple[Requirement, ...] = ()
+    # The old way to watch, by a path of its own, does not take selectors everywhere: there they confine nothing.
+    if query and call.verb in _WITH_SELECTORS and not target.watch:
+        if "fieldSelector" in query:
+            fields, confined = _field_selector(call.option("fieldSelector"))
+            if not name and call.verb != "deletecollection":
+                name = confined
+        if "labelSelector" in query:
+            labels = _label_selector(call.option("labelSelector"))
     return Access(
-        call.user,
-        call.verb,
-        target.group,
-        target.version,
-        target.resource,
-        target.subresource,
-        target.namespace,
-        name,
-    )
+        call.user, call.verb, target.group, target.version, target.resource, target.subresource, target.namespace,
+        name, None, fields, labels,
+    )  # fmt: skip
 
 
-def _selected_name(selector: str) -> str:
-    """The one object that a list or watch is confined to: who may read that object may list it."""
+def _field_selector(text: str) -> tuple[tuple[Requirement, ...], str]:
+    """Its parts, and the one object that it confines a list or watch to: who may read that object may list it."""
     try:
-        name = parse_fields(selector).exact("metadata.name") or ""
+        selector = parse_fields(text)
     except SelectorError:
-        return ""
-    return "" if path_segment(name) else name
+        return (), ""
+    name = selector.exact("metadata.name") or ""
+    return selector.requirements, "" if path_segment(name) else name
+
+
+def _label_selector(text: str) -> tuple[Requirement, ...]:
+    try:
+        return parse_labels(text).requirements
+    except SelectorError:
+        return ()
 
 
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from setpoint.apiserver.filters.authorize import Access, Decision, Rule
+from setpoint.apiserver.filters.authorize import Access, Decision, Rule, Rules
 from setpoint.apiserver.filters.rbac_rules import concerns, permits
 from setpoint.apiserver.watch_cache import Change, Entry, Obj, ResourceCache, Watch
 from setpoint.kinds.strategy import UserInfo
@@ -170,7 +170,7 @@ class RbacAuthorizer:
         user = access.user
         key: _Key
         if access.path is None:
-            _, verb, group, _, resource, subresource, namespace, _, _ = access
+            _, verb, group, _, resource, subresource, namespace, *_ = access
             key = (user.name, user.groups, namespace, verb, group, resource, subresource)
         else:
             key = (user.name, user.groups, access.verb)
@@ -198,7 +198,7 @@ class RbacAuthorizer:
         answers[key] = answer
         return answer
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
         grants = self._policy.grants(user, namespace)
         missing = [grant.missing for grant in grants if grant.rules is None]
-        return [rule for grant in grants for rule in grant.rules or ()], missing
+        return Rules([rule for grant in grants for rule in grant.rules or ()], missing)

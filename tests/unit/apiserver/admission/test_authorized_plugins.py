@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from setpoint.apiserver.admission.certificate_signing import CertificateSigning
 from setpoint.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from setpoint.apiserver.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
 from setpoint.apiserver.admission.owner_references_permission_enforcement import OwnerReferencesPermissionEnforcement
-from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision
+from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Rules
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
 
@@ -40,8 +39,8 @@ class Allowed:
             return Decision.ALLOW, ""
         return Decision.NO_OPINION, "no rule"
 
-    def rules_for(self, user: UserInfo, namespace: str) -> tuple[list[Mapping[str, Any]], list[str]]:
-        return [], []
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
+        return Rules([], [])
 
 
 def chain(*allowed: tuple[str, str, str]) -> AuthorizerChain:

@@ -238,7 +238,7 @@ async def test_two_servers_on_one_store_never_share(mutation_detector: MutationD
     one = await FrontDoor.open(store)
     options = Options(authenticator=one.api.authenticator, authorizer=one.api.authorizer)
     two = FrontDoor(store, one.clock, ApiServer(store, one.clock, RandomIds(seed=8), options))
-    wire(two.api, ApiServerConfig(NOWHERE, authorization_mode=["RBAC"]), None)
+    wire(two.api, ApiServerConfig(NOWHERE, authorization_mode=["Node", "RBAC"]), None)
     await two.api.start()
     asked = [door.post(SERVICES, service(f"{name}{i}", clusterIP=f"10.96.1.{i}"))
              for i in range(10) for name, door in (("a", one), ("b", two))]  # fmt: skip

@@ -16,7 +16,7 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.goformat import aggregate
 from setpoint.meta.names import label_value, qualified_name
-from setpoint.meta.selectors import SelectorError, parse_fields, parse_labels
+from setpoint.meta.selectors import Requirement, Selector, SelectorError, parse_fields, parse_labels
 
 
 class AccessReviews:
@@ -35,11 +35,11 @@ class AccessReviews:
         review = read(call, call.resource)
         await admit(call, self._api.env.admission, review)
         spec = review["spec"]
-        decision, reason = await self._api.authorizer.decide(_access(user_of(spec), spec))
+        access, errors = _access(user_of(spec), spec)
+        decision, reason = await self._api.authorizer.decide(access)
         status: Obj = {"allowed": decision is Decision.ALLOW}
         if decision is Decision.DENY:
             status["denied"] = True
-        errors = _ignored_selectors(spec.get("resourceAttributes") or {})
         if isinstance(reason, Problem):
             errors.insert(0, str(reason))
             reason = reason.reason
@@ -54,7 +54,7 @@ class AccessReviews:
         assert call.resource is not None
         review = read(call, call.resource)
         await admit(call, self._api.env.admission, review)
-        rules, errors = self._api.authorizer.rules_for(call.user, review["spec"]["namespace"])
+        rules, errors, incomplete = self._api.authorizer.rules_for(call.user, review["spec"]["namespace"])
         status: Obj = {
             "resourceRules": [
                 _only(rule, ("verbs", "apiGroups", "resources", "resourceNames"))
@@ -64,7 +64,7 @@ class AccessReviews:
             "nonResourceRules": [
                 _only(rule, ("verbs", "nonResourceURLs")) for rule in rules if rule.get("nonResourceURLs")
             ],
-            "incomplete": False,
+            "incomplete": incomplete,
         }
         if errors:
             status["evaluationError"] = aggregate(errors)
@@ -79,60 +79,68 @@ def _subject(spec: Obj) -> UserInfo:
     return UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), spec.get("extra") or {})
 
 
-def _access(user: UserInfo, spec: Obj) -> Access:
+def _access(user: UserInfo, spec: Obj) -> tuple[Access, list[str]]:
+    """What is asked for, and what of it could not be read."""
     wanted = spec.get("resourceAttributes")
     if wanted is None:
         wanted = spec["nonResourceAttributes"]
-        return Access(user, wanted.get("verb", ""), path=wanted.get("path", ""))
-    return Access(
-        user,
-        wanted.get("verb", ""),
-        wanted.get("group", ""),
-        wanted.get("version") or "*",
-        wanted.get("resource", ""),
-        wanted.get("subresource", ""),
-        wanted.get("namespace", ""),
-        wanted.get("name", ""),
+        return Access(user, wanted.get("verb", ""), path=wanted.get("path", "")), []
+    fields, labels, ignored = _selectors(wanted)
+    verb, group, version, *rest = (
+        wanted.get(key, "") for key in ("verb", "group", "version", "resource", "subresource", "namespace", "name")
     )
+    return Access(user, verb, group, version or "*", *rest, None, fields, labels), ignored
 
 
 # -- selectors ----------------------------------------------------------------------------------------------------
-# No authorizer here looks at them, but whoever asks is told what could not even be read.
+
+_FIELD_OPERATORS = {"In": "=", "NotIn": "!="}
+_LABEL_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+_Requirements = tuple[Requirement, ...]
 
 
-def _ignored_selectors(attributes: Obj) -> list[str]:
-    told = []
+def _selectors(attributes: Obj) -> tuple[_Requirements, _Requirements, list[str]]:
+    """Of fields and of labels, as far as they can be read, and what to say of the rest: without it, more is asked for
+    than was meant, never less."""
+    told: list[str] = []
+    read: list[_Requirements] = []
     for name, parse, readable in (
         ("fieldSelector", parse_fields, _field_requirement),
         ("labelSelector", parse_labels, _label_requirement),
     ):
-        selector = attributes.get(name)
-        if selector is None:
-            continue
-        requirements = selector.get("requirements") or ()
-        if requirements:
-            good = sum(map(readable, requirements))
-            if good == len(requirements):
-                continue
-            partly = "partially " if good else ""
-        else:
-            try:
-                parse(selector.get("rawSelector", ""))
-                continue
-            except SelectorError:
-                partly = ""
-        told.append(f"spec.resourceAttributes.{name} {partly}ignored due to parse error")
-    return told
+        found, complete = _requirements(attributes.get(name) or {}, parse, readable)
+        read.append(found)
+        if not complete:
+            partly = "partially " if found else ""
+            told.append(f"spec.resourceAttributes.{name} {partly}ignored due to parse error")
+    return read[0], read[1], told
 
 
-def _field_requirement(requirement: Obj) -> bool:
-    return requirement.get("operator") in ("In", "NotIn") and len(requirement.get("values") or ()) == 1
+def _requirements(
+    selector: Obj, parse: Callable[[str], Selector], readable: Callable[[Obj], Requirement | None]
+) -> tuple[_Requirements, bool]:
+    listed = selector.get("requirements") or ()
+    if listed:
+        found = tuple(each for each in map(readable, listed) if each is not None)
+        return found, len(found) == len(listed)
+    try:
+        return parse(selector.get("rawSelector", "")).requirements, True
+    except SelectorError:
+        return (), False
 
 
-def _label_requirement(requirement: Obj) -> bool:
-    values = requirement.get("values") or ()
-    if requirement.get("operator") not in ("In", "NotIn", "Exists", "DoesNotExist"):
-        return False
-    if requirement["operator"] in ("In", "NotIn") and not values:
-        return False
-    return not qualified_name(requirement.get("key", "")) and not any(map(label_value, values))
+def _field_requirement(requirement: Obj) -> Requirement | None:
+    operator, values = _FIELD_OPERATORS.get(requirement.get("operator", "")), tuple(requirement.get("values") or ())
+    if operator is None or len(values) != 1:
+        return None
+    return Requirement(requirement.get("key", ""), operator, values)
+
+
+def _label_requirement(requirement: Obj) -> Requirement | None:
+    key, values = requirement.get("key", ""), tuple(requirement.get("values") or ())
+    operator = _LABEL_OPERATORS.get(requirement.get("operator", ""))
+    if operator is None or (operator in ("in", "notin")) != bool(values):
+        return None
+    if qualified_name(key) or any(map(label_value, values)):
+        return None
+    return Requirement(key, operator, values)

@@ -1,0 +1,41 @@
+"""What those may do who are in every cluster of ours and in none of upstream's.
+
+They are no roles: a new cluster has upstream's roles and bindings, and no others.
+"""
+
+from __future__ import annotations
+
+from setpoint.kinds.bootstrap.cluster_roles import CLUSTER_ROLES
+from setpoint.kinds.bootstrap.policy_rules import READ, events, rule
+from setpoint.kinds.strategy import Obj
+
+FLEET = "system:node-fleet"
+"""Sees for many simulated nodes at once what each of them would have to watch by itself."""
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""The API server, towards the nodes."""
+
+
+def _as_node(verbs: str, groups: str, resources: str) -> Obj:
+    """To do this in the name of any node, if the node may do it."""
+    return rule(" ".join(f"impersonate-on:arbitrary-node:{verb}" for verb in verbs.split()), groups, resources)
+
+
+OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
+    FLEET: (
+        rule(READ, "core", "configmaps nodes pods secrets services"),
+        rule(READ, "certificates.k8s.io", "clustertrustbundles"),
+        events(),
+        # Who asks a node for logs and the like, and whether they may.
+        rule("create", "authentication.k8s.io", "tokenreviews"),
+        rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+        # Over the wire each write is made in the name of the node that it is about.
+        rule("impersonate:arbitrary-node", "authentication.k8s.io", "nodes"),
+        _as_node("create get", "core", "nodes"),
+        _as_node("patch", "core", "nodes/status pods/status"),
+        _as_node("create delete", "core", "pods"),
+        _as_node("create", "core", "serviceaccounts/token"),
+        _as_node("create get update", "coordination.k8s.io", "leases"),
+        _as_node("create", "authentication.k8s.io", "selfsubjectreviews"),
+    ),
+    KUBELET_CLIENT: CLUSTER_ROLES["system:kubelet-api-admin"],
+}
