@@ -65,4 +65,4 @@ def _close(path: Path, mode: int, wanted: int) -> None:
         raise ConfigError(
             f"{path} is open to others (mode {mode:04o}), and closing it fails: {error.strerror}"
         ) from None
-    log.warning("%s was open to others (mode %04o); now it has mode %04o", path, mode, wanted)
+    log.info("%s was open to others (mode %04o); now it has mode %04o", path, mode, wanted)

@@ -83,7 +83,7 @@ async def fill(door: FrontDoor) -> None:
     await door.make(volumes, volume("theirs", "other-claim", **csi(nodePublishSecretRef="of-theirs")))
     storage = "/apis/storage.k8s.io/v1"
     for name in ("n1", "n2"):
-        spec = {"attacher": "d", "nodeName": name, "source": {"persistentVolumeName": "bound"}}
+        spec: dict[str, Any] = {"attacher": "d", "nodeName": name, "source": {"persistentVolumeName": "bound"}}
         await door.make(f"{storage}/volumeattachments", {"metadata": {"name": f"to-{name}"}, "spec": spec})
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": "d.example", "nodeName": name, "pool": pool, "devices": [{"name": "x"}]}

@@ -86,10 +86,11 @@ def _access(user: UserInfo, spec: Obj) -> tuple[Access, list[str]]:
         wanted = spec["nonResourceAttributes"]
         return Access(user, wanted.get("verb", ""), path=wanted.get("path", "")), []
     fields, labels, ignored = _selectors(wanted)
-    verb, group, version, *rest = (
+    verb, group, version, resource, subresource, namespace, name = (
         wanted.get(key, "") for key in ("verb", "group", "version", "resource", "subresource", "namespace", "name")
     )
-    return Access(user, verb, group, version or "*", *rest, None, fields, labels), ignored
+    access = Access(user, verb, group, version or "*", resource, subresource, namespace, name, None, fields, labels)
+    return access, ignored
 
 
 # -- selectors ----------------------------------------------------------------------------------------------------
