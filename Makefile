@@ -12,7 +12,7 @@ up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it
 	$(BIN)/setpoint up
 
 test: $(VENV)/.dev ## the whole suite: style, types, tests
-	$(BIN)/ruff check src tests tools bench
+	$(BIN)/ruff check src tests tools bench examples
 	$(BIN)/mypy
 	$(BIN)/pytest -n 3 --dist loadfile
 

@@ -13,6 +13,7 @@ settings.register_profile("setpoint", deadline=None, suppress_health_check=[Heal
 settings.load_profile("setpoint")
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+sys.path.insert(1, str(Path(__file__).parents[1]))  # for the examples
 
 if TYPE_CHECKING:
     from local_server import LocalServer

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from setpoint.sdk import models
 
+if TYPE_CHECKING:
+    # Only there: at run time defaults of type variables are Python 3.13's.
+    from typing_extensions import TypeVar
+
+    Spec = TypeVar("Spec", default=Any)
+    Status = TypeVar("Status", default=Any)
+else:
+    from typing import TypeVar
+
+    Spec = TypeVar("Spec")
+    Status = TypeVar("Status")
+
 Obj = dict[str, Any]
-Spec = TypeVar("Spec")
-Status = TypeVar("Status")
 
 
 @dataclass(frozen=True)

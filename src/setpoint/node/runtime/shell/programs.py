@@ -19,7 +19,7 @@ INSTANT = frozenset((
     "git", "kubectl", "gzip", "gunzip", "unzip", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
     "update-ca-certificates", "openssl", "jq", "xargs", "top",
-    "free", "mknod", "mkfifo", "file",
+    "free", "mknod", "mkfifo", "file", "psql", "pg_basebackup", "pg_dump", "pg_dumpall", "pg_isready",
 ))  # fmt: skip
 """Programs that do their work elsewhere and end well, at once and without a word."""
 

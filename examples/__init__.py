@@ -1,0 +1,1 @@
+"""Operators written with `setpoint.sdk`, to read and to run."""

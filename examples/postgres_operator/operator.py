@@ -1,0 +1,148 @@
+"""The loop: makes a PostgresCluster what it should be, tells how it is, and lets it go in order."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+from setpoint.sdk import Context, Controller, Forbidden, Kind, NotFound, Operator, Result, Watch, is_true
+
+from .children import CLUSTER, PORT, Cluster, backup_claim, children, final_backup_job, secret_name, selector
+from .kind import Endpoints, PostgresCluster, PostgresSpec, PostgresStatus
+from .storage import Claim, StatefulSet, claim_selector, grow_claims, is_making_way
+
+Obj = dict[str, Any]
+Ctx = Context[PostgresSpec, PostgresStatus]
+
+CronJob = Kind("batch/v1", "CronJob")
+Job = Kind("batch/v1", "Job")
+Secret = Kind("v1", "Secret")
+CHILDREN = (
+    StatefulSet,
+    CronJob,
+    Secret,
+    Kind("v1", "ConfigMap"),
+    Kind("v1", "Service"),
+    Kind("policy/v1", "PodDisruptionBudget"),
+)
+LOOK_AGAIN = Result(requeue_after=60)
+
+
+def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe) -> Operator:
+    async def reconcile(ctx: Ctx, cluster: Cluster) -> Result | None:
+        await make_unless_there(ctx, backup_claim(cluster))
+        grown = await grow_claims(ctx, cluster)
+        if await is_making_way(ctx, cluster):
+            ctx.set_status(phase="Resizing")
+            return None  # its end brings us back
+        applied = await ctx.apply(*children(cluster, await password(ctx, cluster, new_password)))
+        report(ctx, cluster, {child["kind"]: child for child in applied}, grown)
+        return None if grown else LOOK_AGAIN
+
+    async def finalize(ctx: Ctx, cluster: Cluster) -> Result | None:
+        ctx.set_status(phase="Deleting")
+        if not cluster.spec.skipFinalBackup and not await has_final_backup(ctx, cluster):
+            return LOOK_AGAIN
+        await ctx.client.delete_collection(Claim.ref, cluster.namespace, label_selector=claim_selector(cluster))
+        await release_password(ctx, cluster)
+        return None
+
+    return Operator(
+        "postgres-operator",
+        Controller(
+            PostgresCluster,
+            reconcile,
+            owns=CHILDREN,
+            watches=(Watch(Claim, cluster_of), Watch(Job, cluster_of)),
+            finalizer="db.example.com/final-backup",
+            finalize=finalize,
+        ),
+    )
+
+
+def cluster_of(obj: Obj) -> list[str]:
+    meta = obj["metadata"]
+    name = (meta.get("labels") or {}).get(CLUSTER)
+    return [f"{meta['namespace']}/{name}"] if name else []
+
+
+async def make_unless_there(ctx: Ctx, obj: Obj) -> Obj:
+    meta = obj["metadata"]
+    try:
+        return await ctx.client.get((obj["apiVersion"], obj["kind"]), meta["name"], meta["namespace"])
+    except NotFound:
+        return await ctx.client.create(obj)
+
+
+async def password(ctx: Ctx, cluster: Cluster, new_password: Callable[[], str]) -> str:
+    """Chosen once. The server is asked, not the cache: what it holds may be older than what we wrote."""
+    try:
+        found = await ctx.client.get(Secret.ref, secret_name(cluster), cluster.namespace)
+    except NotFound:
+        return new_password()
+    return b64decode(found["data"]["password"]).decode()
+
+
+async def release_password(ctx: Ctx, cluster: Cluster) -> None:
+    try:
+        await ctx.client.patch(Secret.ref, secret_name(cluster), {"metadata": {"finalizers": None}}, cluster.namespace)
+    except NotFound:
+        return
+
+
+async def has_final_backup(ctx: Ctx, cluster: Cluster) -> bool:
+    try:
+        job = await make_unless_there(ctx, final_backup_job(cluster))
+    except Forbidden as error:
+        # The whole namespace is going, and nothing can be made in it any more.
+        ctx.log.warning("%s goes without a final backup: %s", cluster, error)
+        return True
+    if is_true(job, "Complete"):
+        return True
+    if is_true(job, "Failed"):
+        name = job["metadata"]["name"]
+        advice = f"delete the Job {name} to try again, or set skipFinalBackup"
+        ctx.condition("FinalBackup", False, "Failed", advice)
+        ctx.event("FinalBackupFailed", advice, warning=True)
+    else:
+        ctx.condition("FinalBackup", None, "Running")
+    return False
+
+
+def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> None:
+    stateful_set = applied["StatefulSet"]
+    seen = stateful_set.get("status") or {}
+    wanted, ready = cluster.spec.replication.replicas, seen.get("readyReplicas", 0)
+    rolled = (
+        seen.get("observedGeneration") == stateful_set["metadata"]["generation"]
+        and seen.get("updateRevision") == seen.get("currentRevision")
+        and seen.get("replicas") == wanted
+    )
+    before = cluster.status or PostgresStatus()
+    if before.phase in ("", "Creating") and ready < wanted:
+        phase = "Creating"
+    elif not rolled:
+        phase = "Updating"
+    elif not grown:
+        phase = "Resizing"
+    else:
+        phase = "Running" if ready >= wanted else "Degraded"
+    backups = applied.get("CronJob", {}).get("status") or {}
+    domain = f"{cluster.namespace}.svc"
+    ctx.set_status(
+        PostgresStatus(
+            phase=phase,
+            replicas=seen.get("replicas", 0),
+            readyReplicas=ready,
+            selector=",".join(f"{key}={value}" for key, value in selector(cluster).items()),
+            observedGeneration=cluster.generation,
+            endpoints=Endpoints(
+                primary=f"{cluster.name}.{domain}:{PORT}",
+                read=f"{cluster.name}-read.{domain}:{PORT}",
+            ),
+            lastBackup=backups.get("lastSuccessfulTime") or before.lastBackup,
+        )
+    )
+    ctx.condition("Ready", ready >= wanted, phase, f"{ready} of {wanted} instances are ready")

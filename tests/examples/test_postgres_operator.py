@@ -1,0 +1,224 @@
+"""The PostgreSQL operator on a whole cluster in virtual time."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from examples.postgres_operator import PostgresCluster, postgres_operator
+
+from setpoint.sdk import Invalid, NotFound, Operator, is_true
+from setpoint.testing import VirtualCluster, virtual
+
+Obj = dict[str, Any]
+PG = PostgresCluster.ref
+STATEFUL_SET, JOB, CLAIM = ("apps/v1", "StatefulSet"), ("batch/v1", "Job"), ("v1", "PersistentVolumeClaim")
+STORAGE_CLASS = ("storage.k8s.io/v1", "StorageClass")
+SECRET, CRON_JOB, BUDGET = ("v1", "Secret"), ("batch/v1", "CronJob"), ("policy/v1", "PodDisruptionBudget")
+
+
+def orders(**spec: Any) -> Obj:
+    meta = {"name": "orders", "namespace": "default"}
+    return {
+        "apiVersion": PG[0],
+        "kind": PG[1],
+        "metadata": meta,
+        "spec": {"engineVersion": "16", "replication": {"replicas": 2}, "backupSchedule": "0 3 * * *", **spec},
+    }
+
+
+def counting_passwords() -> Callable[[], str]:
+    """Each is another: a second one would be seen."""
+    numbers = count(1)
+    return lambda: f"password-{next(numbers)}"
+
+
+def operator() -> Operator:
+    return postgres_operator(counting_passwords())
+
+
+@asynccontextmanager
+async def with_orders(cluster: VirtualCluster, **spec: Any) -> AsyncIterator[None]:
+    async with cluster.running(operator()):
+        await cluster.client.create(orders(**spec))
+        await cluster.settle(quiet=10)
+        yield
+
+
+async def get(cluster: VirtualCluster) -> Obj:
+    return await cluster.client.get(PG, "orders", "default")
+
+
+async def change(cluster: VirtualCluster, **spec: Any) -> None:
+    await cluster.client.patch(PG, "orders", {"spec": spec}, "default")
+
+
+async def names(cluster: VirtualCluster, resource: tuple[str, str], selector: str = "") -> set[str]:
+    return {each["metadata"]["name"] for each in await cluster.all(resource, selector=selector)}
+
+
+@virtual(nodes=1)
+async def test_a_cluster_comes_up(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster):
+        found = await get(cluster)
+        assert is_true(found, "Ready")
+        status = found["status"]
+        assert (status["phase"], status["replicas"], status["readyReplicas"]) == ("Running", 2, 2)
+        assert status["endpoints"]["primary"] == "orders.default.svc:5432"
+        assert {"orders", "orders-read", "orders-pods"} <= await names(cluster, ("v1", "Service"))
+        assert await names(cluster, CLAIM) == {"data-orders-0", "data-orders-1", "orders-backups"}
+        assert await names(cluster, BUDGET) == {"orders"}
+        behind = {
+            each["metadata"]["labels"]["kubernetes.io/service-name"]: len(each["endpoints"])
+            for each in await cluster.all(("discovery.k8s.io/v1", "EndpointSlice"))
+        }
+        assert behind == {"kubernetes": 1, "orders": 1, "orders-read": 2, "orders-pods": 2}
+        await cluster.advance("5m")
+        assert await get(cluster) == found, "at rest nothing is written"
+
+
+@virtual(nodes=1)
+async def test_backups_are_made_on_time_and_told(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster, replication={"replicas": 1}, backupSchedule="* * * * *"):
+        assert "lastBackup" not in (await get(cluster))["status"]
+        assert await names(cluster, BUDGET) == set(), "there is nothing to protect"
+        await cluster.advance("1m10s")
+        assert (await get(cluster))["status"]["lastBackup"].startswith("2026-01-01T00:0")
+        await change(cluster, backupSchedule=None)
+        await cluster.settle()
+        assert await names(cluster, CRON_JOB) == set()
+
+
+@virtual(nodes=1)
+async def test_meddling_is_undone(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster):
+        await cluster.client.patch(STATEFUL_SET, "orders", {"spec": {"replicas": 1}}, "default")
+        await cluster.client.delete(("v1", "Service"), "orders", "default")
+        await cluster.client.patch(("v1", "ConfigMap"), "orders-config", {"data": {"pg_hba.conf": "trust"}}, "default")
+        await cluster.client.delete(BUDGET, "orders", "default")
+        await cluster.settle(quiet=10)
+        assert is_true(await get(cluster), "Ready")
+        assert (await cluster.client.get(STATEFUL_SET, "orders", "default"))["spec"]["replicas"] == 2
+        assert await cluster.find(("v1", "Service"), "orders")
+        config = await cluster.client.get(("v1", "ConfigMap"), "orders-config", "default")
+        assert "scram" in config["data"]["pg_hba.conf"]
+        assert await cluster.find(BUDGET, "orders")
+
+
+async def password(cluster: VirtualCluster) -> str:
+    found = await cluster.client.get(SECRET, "orders-password", "default")
+    return b64decode(found["data"]["password"]).decode()
+
+
+@virtual(nodes=1)
+async def test_the_password_is_chosen_once(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster, replication={"replicas": 1}):
+        assert await password(cluster) == "password-1"
+        with pytest.raises(Invalid, match="immutable"):
+            await cluster.client.patch(SECRET, "orders-password", {"data": {"password": "eA=="}}, "default")
+        await cluster.client.delete(SECRET, "orders-password", "default")
+        await cluster.client.delete(STATEFUL_SET, "orders", "default")
+        await cluster.settle(quiet=10)
+        assert await password(cluster) == "password-1", "whoever deletes it does not get far"
+        assert is_true(await get(cluster), "Ready")
+
+
+@virtual(nodes=1)
+async def test_an_upgrade_takes_the_primary_last(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster), cluster.client.watch(PG, "default") as watch:
+        await change(cluster, engineVersion="17")
+        phases: list[str] = []
+        async for _, obj in watch:
+            phases.append(obj["status"]["phase"])
+            if "Updating" in phases and phases[-1] == "Running":
+                break
+        went = [text for _, reason, text in await cluster.events("orders") if reason == "SuccessfulDelete"]
+        assert [text.split()[2] for text in went] == ["orders-1", "orders-0"]
+        images = {each["spec"]["containers"][0]["image"] for each in await cluster.all(("v1", "Pod"))}
+        assert images == {"postgres:17"}
+
+
+@virtual(nodes=1)
+async def test_storage_grows_under_running_instances(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster):
+        before = {each["metadata"]["uid"] for each in await cluster.all(("v1", "Pod"))}
+        await cluster.client.patch(STORAGE_CLASS, "standard", {"allowVolumeExpansion": False})
+        await change(cluster, storageSize="1024Gi")
+        await cluster.settle(quiet=10)
+        found = await get(cluster)
+        (grown,) = (each for each in found["status"]["conditions"] if each["type"] == "StorageGrown")
+        assert (grown["status"], grown["reason"]) == ("False", "Refused")
+        assert is_true(found, "Ready"), "everything else goes on"
+
+        await cluster.client.patch(STORAGE_CLASS, "standard", {"allowVolumeExpansion": True})
+        await cluster.advance("1m10s")
+        claims = await cluster.all(CLAIM, selector="db.example.com/cluster=orders")
+        assert [each["status"]["capacity"]["storage"] for each in claims] == ["1Ti"] * 2
+        assert {each["metadata"]["uid"] for each in await cluster.all(("v1", "Pod"))} == before, "nobody was restarted"
+        (template,) = (await cluster.client.get(STATEFUL_SET, "orders", "default"))["spec"]["volumeClaimTemplates"]
+        assert template["spec"]["resources"]["requests"]["storage"] == "1Ti"
+        assert (await get(cluster))["status"]["phase"] == "Running"
+        await cluster.client.patch(PG, "orders", {"spec": {"replicas": 3}}, "default", subresource="scale")
+        await cluster.settle(quiet=10)
+        assert (await get(cluster))["status"]["readyReplicas"] == 3
+
+
+@virtual(nodes=1)
+async def test_the_last_backup(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster):
+        await cluster.client.delete(PG, "orders", "default", propagation="Foreground")
+        await cluster.settle(quiet=30)
+        assert await cluster.find(PG, "orders") is None
+        (job,) = await cluster.all(JOB)
+        assert is_true(job, "Complete")
+        assert await names(cluster, CLAIM) == {"orders-backups"}, "backups outlive the cluster"
+        assert await names(cluster, SECRET, "app.kubernetes.io/name=postgres") == set()
+        assert await names(cluster, ("v1", "Pod"), "app.kubernetes.io/component=instance") == set()
+
+
+@virtual(nodes=0)
+async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCluster) -> None:
+    async with with_orders(cluster):
+        assert (await get(cluster))["status"]["phase"] == "Creating", "there are no nodes"
+        await cluster.client.delete(PG, "orders", "default")
+        await cluster.settle(quiet=10)
+        assert (await get(cluster))["status"]["phase"] == "Deleting"
+        await change(cluster, skipFinalBackup=True)
+        await cluster.settle(quiet=10)
+        assert await cluster.find(PG, "orders") is None
+
+
+@virtual(nodes=1)
+async def test_a_namespace_that_goes_takes_its_clusters_along(cluster: VirtualCluster) -> None:
+    async with cluster.running(operator()):
+        await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        await cluster.client.create(
+            {**orders(replication={"replicas": 1}), "metadata": {"name": "orders", "namespace": "shop"}}
+        )
+        await cluster.settle(quiet=10)
+        await cluster.client.delete(("v1", "Namespace"), "shop")
+        await cluster.settle(quiet=30)
+        with pytest.raises(NotFound):
+            await cluster.client.get(("v1", "Namespace"), "shop")
+
+
+REFUSED = [
+    ({"storageSize": "512Mi"}, "storage can grow, never shrink"),
+    ({"engineVersion": "15.9"}, "cannot go back to 15.9 from 16"),
+    ({"engineVersion": "latest"}, "engineVersion"),
+    ({"replication": {"replicas": 1, "synchronous": True}}, "nobody is there to wait for"),
+    ({"replication": {"replicas": 0}}, "greater than or equal to 1"),
+]
+
+
+@virtual(nodes=0, controllers=())
+async def test_what_cannot_be_asked_for(cluster: VirtualCluster) -> None:
+    async with cluster.running(operator()):
+        await cluster.client.create(orders())
+        for spec, problem in REFUSED:
+            with pytest.raises(Invalid, match=problem):
+                await change(cluster, **spec)
