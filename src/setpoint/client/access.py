@@ -46,3 +46,5 @@ class Access:
     """Gives out credentials in this process; goes before all others."""
     impersonate: Impersonation | None = None
     namespace: str = "default"
+    in_cluster: bool = False
+    """As the service account of the Pod that this runs in."""

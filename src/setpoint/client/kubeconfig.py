@@ -112,7 +112,7 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SE
         first = token.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise KubeconfigError(f"cannot read the service account token {token}: {error.strerror}") from None
-    access = Access(f"https://{shown}:{port}", token=first, token_file=token)
+    access = Access(f"https://{shown}:{port}", token=first, token_file=token, in_cluster=True)
     if (directory / "ca.crt").exists():
         access.ca = (directory / "ca.crt").read_bytes()
     if (directory / "namespace").exists():

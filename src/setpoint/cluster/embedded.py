@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from setpoint.apiserver.bootstrap import bootstrap
+from setpoint.apiserver.far_server import NearFirst
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.client import Client
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
+from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.identities import MASTERS
+from setpoint.cluster.near_hosts import NearHosts
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock, Ids
 from setpoint.store.compactor import compact_forever
@@ -74,6 +78,8 @@ class EmbeddedCluster:
     client: Client
     """As an administrator."""
     journal: Journal
+    hosts: NearHosts
+    """Servers in this process that the API server can call, such as webhooks."""
 
 
 @asynccontextmanager
@@ -89,7 +95,8 @@ async def embedded_cluster(
     server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
                      max_writes=config.max_mutating_requests_inflight)  # fmt: skip
     api = ApiServer(store, clock, ids, server)
-    services = wire(api, config, None)
+    hosts = NearHosts(NearFirst(NetworkServers(), api.nodes, CacheReader(api), clock))
+    services = wire(api, config, None, hosts)
     await api.start()
     await bootstrap(api, _ADDRESS)
     async with asyncio.TaskGroup() as tasks:
@@ -100,7 +107,7 @@ async def embedded_cluster(
                 Components(api, clock, ids, options.components) as parts,
             ):
                 client = parts.who.guest("kubernetes-admin", (MASTERS,), agent="setpoint")
-                yield EmbeddedCluster(api, store, parts, client, journal)
+                yield EmbeddedCluster(api, store, parts, client, journal, hosts)
         finally:
             compactor.cancel()
             await api.stop()

@@ -12,11 +12,11 @@ from setpoint import __version__
 from setpoint.client import Client
 from setpoint.client.access import Access
 from setpoint.client.connect import connect
+from setpoint.client.counted_requests import RequestCounts
 from setpoint.client.kubeconfig import KubeconfigError, find_access
 from setpoint.client.service_account import as_service_account
 from setpoint.cluster.component_door import DoorConfig, component_door
 from setpoint.cluster.config import ConfigError
-from setpoint.cluster.counted_requests import RequestCounts
 from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.parts import Election, Parts

@@ -1,53 +1,12 @@
-"""The real clock and real randomness: the only place where they are taken from the machine."""
+"""What a cluster takes from the machine: its clock, its randomness, its name and its address."""
 
 from __future__ import annotations
 
-import asyncio
-import random
 import socket
-import time
-from datetime import UTC, datetime
 
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+from setpoint.system import RandomIds, SystemClock, hostname
 
-
-class SystemClock:
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    monotonic = staticmethod(time.monotonic)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-class RandomIds:
-    """From the machine's entropy, or from a seed for runs that can be repeated."""
-
-    def __init__(self, seed: int | None = None) -> None:
-        self._random = random.Random(seed) if seed is not None else random.SystemRandom()
-        # One draw from the system costs a call; uids are made for every object, so they come from a seeded generator.
-        self._uids = random.Random(self._random.getrandbits(128))
-
-    def uid(self) -> str:
-        # As uuid4 writes it, without making a UUID object on the way: every answer carries one.
-        digits = f"{self._uids.getrandbits(128):032x}"
-        variant = "89ab"[int(digits[16], 16) & 3]
-        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-    def suffix(self) -> str:
-        return "".join(self._uids.choices(_SUFFIX, k=5))
-
-    def below(self, limit: int) -> int:
-        return self._uids.randrange(limit)
-
-    def secret(self) -> str:
-        """A token that nobody can guess."""
-        return f"{random.SystemRandom().getrandbits(256):064x}"
-
-
-def hostname() -> str:
-    return socket.gethostname()
+__all__ = ["RandomIds", "SystemClock", "hostname", "outward_address"]
 
 
 def outward_address(family: int = 4) -> str:

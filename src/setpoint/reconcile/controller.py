@@ -42,6 +42,8 @@ class Counts:
     failed: int = 0
     retried: int = 0
     """How often a key went back to be tried again."""
+    later: int = 0
+    """How often one ended well and asked to look again after a while."""
     seconds: float = 0.0
     """Spent reconciling, all workers together."""
 
@@ -113,6 +115,7 @@ class Controller:
                 return
             self.queue.forget(key)
             if result is not None and result.requeue_after is not None:
+                self.counts.later += 1
                 self.queue.add_after(key, result.requeue_after)
 
     def _failed(self, key: str) -> None:

@@ -15,7 +15,7 @@ class DelayingQueue(WorkQueue):
     """Keys for later come in while `run` runs. A key that is asked for at two times comes at the earlier one."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__()
+        super().__init__(clock.monotonic)
         self._clock = clock
         self._due: dict[str, float] = {}
         """When each key is to come; what the heap says beyond that is out of date."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from setpoint.meta.exposition import Family, Labels, counter, gauge, histogram
-from setpoint.reconcile.controller import Controller
+from setpoint.reconcile.controller import Controller, Counts
 
 _NAMES = {
     "certificatesigningrequest-approving-controller": "certificate", "endpoints-controller": "endpoint",
@@ -23,11 +23,7 @@ _NAMES = {
 def families(controllers: Sequence[Controller]) -> list[Family]:
     named: list[tuple[Labels, Controller]] = [({"name": queue_name(each.name)}, each) for each in controllers]
     ran: list[tuple[Labels, Controller]] = [({"controller": queue_name(each.name)}, each) for each in controllers]
-    results = [
-        ({**labels, "result": result}, value)
-        for labels, each in ran
-        for result, value in (("success", each.counts.done - each.counts.failed), ("error", each.counts.failed))
-    ]
+    results = [({**labels, "result": result}, value) for labels, each in ran for result, value in _results(each.counts)]
     return [
         gauge("workqueue_depth", "Keys that wait for work.", ((labels, len(each.queue)) for labels, each in named)),
         counter(
@@ -37,6 +33,11 @@ def families(controllers: Sequence[Controller]) -> list[Family]:
         ),
         counter(
             "workqueue_retries_total", "Keys that came back.", ((labels, each.counts.retried) for labels, each in named)
+        ),
+        histogram(
+            "workqueue_queue_duration_seconds",
+            "How long keys waited for work.",
+            ((labels, each.queue.waited) for labels, each in named),
         ),
         histogram(
             "workqueue_work_duration_seconds",
@@ -50,6 +51,14 @@ def families(controllers: Sequence[Controller]) -> list[Family]:
             ((labels, each.counts.failed) for labels, each in ran),
         ),
     ]
+
+
+def _results(counts: Counts) -> Iterator[tuple[str, int]]:
+    requeued = counts.retried - counts.failed
+    yield "success", counts.done - counts.failed - requeued - counts.later
+    yield "error", counts.failed
+    yield "requeue", requeued
+    yield "requeue_after", counts.later
 
 
 def queue_name(controller: str) -> str:

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+
+from setpoint.meta.exposition import Histogram, exponential
+
+_SECONDS = exponential(1e-8, 10, 12)
 
 
 class ShutDown(Exception):
@@ -15,7 +20,8 @@ class ShutDown(Exception):
 
 
 class WorkQueue:
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] | None = None) -> None:
+        """With a clock it measures how long keys wait."""
         self._queue: deque[str] = deque()
         """The order of work. Every key in it is in `_dirty` and not in `_processing`."""
         self._dirty: set[str] = set()
@@ -26,6 +32,10 @@ class WorkQueue:
         self._closed = False
         self.added = 0
         """How many keys came in, those apart that were there already."""
+        self.waited = Histogram(_SECONDS)
+        """Seconds from when a key came in until it was taken."""
+        self._monotonic = monotonic
+        self._since: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -35,6 +45,8 @@ class WorkQueue:
             return
         self._dirty.add(key)
         self.added += 1
+        if self._monotonic is not None:
+            self._since[key] = self._monotonic()
         if key not in self._processing:
             self._queue.append(key)
             self._wake()
@@ -56,6 +68,8 @@ class WorkQueue:
         key = self._queue.popleft()
         self._dirty.discard(key)
         self._processing.add(key)
+        if self._monotonic is not None:
+            self.waited.observe(self._monotonic() - self._since.pop(key))
         return key
 
     def done(self, key: str) -> None:
@@ -70,6 +84,7 @@ class WorkQueue:
             return False
         self._dirty.discard(key)
         self._queue.remove(key)
+        self._since.pop(key, None)
         return True
 
     def shut_down(self) -> None:

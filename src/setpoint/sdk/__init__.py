@@ -26,20 +26,45 @@ What a reconcile may rely on:
 - what it says of the status is written once, at the end, and only if it is news.
 """
 
+from collections.abc import Sequence
+from typing import NoReturn
+
 from setpoint.client import Unreachable
 from setpoint.meta.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from setpoint.meta.manifests import ManifestProblem, manifests
 from setpoint.reconcile import Result
 from setpoint.sdk.conditions import is_true, with_condition
 from setpoint.sdk.context import Context
-from setpoint.sdk.controller import Controller, Watch
+from setpoint.sdk.controller import Controller, Refers, Watch
 from setpoint.sdk.kind import Column, Kind, Object, Scale
+from setpoint.sdk.metrics import Counter, Gauge, Histogram
 from setpoint.sdk.models import ModelProblem
 from setpoint.sdk.operator import Operator
+from setpoint.sdk.predicates import (
+    all_of,
+    annotations_changed,
+    any_of,
+    generation_changed,
+    labels_changed,
+    resource_version_changed,
+)
+from setpoint.sdk.registration import ReachedAt
 from setpoint.sdk.units import compare_quantities, seconds
+from setpoint.sdk.webhooks import Convert, Denied, Mutate, Review, Validate, Version
+
+
+def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
+    """The main of an operator's process: flags, the cluster of the kubeconfig or of the Pod, signals, logs, leader
+    election, metrics, probes and webhooks. `--help` lists the flags."""
+    from setpoint.sdk import process  # what a test does not need
+
+    process.run(operator, arguments)
+
 
 __all__ = [
-    "AlreadyExists", "ApiError", "Column", "Conflict", "Context", "Controller", "Forbidden", "Invalid", "Kind",
-    "ManifestProblem", "ModelProblem", "NotFound", "Object", "Operator", "Result", "Scale", "Unreachable", "Watch",
-    "compare_quantities", "is_true", "manifests", "seconds", "with_condition",
+    "AlreadyExists", "ApiError", "Column", "Conflict", "Context", "Controller", "Convert", "Counter", "Denied",
+    "Forbidden", "Gauge", "Histogram", "Invalid", "Kind", "ManifestProblem", "ModelProblem", "Mutate", "NotFound",
+    "Object", "Operator", "ReachedAt", "Refers", "Result", "Review", "Scale", "Unreachable", "Validate", "Version",
+    "Watch", "all_of", "annotations_changed", "any_of", "compare_quantities", "generation_changed", "is_true",
+    "labels_changed", "manifests", "resource_version_changed", "run", "seconds", "with_condition",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from setpoint.reconcile import EventRecorder, Informer
 from setpoint.sdk import models
 from setpoint.sdk.conditions import with_condition
 from setpoint.sdk.kind import Kind, Object, Spec, Status
+from setpoint.sdk.metrics import Counter, Gauge, Histogram, Measurements
 
 Obj = dict[str, Any]
 Child = Mapping[str, Any]
@@ -30,14 +31,22 @@ class Context(Generic[Spec, Status]):
         recorder: EventRecorder,
         owned: Mapping[tuple[str, str], Informer],
         name: str,
+        *,
+        seen: Mapping[tuple[str, str], Informer] | None = None,
+        measurements: Measurements | None = None,
+        dry_run: bool = False,
     ) -> None:
         self.client = client
         """For all that is not offered here: reads and writes of any resource."""
         self.clock = clock
         self.log = logging.getLogger(f"setpoint.operator.{name}")
+        self.dry_run = dry_run
+        """Nothing that is written through the client is kept. What happens elsewhere is for the reconcile not to do."""
         self._object = obj
         self._recorder = recorder
         self._owned = owned
+        self._seen = seen if seen is not None else owned
+        self._measurements = measurements or Measurements()
         self._name = name
         self._status: Obj = dict(obj.raw.get("status") or {})
         self._revision: str = obj.raw["metadata"].get("resourceVersion", "")
@@ -48,6 +57,12 @@ class Context(Generic[Spec, Status]):
     def children(self, kind: Kind[Any, Any]) -> list[Obj]:
         """Those of this object, of a kind that the controller owns, as they were last seen."""
         return self._owned[kind.ref].controlled_by(self._object.uid)
+
+    def seen(self, kind: Kind[Any, Any], name: str, namespace: str = "") -> Obj | None:
+        """One of a kind that the controller owns, watches or refers to, as it was last seen: no request is made. By
+        default in the namespace of this object."""
+        within = (namespace or self._object.namespace) if kind.namespaced else ""
+        return self._seen[kind.ref].get(f"{within}/{name}" if within else name)
 
     async def apply(self, *children: Child, prune: bool = True) -> list[Obj]:
         """Makes them as they are described, by server-side apply: fields that are not mentioned belong to others. They
@@ -135,6 +150,18 @@ class Context(Generic[Spec, Status]):
         """For people: `kubectl describe` shows it."""
         about = {"apiVersion": self._object.kind.api_version, "kind": self._object.kind.kind, **self._object.raw}
         (self._recorder.warning if warning else self._recorder.normal)(about, reason, message)
+
+    # -- measuring ----------------------------------------------------------------------------------------------------
+
+    def count(self, metric: Counter, by: float = 1.0, **labels: str) -> None:
+        """`ctx.count(BREWED, tea="green")`"""
+        self._measurements.count(metric, by, labels)
+
+    def gauge(self, metric: Gauge, value: float, **labels: str) -> None:
+        self._measurements.set(metric, value, labels)
+
+    def observe(self, metric: Histogram, value: float, **labels: str) -> None:
+        self._measurements.observe(metric, value, labels)
 
 
 def _identity(obj: Mapping[str, Any]) -> tuple[str, str, str]:

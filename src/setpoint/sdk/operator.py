@@ -1,40 +1,77 @@
-"""Controllers made to run: against any cluster, one leader at a time; or on a client that a test hands in."""
+"""Controllers and webhooks made to run: against any cluster, one leader at a time; or on a client that a test hands
+in."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from setpoint.client import Client
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import AlreadyExists
 from setpoint.reconcile import LeaderElection, Manager
-from setpoint.sdk.controller import Controller, Running
+from setpoint.sdk.controller import Controller
+from setpoint.sdk.dry_run import dry_run_client
+from setpoint.sdk.loop import InFlight, Running
+from setpoint.sdk.metrics import Measurements
+from setpoint.sdk.registration import ReachedAt, configurations, definitions, register
+from setpoint.sdk.reviewing import Reviewer
+from setpoint.sdk.webhooks import Admission, Convert
 
-_READY_WITHIN = 30.0
-_LOOK_EVERY = 0.1
+Part = Controller[Any, Any] | Admission[Any, Any] | Convert
 
 
 class Operator:
-    """Some controllers under one name."""
+    """Some controllers and webhooks under one name."""
 
-    def __init__(self, name: str, *controllers: Controller[Any, Any]) -> None:
+    def __init__(self, name: str, *parts: Part) -> None:
         self.name = name
-        self.controllers = controllers
+        self.controllers = tuple(each for each in parts if isinstance(each, Controller))
+        self.admissions: tuple[Admission[Any, Any], ...] = tuple(each for each in parts if isinstance(each, Admission))
+        self.conversions = tuple(each for each in parts if isinstance(each, Convert))
+        known = len(self.controllers) + len(self.admissions) + len(self.conversions)
+        if known != len(parts):
+            raise TypeError("an operator is made of Controller, Validate, Mutate and Convert")
+        for named in (self.controllers, self.admissions):
+            names = [each.name for each in named]
+            if len(set(names)) != len(names):
+                raise ValueError(f"two of {sorted(names)} are called the same: give them names")
 
-    def manager(self, client: Client, clock: Clock, ids: Ids) -> Manager:
-        """A fresh one with a loop for each controller; `manager.run()` runs them until cancelled."""
+    @property
+    def has_webhooks(self) -> bool:
+        return bool(self.admissions) or any(each.others for each in self.conversions)
+
+    def manager(
+        self,
+        client: Client,
+        clock: Clock,
+        ids: Ids,
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        in_flight: InFlight | None = None,
+    ) -> Manager:
+        """A fresh one with a loop for each controller; `manager.run()` runs them until cancelled. `namespace`: where
+        those work that do not say so themselves."""
+        if dry_run:
+            client = dry_run_client(client)
         manager = Manager(client, clock, ids)
+        measurements = Measurements()
         for controller in self.controllers:
-            Running(controller, manager)
+            Running(
+                controller, manager, measurements, in_flight or InFlight(), namespace=namespace, dry_run=dry_run
+            )  # fmt: skip
+        manager.add(measurements)
         return manager
 
     @asynccontextmanager
-    async def running(self, client: Client, clock: Clock, ids: Ids) -> AsyncIterator[Manager]:
-        """Inside the block they are at work."""
-        manager = self.manager(client, clock, ids)
+    async def running(
+        self, client: Client, clock: Clock, ids: Ids, *, namespace: str = "", dry_run: bool = False
+    ) -> AsyncIterator[Manager]:
+        """Inside the block they are at work. With `dry_run` every write is only tried, and what it would change is
+        logged."""
+        manager = self.manager(client, clock, ids, namespace=namespace, dry_run=dry_run)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(manager.run())
             try:
@@ -43,32 +80,32 @@ class Operator:
             finally:
                 task.cancel()
 
-    async def install(self, client: Client, clock: Clock) -> None:
-        """Defines the kinds that have models, or brings their definitions up to date; returns when they are served."""
-        for controller in self.controllers:
-            if controller.kind.spec is None or not controller.kind.group:
-                continue
-            definition = controller.kind.definition()
-            try:
-                await client.create(definition)
-            except AlreadyExists:
-                await client.apply(definition, field_manager=self.name, force=True)
-            await _served(client, clock, definition["metadata"]["name"])
+    def reviewer(self, client: Client, clock: Clock) -> Reviewer:
+        """What answers when the API server asks."""
+        return Reviewer(self.admissions, self.conversions, client, clock)
+
+    def manifests(self, reached: ReachedAt | None = None) -> list[dict[str, Any]]:
+        """What `install` makes: for those who would rather apply it themselves. Webhooks are among them if it is said
+        where they are reached."""
+        kinds = [each.kind for each in self.controllers] + [each.kind for each in self.admissions]
+        found = definitions(kinds, self.conversions, reached)
+        return found if reached is None else [*found, *configurations(self.name, self.admissions, reached)]
+
+    async def install(
+        self, client: Client, clock: Clock, reached: ReachedAt | None = None, *, dry_run: bool = False
+    ) -> None:
+        """Defines the kinds that have models and says where the webhooks are, or brings that up to date; returns when
+        the kinds are served."""
+        wanted: Sequence[dict[str, Any]] = self.manifests(reached)
+        await register(dry_run_client(client) if dry_run else client, clock, self.name, wanted, dry_run=dry_run)
 
     async def lead(self, client: Client, clock: Clock, ids: Ids, *, namespace: str, identity: str) -> None:
         """Works while it holds the Lease with the operator's name, for ever. Raises LeadershipLost."""
         election = LeaderElection(client, clock, ids, name=self.name, identity=identity, namespace=namespace)
         await election.lead(lambda: self.manager(client, clock, ids).run())
 
+    def run(self, arguments: Sequence[str] | None = None) -> NoReturn:
+        """The main of the operator's process: see `setpoint.sdk.run`."""
+        from setpoint.sdk import process  # what a test does not need
 
-async def _served(client: Client, clock: Clock, name: str) -> None:
-    until = clock.monotonic() + _READY_WITHIN
-    definitions = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    while True:
-        found = await client.get(definitions, name)
-        conditions = (found.get("status") or {}).get("conditions") or ()
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
-            return
-        if clock.monotonic() > until:
-            raise TimeoutError(f"{name} is not served after {_READY_WITHIN:.0f} s")
-        await clock.sleep(_LOOK_EVERY)
+        process.run(self, arguments)

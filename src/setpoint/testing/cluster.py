@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 from setpoint.client import Client
@@ -27,7 +27,8 @@ from setpoint.cluster.system import RandomIds
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import NotFound
 from setpoint.meta.times import parse_duration
-from setpoint.sdk import Operator
+from setpoint.reconcile import Manager
+from setpoint.sdk import Operator, ReachedAt
 from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
@@ -120,12 +121,23 @@ class VirtualCluster:
     # -- operators ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self, operator: Operator, seed: int = 1) -> AsyncIterator[None]:
-        """Inside the block its kinds are served and its controllers are at work."""
+    async def running(self, operator: Operator, seed: int = 1, *, dry_run: bool = False) -> AsyncIterator[Manager]:
+        """Inside the block its kinds are served, its controllers are at work and its webhooks answer. With `dry_run`
+        its kinds are served, and what its controllers would change is logged."""
         client = self.client.named(operator.name)
-        await operator.install(client, self.clock)
-        async with operator.running(client, self.clock, RandomIds(seed)):
-            yield
+        with self._webhooks(operator, client) as reached:
+            await operator.install(client, self.clock, reached)
+            async with operator.running(client, self.clock, RandomIds(seed), dry_run=dry_run) as manager:
+                yield manager
+
+    @contextmanager
+    def _webhooks(self, operator: Operator, client: Client) -> Iterator[ReachedAt | None]:
+        if not operator.has_webhooks:
+            yield None
+            return
+        host = f"{operator.name}.webhooks.test"
+        with self.embedded.hosts.serving(host, operator.reviewer(client, self.clock).answer):
+            yield ReachedAt(url=f"https://{host}")
 
     # -- meddling -----------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlsplit
 
-from setpoint.client import Client, Unreachable
-from setpoint.client.transport import Headers, Reply, StreamReply, Transport
+from setpoint.client.client import Client
+from setpoint.client.transport import Headers, Reply, StreamReply, Transport, Unreachable, UpgradingTransport
+from setpoint.client.upgraded import Upgraded
 from setpoint.meta.exposition import Family, counter
 
 _NO_ANSWER = "<error>"
@@ -20,7 +21,11 @@ class RequestCounts:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def watch_over(self, client: Client) -> Client:
-        client.sender.transport = _Counted(client.sender.transport, self._counts)
+        inner = client.sender.transport
+        if isinstance(inner, UpgradingTransport):
+            client.sender.transport = _CountedUpgrading(inner, self._counts)
+        else:
+            client.sender.transport = _Counted(inner, self._counts)
         return client
 
     def families(self) -> list[Family]:
@@ -56,3 +61,18 @@ class _Counted:
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class _CountedUpgrading(_Counted):
+    def __init__(self, inner: UpgradingTransport, counts: Counter[tuple[str, str]]) -> None:
+        super().__init__(inner, counts)
+        self._upgrading = inner
+
+    async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
+        try:
+            found = await self._upgrading.upgrade(path, query, headers)
+        except Unreachable:
+            self._counts[_NO_ANSWER, "GET"] += 1
+            raise
+        self._counts[str(found.status) if isinstance(found, Reply) else "101", "GET"] += 1
+        return found

@@ -1,0 +1,242 @@
+"""A small HTTP(S) server: for an API server's questions, for Prometheus, for probes. Not for the world.
+
+Bounded in all that a peer decides: how many connections, how long a head and a body, how long it may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from ssl import SSLContext, SSLError
+from urllib.parse import unquote
+
+import httptools
+
+log = logging.getLogger("setpoint.operator.http")
+
+_MOST_CONNECTIONS = 256
+_LONGEST_HEAD = 64 * 1024
+_MOST_BUFFERED = 256 * 1024 * 1024
+"""Bytes of bodies that are still coming in, all connections together."""
+_IDLE = 90.0
+_READING = 30.0
+_HANDSHAKE = 10.0
+_AT_ONCE = 64 * 1024
+
+
+@dataclass(slots=True)
+class Request:
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    keep_alive: bool = True
+
+
+@dataclass(slots=True)
+class Response:
+    status: int
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class HttpServer:
+    def __init__(self, handler: Handler, *, ssl: SSLContext | None = None, longest_body: int = 64 * 1024) -> None:
+        self._handler = handler
+        self._ssl = ssl
+        self._longest_body = longest_body
+        self._listener: asyncio.Server | None = None
+        self._stopping = False
+        self._connections: dict[asyncio.Task[None], bool] = {}
+        """Whether each is busy with a request."""
+        self._buffered = _Buffered()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens, on all addresses if `host` is empty; the port. Raises OSError."""
+        self._listener = await asyncio.start_server(
+            self._serve, host or None, port, ssl=self._ssl, limit=_AT_ONCE,
+            ssl_handshake_timeout=_HANDSHAKE if self._ssl else None,
+        )  # fmt: skip
+        found: int = self._listener.sockets[0].getsockname()[1]
+        return found
+
+    async def stop(self, grace: float) -> None:
+        """Requests that are being answered may end within so many seconds."""
+        self._stopping = True
+        if self._listener is not None:
+            self._listener.close()
+        for task, busy in tuple(self._connections.items()):
+            if not busy:
+                task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=grace)
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._stopping or len(self._connections) >= _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        self._connections[task] = False
+        incoming = _Incoming(self._longest_body, self._buffered)
+        try:
+            await self._exchange_all(task, incoming, reader, writer)
+            writer.close()
+        except (OSError, TimeoutError, SSLError, asyncio.CancelledError):
+            writer.transport.abort()
+        finally:
+            incoming.release()
+            del self._connections[task]
+
+    async def _exchange_all(
+        self,
+        task: asyncio.Task[None],
+        incoming: _Incoming,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        while not self._stopping:
+            request = await self._next(incoming, reader, writer)
+            if request is None:
+                return
+            if isinstance(request, Response):
+                _write(writer, request, Request(keep_alive=False))
+                await writer.drain()
+                return
+            self._connections[task] = True
+            try:
+                response = await self._handler(request)
+            except Exception:
+                log.exception("%s %s failed", request.method, request.path)
+                response = Response(500, b"internal error\n")
+            request.keep_alive = request.keep_alive and not self._stopping
+            _write(writer, response, request)
+            async with asyncio.timeout(_READING):
+                await writer.drain()
+            self._connections[task] = False
+            if not request.keep_alive:
+                return
+
+    async def _next(
+        self, incoming: _Incoming, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Request | Response | None:
+        """The next request; a refusal of what came instead; None at the end. Raises TimeoutError."""
+        limit = asyncio.timeout(_IDLE)
+        async with limit:
+            while not incoming.complete:
+                began = incoming.begun
+                data = await reader.read(_AT_ONCE)
+                if not data:
+                    return None
+                refusal = incoming.feed(data)
+                if refusal is not None:
+                    return refusal
+                if incoming.begun and not began:
+                    limit.reschedule(asyncio.get_running_loop().time() + _READING)
+                if incoming.continues:
+                    incoming.continues = False
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return incoming.complete.popleft()
+
+
+class _Buffered:
+    bytes = 0
+
+
+class _Incoming:
+    """Requests, as they come in over one connection."""
+
+    def __init__(self, longest_body: int, buffered: _Buffered) -> None:
+        self._buffered = buffered
+        self._parser = httptools.HttpRequestParser(self)
+        self._longest_body = longest_body
+        self._request = Request()
+        self._url = b""
+        self._pieces: list[bytes] = []
+        self._head = self._size = 0
+        self._in_head = True
+        self._refusal: Response | None = None
+        self.begun = False
+        self.continues = False
+        """The peer waits to be told that it may send the body."""
+        self.complete: deque[Request] = deque()
+
+    def feed(self, data: bytes) -> Response | None:
+        self.begun = True
+        if self._in_head:
+            self._head += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return Response(400, b"this connection stays HTTP/1.1\n")
+        except httptools.HttpParserError:
+            return self._refusal or Response(400, b"this is not HTTP/1.1\n")
+        if self._in_head and self._head > _LONGEST_HEAD:
+            return Response(431, b"the head of the request is too long\n")
+        return self._refusal
+
+    def release(self) -> None:
+        """What has come so far is not waited for any longer."""
+        self._buffered.bytes -= self._size
+        self._size = 0
+
+    # -- httptools ----------------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._request, self._url, self._pieces = Request(), b"", []
+        self._in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._request.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head = False, 0
+        self.continues = self._request.headers.get("expect", "").lower() == "100-continue"
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        self._buffered.bytes += len(body)
+        if self._size > self._longest_body:
+            self._refusal = Response(413, b"the body of the request is too long\n")
+        elif self._buffered.bytes > _MOST_BUFFERED:
+            self._refusal = Response(503, b"there are too many requests at once\n")
+        if self._refusal is not None:
+            self._pieces.clear()
+            return
+        self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        request = self._request
+        path, _, request.query = self._url.decode("latin-1").partition("?")
+        request.path = unquote(path)
+        request.method = self._parser.get_method().decode("latin-1")
+        request.keep_alive = self._parser.should_keep_alive()
+        request.body = b"".join(self._pieces)
+        self.release()
+        self.complete.append(request)
+        self.begun = False
+
+
+def _write(writer: asyncio.StreamWriter, response: Response, request: Request) -> None:
+    phrase = HTTPStatus(response.status).phrase
+    end = "" if request.keep_alive else "Connection: close\r\n"
+    head = (
+        f"HTTP/1.1 {response.status} {phrase}\r\nContent-Type: {response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\n{end}\r\n"
+    )
+    writer.write(head.encode("latin-1") + (b"" if request.method == "HEAD" else response.body))

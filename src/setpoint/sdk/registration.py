@@ -1,0 +1,143 @@
+"""What a cluster is told of an operator: the definitions of its kinds, and which writes it wants to be asked about."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from setpoint.client import Client
+from setpoint.meta.clock import Clock
+from setpoint.meta.errors import Forbidden, NotFound
+from setpoint.sdk.kind import Kind
+from setpoint.sdk.webhooks import Admission, Convert, Mutate
+
+Obj = dict[str, Any]
+
+_READY_WITHIN = 30.0
+_LOOK_EVERY = 0.1
+_GROUP = "admissionregistration.k8s.io/v1"
+_CONFIGURATIONS = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
+@dataclass(frozen=True)
+class ReachedAt:
+    """Where the API server finds the operator's webhooks: at a URL (`https://host:port`), or behind a Service."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+    authority: bytes = b""
+    """PEM of who signed its certificate. Empty: one that the API server trusts anyway, or that others fill in."""
+
+    def client_config(self, path: str) -> Obj:
+        if self.url:
+            found: Obj = {"url": self.url.rstrip("/") + path}
+        else:
+            service = {"namespace": self.namespace, "name": self.service, "port": self.port, "path": path}
+            found = {"service": service}
+        return {**found, "caBundle": b64encode(self.authority).decode()} if self.authority else found
+
+
+def definitions(
+    kinds: Iterable[Kind[Any, Any]], conversions: Sequence[Convert], reached: ReachedAt | None
+) -> list[Obj]:
+    """Of all kinds that have models, each once, with all its versions. Raises ModelProblem; ValueError for versions
+    of a kind that nobody converts."""
+    found: dict[str, Obj] = {}
+    refs: dict[str, set[tuple[str, str]]] = {}
+    for conversion in conversions:
+        definition = conversion.definition()
+        if conversion.others and reached is not None:
+            definition["spec"]["conversion"] = {
+                "strategy": "Webhook",
+                "webhook": {
+                    "conversionReviewVersions": ["v1"],
+                    "clientConfig": reached.client_config(conversion.path),
+                },
+            }
+        found[conversion.definition_name] = definition
+        versions = (conversion.stored, *(other.kind for other in conversion.others))
+        refs[conversion.definition_name] = {each.ref for each in versions}
+    for kind in kinds:
+        if kind.spec is None or not kind.group:
+            continue
+        name = f"{kind.plural_name}.{kind.group}"
+        if name not in found:
+            found[name], refs[name] = kind.definition(), {kind.ref}
+        elif kind.ref not in refs[name]:
+            raise ValueError(f"{name} has several versions: say with Convert how to get from one to the other")
+    return list(found.values())
+
+
+def configurations(operator: str, admissions: Sequence[Admission[Any, Any]], reached: ReachedAt) -> list[Obj]:
+    """At most one for those that change, and one for those that only judge."""
+    found = []
+    for verb, kind in _CONFIGURATIONS.items():
+        hooks = [_hook(each, reached) for each in admissions if each.verb == verb]
+        if hooks:
+            meta = {"name": operator, "labels": {_MANAGED_BY: operator}}
+            found.append({"apiVersion": _GROUP, "kind": kind, "metadata": meta, "webhooks": hooks})
+    return found
+
+
+def _hook(admission: Admission[Any, Any], reached: ReachedAt) -> Obj:
+    group, _, version = admission.kind.api_version.rpartition("/")
+    plural, subresource = admission.kind.plural_name, admission.subresource
+    resources = [plural, f"{plural}/*"] if subresource == "*" else [f"{plural}/{subresource}".rstrip("/")]
+    rule = {
+        "apiGroups": [group], "apiVersions": [version], "resources": resources,
+        "operations": list(admission.operations), "scope": "*",
+    }  # fmt: skip
+    hook: Obj = {
+        "name": admission.name,
+        "clientConfig": reached.client_config(admission.path),
+        "rules": [rule],
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail" if admission.required else "Ignore",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "NoneOnDryRun" if admission.side_effects else "None",
+        "timeoutSeconds": admission.timeout,
+        "objectSelector": dict(admission.selector or {}),
+        "namespaceSelector": dict(admission.namespace_selector or {}),
+        "matchConditions": [dict(condition) for condition in admission.conditions],
+    }
+    if isinstance(admission, Mutate):
+        hook["reinvocationPolicy"] = "IfNeeded" if admission.reinvoke else "Never"
+    return hook
+
+
+async def register(client: Client, clock: Clock, operator: str, wanted: Sequence[Obj], *, dry_run: bool) -> None:
+    """Makes what is wanted, or brings it up to date, and returns when the definitions are served. Configurations of
+    an earlier time that are no longer wanted are deleted: they would stop writes that nobody answers for."""
+    for obj in wanted:
+        await client.apply(obj, field_manager=operator, force=True)
+        if obj["kind"] == "CustomResourceDefinition" and not dry_run:
+            await _served(client, clock, obj["metadata"]["name"])
+    kinds = {obj["kind"] for obj in wanted}
+    for kind in _CONFIGURATIONS.values():
+        if kind not in kinds:
+            await _remove_own(client, (_GROUP, kind), operator)
+
+
+async def _remove_own(client: Client, ref: tuple[str, str], operator: str) -> None:
+    with suppress(NotFound, Forbidden):
+        found = await client.get(ref, operator)
+        if (found["metadata"].get("labels") or {}).get(_MANAGED_BY) == operator:
+            await client.delete(ref, operator, uid=found["metadata"]["uid"])
+
+
+async def _served(client: Client, clock: Clock, name: str) -> None:
+    until = clock.monotonic() + _READY_WITHIN
+    while True:
+        found = await client.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), name)
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return
+        if clock.monotonic() > until:
+            raise TimeoutError(f"{name} is not served after {_READY_WITHIN:.0f} s")
+        await clock.sleep(_LOOK_EVERY)

@@ -1,0 +1,56 @@
+"""Which changes are worth a look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from setpoint.sdk import (
+    all_of,
+    annotations_changed,
+    any_of,
+    generation_changed,
+    labels_changed,
+    resource_version_changed,
+)
+from setpoint.sdk.predicates import Predicate
+
+ALL = (generation_changed, labels_changed, annotations_changed, resource_version_changed)
+
+
+def obj(**meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", **meta}}
+
+
+@pytest.mark.parametrize("predicate", ALL)
+def test_what_appears_and_what_goes_is_let_through(predicate: Predicate) -> None:
+    assert predicate(None, obj())
+    assert predicate(obj(), None)
+    assert not predicate(obj(), obj())
+
+
+@pytest.mark.parametrize(
+    ("predicate", "field", "before", "after"),
+    [
+        (generation_changed, "generation", 1, 2),
+        (labels_changed, "labels", {"a": "1"}, {"a": "2"}),
+        (annotations_changed, "annotations", None, {"a": "2"}),
+        (resource_version_changed, "resourceVersion", "5", "6"),
+    ],
+)
+def test_each_looks_at_its_field_alone(predicate: Predicate, field: str, before: Any, after: Any) -> None:
+    old, new = obj(**{field: before}), obj(**{field: after})
+    assert [each for each in ALL if each(old, new)] == [predicate]
+
+
+def test_no_labels_are_as_an_empty_map() -> None:
+    assert not labels_changed(obj(labels={}), obj())
+
+
+def test_several_together() -> None:
+    old, new = obj(generation=1, labels={}), obj(generation=2, labels={})
+    assert any_of(generation_changed, labels_changed)(old, new)
+    assert not all_of(generation_changed, labels_changed)(old, new)
+    assert not any_of()(old, new)
+    assert all_of()(old, new)
