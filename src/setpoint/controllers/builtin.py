@@ -79,6 +79,7 @@ CONTROLLERS: dict[str, Build] = {
     "token-cleaner-controller": _of("bootstrap_tokens.cleaning", "token_cleaner"),
     "ttl-after-finished-controller": _of("ttl_after_finished", "ttl_after_finished_controller"),
     "ttl-controller": _of("node_ttl", "node_ttl_controller"),
+    "validatingadmissionpolicy-status-controller": _of("policy_status.controller", "policy_status_controller"),
     "volumeattributesclass-protection-controller": _of(
         "volume_protection.attributes_classes", "attributes_class_protection_controller"
     ),
@@ -168,6 +169,9 @@ BEGIN_WITH: dict[str, tuple[First, ...]] = {
     "statefulset-controller": (_any("statefulsets", "apps"),),
     "storage-version-migrator-controller": (_any("storageversionmigrations", "storagemigration.k8s.io"),),
     "ttl-after-finished-controller": (_any("jobs", "batch"),),
+    "validatingadmissionpolicy-status-controller": (
+        _any("validatingadmissionpolicies", "admissionregistration.k8s.io"),
+    ),
     "volumeattributesclass-protection-controller": (_any("volumeattributesclasses", "storage.k8s.io"),),
 }
 """Those that wait for a first object, and for which. A controller that is not listed here begins at once."""

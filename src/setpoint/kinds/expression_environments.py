@@ -25,6 +25,7 @@ from setpoint.meta.cel.libraries.authorizer import AuthorizerValue, ResourceChec
 from setpoint.meta.cel.libraries.comprehensions import BINDINGS
 from setpoint.meta.cel.libraries.patches import JSON_PATCH, resolve_patch_type
 from setpoint.meta.cel.libraries.quantities import QuantityValue
+from setpoint.meta.cel.schema import all_structs
 from setpoint.meta.cel.sizes import SizeRange
 from setpoint.meta.cel.types import ANY, Kind
 
@@ -99,13 +100,16 @@ _STRUCTS = (
 
 
 @cache
-def _admission(has_params: bool, has_authorizer: bool, patch_types: bool, stored: bool) -> Environment:
+def _admission(
+    has_params: bool, has_authorizer: bool, patch_types: bool, stored: bool, *, request_resource: bool = True
+) -> Environment:
     variables = {"object": DYN, "oldObject": DYN, "namespaceObject": _NAMESPACE.type, "request": _REQUEST.type}
     if has_params:
         variables["params"] = DYN
     if has_authorizer:
         variables["authorizer"] = AuthorizerValue.TYPE
-        variables["authorizer.requestResource"] = ResourceCheckValue.TYPE
+        if request_resource:
+            variables["authorizer.requestResource"] = ResourceCheckValue.TYPE
     base = kubernetes_environment(stored)
     if patch_types:
         return base.extended(variables, _STRUCTS, resolve_patch_type, (JSON_PATCH,))
@@ -127,6 +131,19 @@ def admission_environment(
         return base
     struct = StructType("kubernetes.variables", {name: variable_type(kind) for name, kind in variables.items()})
     return base.extended({"variables": struct.type}, (struct,))
+
+
+def typed_admission_environment(
+    kind: SchemaType | None, has_params: bool, params: SchemaType | None, variables: Mapping[str, Type]
+) -> Environment:
+    """Of a policy for objects of one kind, to check its expressions: `object`, `oldObject` and `params` have the types
+    of their schemas, as far as these are known."""
+    types = {"object": kind.type, "oldObject": kind.type} if kind is not None else {}
+    if params is not None:
+        types["params"] = params.type
+    struct = StructType("kubernetes.variables", {name: variable_type(each) for name, each in variables.items()})
+    base = _admission(has_params, True, False, True, request_resource=False)
+    return base.extended({**types, "variables": struct.type}, (*all_structs(kind, params), struct))
 
 
 def variable_type(result: Type) -> Type:

@@ -1,0 +1,68 @@
+"""Which kinds a policy is checked against: those that its rules name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from setpoint.kinds.catalog import Resource
+
+MOST_KINDS: Final = 10
+"""Of one rule. The rules after it are not looked at."""
+Served = Callable[[bool], Awaitable[Sequence[Resource]]]
+"""What the server serves; asked anew if the argument is true."""
+
+
+class GroupVersionKind(NamedTuple):
+    group: str
+    version: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.version}, Kind={self.kind}"
+
+
+def kind_of(api_version: str, kind: str) -> GroupVersionKind:
+    group, _, version = api_version.rpartition("/")
+    return GroupVersionKind(group, version, kind)
+
+
+async def matched_kinds(policy: dict[str, Any], served: Served) -> list[GroupVersionKind]:
+    """By group, version and kind. A resource that is not known is looked for anew, once for all of the policy."""
+    found: set[GroupVersionKind] = set()
+    known = await served(False)
+    asked_again = False
+    for rule in (policy["spec"].get("matchConstraints") or {}).get("resourceRules") or ():
+        count = 0
+        for group, version, name in _named(rule):
+            kinds = list(_kinds(known, group, version, name))
+            if not kinds and not asked_again:
+                asked_again = True
+                known = await served(True)
+                kinds = list(_kinds(known, group, version, name))
+            for kind in kinds:
+                found.add(kind)
+                count += 1
+                if count == MOST_KINDS:
+                    return sorted(found)
+    return sorted(found)
+
+
+def _named(rule: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The (group, version, resource) of a rule; none if a group or version is a wildcard."""
+    groups, versions = sorted(rule.get("apiGroups") or ()), sorted(rule.get("apiVersions") or ())
+    if any("*" in name for name in (*groups, *versions)):
+        return
+    resources = sorted(name for name in rule.get("resources") or () if "*" not in name and "/" not in name)
+    for group in groups:
+        for version in versions:
+            for resource in resources:
+                yield group, version, resource
+
+
+def _kinds(served: Iterable[Resource], group: str, version: str, name: str) -> Iterator[GroupVersionKind]:
+    """An empty group is any group: upstream's mapper takes it as left out."""
+    for resource in served:
+        if (not group or resource.group == group) and resource.version == version:
+            if name.lower() in (resource.plural, resource.singular_name or resource.kind.lower()):
+                yield GroupVersionKind(resource.group, resource.version, resource.kind)
