@@ -14,12 +14,13 @@ from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.discovery import AGGREGATED, Discovery, RemoteVersion
 from setpoint.apiserver.encoding import ConvertedEncoding, Encoding
+from setpoint.apiserver.fairness.fairness import Fairness, Seat
+from setpoint.apiserver.fairness.width import width_of
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Problem, access_of, forbidden, harmless
 from setpoint.apiserver.filters.impersonate import Impersonator
-from setpoint.apiserver.filters.inflight import InFlight
+from setpoint.apiserver.filters.inflight import InFlight, Overloaded
 from setpoint.apiserver.filters.own_identities import OwnIdentities
-from setpoint.apiserver.filters.priority import FlowClassifier
 from setpoint.apiserver.handlers.create import create
 from setpoint.apiserver.handlers.delete import delete, delete_collection
 from setpoint.apiserver.handlers.get import get
@@ -82,6 +83,8 @@ _VERBS: dict[str, Handler] = {
 _WRITES_SELF = {"get": get, "update": update, "patch": patch}
 _COLLECTIONS = frozenset({"list", "watch"})
 _ON_COLLECTIONS = frozenset({"list", "watch", "create", "deletecollection"})
+_LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+"""What may last as long as it likes takes nobody's turn."""
 _PASSED_ON = frozenset({"attach", "exec", "portforward", "proxy"})
 """Another one answers, in whatever form that one likes."""
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
@@ -114,11 +117,10 @@ class ApiServer:
         self._impersonator = Impersonator()
         self.env = Environment(store, clock, ids, Chain(options.plugins), options.hooks)
         self.metrics = Metrics()
-        self.flows: FlowClassifier | None = None
         self.auditor: Auditor | None = None
+        self.fairness: Fairness | None = None
+        """Who waits for whom; without it, `in_flight` bounds what is done at once."""
         self.in_flight = InFlight(options.max_reads, options.max_writes)
-        self.leases_in_flight = InFlight(options.max_reads, options.max_writes)
-        """Apart from all others: who cannot renew a Lease because others are busy is taken for dead."""
         self.caches: dict[str, ResourceCache] = {}
         self.registries: dict[tuple[str, str, str], Registry] = {}
         self.resources: dict[tuple[str, str, str], Resource] = {}
@@ -215,7 +217,8 @@ class ApiServer:
         query = parse_query(request.query)
         verb = verb_of(request.method, target, query)
         call = Call(request, target, query, verb, _NOBODY, self.clock.now())
-        in_flight = self.leases_in_flight if target.resource == "leases" else self.in_flight
+        fairness = self.fairness
+        seat: Seat | None = None
         counted: bool | None = None
         flow: tuple[tuple[str, str], ...] = ()
         auditor, known = self.auditor, False
@@ -228,10 +231,16 @@ class ApiServer:
                 call.audit = await auditor.received(call, user)
             user = self._impersonator.user_for(call, user, self.authorizer)
             call.user = user if isinstance(user, UserInfo) else await user
-            counted = in_flight.enter(verb)
             access = access_of(call)
-            if self.flows is not None and not isinstance(request, ObjectRequest):
-                flow = self.flows.headers(access)
+            if fairness is not None and target.subresource not in _LONG_RUNNING:
+                own = fairness.flow(access)
+                flow = own.headers
+                width = width_of(call, access, own.level.widest, self.caches) if verb in _COLLECTIONS else 1
+                taken = fairness.enter(own, started, width, outside=not isinstance(request, ObjectRequest))
+                if taken.waiting is not None:
+                    await fairness.seated(taken)
+                seat = taken
+            counted = self.in_flight.enter(verb)
             ruling = self.authorizer.authorize(access)
             if not isinstance(ruling, tuple):
                 ruling = await ruling
@@ -255,7 +264,9 @@ class ApiServer:
                 await call.audit.broke_off(error)
             raise
         finally:
-            in_flight.leave(counted)
+            if seat is not None:
+                seat.leave()
+            self.in_flight.leave(counted)
         if isinstance(answer, ObjectResponse):
             if call.warnings:
                 answer.headers += _warning_headers(call)
@@ -484,6 +495,8 @@ def _warning_headers(call: Call) -> list[tuple[str, str]]:
 
 
 def _refusal(call: Call, error: ApiError) -> Answer:
+    if isinstance(error, Overloaded) and not isinstance(call.request, ObjectRequest):
+        return Response(429, f"{error}\n".encode(), [*_PLAIN, ("Retry-After", str(error.retry_after))])
     try:
         # A client that wants its objects in another shape did not say in which form it wants to hear of failures.
         form: Form | None = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())

@@ -35,8 +35,19 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     texts("api-audiences", help="Audiences of service account tokens; by default the issuer."),
     duration("etcd-compaction-interval", default=300.0, help="How often old revisions are forgotten."),
     duration("event-ttl", default=3600.0, help="How long Events are kept."),
-    number("max-requests-inflight", default=400, least=0, help="Reads at once; 0 means any number."),
-    number("max-mutating-requests-inflight", default=200, least=0, help="Writes at once; 0 means any number."),
+    number(
+        "max-requests-inflight",
+        default=400,
+        least=0,
+        help="Reads at once. With priority and fairness, the sum of "
+        "this and the next is shared between the levels; without, 0 means any number.",
+    ),
+    number("max-mutating-requests-inflight", default=200, least=0, help="Writes at once."),
+    switch(
+        "enable-priority-and-fairness",
+        default=True,
+        help="Share the server as FlowSchemas and PriorityLevelConfigurations say.",
+    ),
     text("kubelet-certificate-authority", help="Nodes must have certificates of this authority."),
     text("kubelet-client-certificate", help="What to show to nodes; by default one of the cluster's own."),
     text("kubelet-client-key", help="The key of --kubelet-client-certificate."),

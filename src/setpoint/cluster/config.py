@@ -42,6 +42,7 @@ class ApiServerConfig:
     event_ttl: float = 3600.0
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    enable_priority_and_fairness: bool = True
     kubelet_certificate_authority: str = ""
     kubelet_client_certificate: str = ""
     kubelet_client_key: str = ""
@@ -68,6 +69,11 @@ class ApiServerConfig:
         for mode in self.authorization_mode:
             if mode not in known:
                 raise ConfigError(f"--authorization-mode: {mode!r} is not one of {', '.join(sorted(known))}")
+        if self.enable_priority_and_fairness and not (self.max_requests_inflight + self.max_mutating_requests_inflight):
+            raise ConfigError(
+                "--max-requests-inflight and --max-mutating-requests-inflight must add up to something positive, "
+                "unless --enable-priority-and-fairness=false"
+            )
         if bool(self.kubelet_client_certificate) != bool(self.kubelet_client_key):
             raise ConfigError("--kubelet-client-certificate and --kubelet-client-key go together")
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):

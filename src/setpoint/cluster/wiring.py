@@ -14,8 +14,10 @@ from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.custom import definitions
+from setpoint.apiserver.fairness.fairness import Fairness
+from setpoint.apiserver.fairness.metrics import told
 from setpoint.apiserver.far_server import FarServers, NearFirst
-from setpoint.apiserver.filters.priority import FlowClassifier
+from setpoint.apiserver.filters.inflight import InFlight
 from setpoint.apiserver.handlers.binding import bind
 from setpoint.apiserver.handlers.component_status import ComponentStatuses
 from setpoint.apiserver.handlers.eviction import Evictions
@@ -52,7 +54,9 @@ def wire(
     wire_access(api, config)
     api.env.admission = Chain(_plugins(api, config, servers))
     api.health = _health(api)
-    api.flows = FlowClassifier(CacheReader(api), lambda: _flow_revision(api))
+    if config.enable_priority_and_fairness:
+        api.fairness = _fairness(api, config)
+        api.in_flight = InFlight(0, 0)  # it counts, and bounds nothing
     api.paths["/metrics"] = _metrics(api)
     _gauges(api)
     openapi = OpenApi()
@@ -95,6 +99,20 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> li
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None
+
+
+def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:
+    reader = CacheReader(api)
+    seats = config.max_requests_inflight + config.max_mutating_requests_inflight
+    fairness = Fairness(
+        lambda plural: reader.list("flowcontrol.apiserver.k8s.io", plural),
+        lambda: _flow_revision(api),
+        api.clock,
+        seats,
+    )
+    api.background.append(fairness.lend_forever)
+    api.metrics.sources.append(lambda: told(fairness))
+    return fairness
 
 
 def _flow_revision(api: ApiServer) -> int:
@@ -165,11 +183,11 @@ def _health(api: ApiServer) -> Health:
 
 def _gauges(api: ApiServer) -> None:
     """What is read when somebody asks, under upstream's names."""
-    metrics, flights = api.metrics, (api.in_flight, api.leases_in_flight)
+    metrics = api.metrics
 
     def in_flight() -> Iterable[tuple[dict[str, str], float]]:
         for kind, reading in (("readOnly", True), ("mutating", False)):
-            yield {"request_kind": kind}, sum(flight.now[reading] for flight in flights)
+            yield {"request_kind": kind}, api.in_flight.now[reading]
 
     def watches() -> Iterable[tuple[dict[str, str], float]]:
         for registry in api.registries.values():

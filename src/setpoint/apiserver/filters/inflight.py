@@ -7,6 +7,14 @@ from setpoint.meta.errors import TooManyRequests
 _READS = frozenset({"get", "list"})
 
 
+class Overloaded(TooManyRequests):
+    """Nobody has looked at the request: it may come again later. Said in plain text, as upstream does."""
+
+    @classmethod
+    def until(cls, seconds: int) -> Overloaded:
+        return cls("Too many requests, please try again later.", details={"retryAfterSeconds": seconds})
+
+
 class InFlight:
     def __init__(self, reads: int = 400, writes: int = 200) -> None:
         self.limits = {True: reads, False: writes}
@@ -19,7 +27,7 @@ class InFlight:
         reading = verb in _READS
         limit = self.limits[reading]
         if limit and self.now[reading] >= limit:
-            raise TooManyRequests.of("Too many requests, please try again later.", 1)
+            raise Overloaded.until(1)
         self.now[reading] += 1
         return reading
 

@@ -1,36 +1,43 @@
-"""Which flow schema and priority level a request falls under: told in two response headers, as upstream does.
-
-The limits themselves are `inflight`'s: two numbers instead of fair queues (see docs/limits.md)."""
+"""Which flow a request belongs to: the flow schema that it falls under, and whom that tells apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
-from setpoint.apiserver.admission.plugin import Reader
+from setpoint.apiserver.fairness.dealing import flow_hash
 from setpoint.apiserver.filters.authorize import Access
 from setpoint.kinds.strategy import UserInfo
 
-_GROUP = "flowcontrol.apiserver.k8s.io"
 _REMEMBERED = 4096
+Obj = Mapping[str, Any]
 Headers = tuple[tuple[str, str], ...]
+L = TypeVar("L")
 
 
-class FlowClassifier:
-    def __init__(self, reader: Reader, revision: Callable[[], int]) -> None:
-        """`revision` tells when flow schemas or priority levels may have changed."""
-        self._reader = reader
-        self._revision = revision
-        self._seen = -1
-        self._schemas: list[Mapping[str, Any]] = []
-        self._levels: dict[str, str] = {}
-        self._known: dict[tuple[Any, ...], Headers] = {}
+class Flow(Generic[L]):
+    """Requests that are fair to one another by taking turns, on one level."""
 
-    def headers(self, access: Access) -> Headers:
-        revision = self._revision()
-        if revision != self._seen:
-            self._seen = revision
-            self._refresh()
+    __slots__ = ("hash", "headers", "level", "schema")
+
+    def __init__(self, schema: str, level: L, hash: int, headers: Headers) -> None:
+        self.schema = schema
+        self.level = level
+        self.hash = hash
+        self.headers = headers
+        """Tell the client where it belongs."""
+
+
+class Classifier(Generic[L]):
+    def __init__(self, schemas: Iterable[Obj], levels: Mapping[str, L], uids: Mapping[str, str]) -> None:
+        """Schemas whose level does not exist are left out."""
+        known = [each for each in schemas if _level(each) in levels]
+        self._schemas = sorted(known, key=lambda s: (s["spec"].get("matchingPrecedence", 0), s["metadata"]["name"]))
+        self._levels = levels
+        self._uids = uids
+        self._known: dict[tuple[Any, ...], Flow[L]] = {}
+
+    def flow(self, access: Access) -> Flow[L]:
         user = access.user
         scope = access.namespace if access.resource else access.path
         key = (user.name, user.groups, access.verb, access.group, access.resource, access.subresource, scope)
@@ -41,23 +48,26 @@ class FlowClassifier:
             found = self._known[key] = self._classify(access)
         return found
 
-    def _refresh(self) -> None:
-        self._known.clear()
-        schemas: list[Mapping[str, Any]] = list(self._reader.list(_GROUP, "flowschemas"))
-        schemas.sort(key=lambda s: (s["spec"].get("matchingPrecedence", 0), s["metadata"]["name"]))
-        self._schemas = schemas
-        levels = self._reader.list(_GROUP, "prioritylevelconfigurations")
-        self._levels = {level["metadata"]["name"]: level["metadata"]["uid"] for level in levels}
-
-    def _classify(self, access: Access) -> Headers:
+    def _classify(self, access: Access) -> Flow[L]:
         for schema in self._schemas:
             if any(_matches(rule, access) for rule in schema["spec"].get("rules") or ()):
-                level = self._levels.get(schema["spec"]["priorityLevelConfiguration"]["name"], "")
-                return (
-                    ("X-Kubernetes-Pf-Flowschema-Uid", schema["metadata"]["uid"]),
-                    ("X-Kubernetes-Pf-Prioritylevel-Uid", level),
-                )
-        return ()
+                return self._under(schema, access)
+        raise LookupError("the last schema is for everybody")
+
+    def _under(self, schema: Obj, access: Access) -> Flow[L]:
+        name, level = schema["metadata"]["name"], _level(schema)
+        by = (schema["spec"].get("distinguisherMethod") or {}).get("type", "")
+        told_apart = access.user.name if by == "ByUser" else access.namespace if by == "ByNamespace" else ""
+        headers = (
+            ("X-Kubernetes-Pf-Flowschema-Uid", schema["metadata"].get("uid", "")),
+            ("X-Kubernetes-Pf-Prioritylevel-Uid", self._uids.get(level, "")),
+        )
+        return Flow(name, self._levels[level], flow_hash(name, told_apart), headers)
+
+
+def _level(schema: Obj) -> str:
+    found: str = schema["spec"]["priorityLevelConfiguration"]["name"]
+    return found
 
 
 def _matches(rule: Mapping[str, Any], access: Access) -> bool:

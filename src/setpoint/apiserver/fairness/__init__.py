@@ -1,0 +1,1 @@
+"""Priority and fairness: whoever asks for much waits for his turn, and is not in the way of the others."""

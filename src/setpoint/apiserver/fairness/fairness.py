@@ -1,0 +1,206 @@
+"""Who is served now and who waits.
+
+Each request belongs to a flow, each flow to a level, and each level has so many seats. Who finds no seat waits, in fair
+order; who finds no room to wait is told to come again.
+
+There is one more thing of which there is not enough, and which seats do not count: this process has one thread. When
+requests come in faster than they can be answered, most of them never take a seat for longer than it takes to answer
+them; they would be answered in the order in which they came, and whoever sends a thousand at once would be answered a
+thousand times before the next one is. So whoever comes when this turn of the loop has lasted too long already waits
+too, in the same queues, and of those who wait a few are called in each turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from setpoint.apiserver.fairness.classification import Classifier, Flow
+from setpoint.apiserver.fairness.dropped import Dropped
+from setpoint.apiserver.fairness.levels import Level, lend
+from setpoint.apiserver.fairness.queues import QueueFull, Waiting
+from setpoint.apiserver.filters.authorize import Access
+from setpoint.apiserver.filters.inflight import Overloaded
+from setpoint.kinds.bootstrap.flowcontrol import MANDATORY, flow_schemas, priority_levels
+from setpoint.meta.clock import Clock
+
+Obj = Mapping[str, Any]
+Objects = Callable[[str], Iterable[Obj]]
+"""All flow schemas, or all priority levels, by their plural."""
+
+_LONG_TURN = 0.005
+"""Seconds after which a turn of the loop has lasted long enough."""
+_CALLED = 8
+"""How many of those who wait are called in a turn."""
+_PATIENCE = 15.0
+"""How long somebody waits: a quarter of the time that a request may take."""
+LENDING = 10.0
+"""Seats are lent and given back so often."""
+
+
+class Seat:
+    """What a request holds while it is worked on."""
+
+    __slots__ = ("count", "flow", "of", "waiting")
+
+    def __init__(self, of: Fairness, flow: Flow[Level], count: int, waiting: Waiting | None = None) -> None:
+        self.of = of
+        self.flow = flow
+        self.count = count
+        self.waiting = waiting
+        """Set if there is none yet: then `Fairness.seated` waits for it."""
+
+    def leave(self) -> None:
+        self.of.left(self)
+
+
+class Fairness:
+    def __init__(self, objects: Objects, revision: Callable[[], int], clock: Clock, seats: int) -> None:
+        """`revision` moves whenever an object changes. There are so many seats in all."""
+        self._objects = objects
+        self._revision = revision
+        self._clock = clock
+        self._total = seats
+        self._seen = -1
+        self.levels: dict[str, Level] = {}
+        self._classifier: Classifier[Level]
+        self._dropped: dict[str, Dropped] = {}
+        self._turn_ends = 0.0
+        self._in_turn = False
+        self._next = 0
+
+    # -- what a request does ------------------------------------------------------------------------------------------
+
+    def flow(self, access: Access) -> Flow[Level]:
+        revision = self._revision()
+        if revision != self._seen:
+            self._seen = revision
+            self._configure()
+        return self._classifier.flow(access)
+
+    def enter(self, flow: Flow[Level], now: float, seats: int = 1, *, outside: bool = True) -> Seat:
+        """A seat, or a place to wait for one. Those from within the process take part in what seats there are, but do
+        not wait for the loop: they are what it is busy with. Raises Overloaded."""
+        level = flow.level
+        queues = level.queues
+        long = outside and self._turn_is_long(now)
+        if level.exempt or (queues.fits(seats) and not (queues.waiting or (long and queues.can_wait))):
+            queues.in_use += seats
+            self._seated(flow, now)
+            return Seat(self, flow, seats)
+        try:
+            waiting = queues.wait(flow.hash, seats)
+        except QueueFull:
+            raise self._refused(flow, "queue-full" if queues.can_wait else "concurrency-limit") from None
+        level.seats_changed(now)
+        self._turn(now)
+        return Seat(self, flow, seats, waiting)
+
+    async def seated(self, seat: Seat) -> None:
+        """Returns when it is its turn. Raises Overloaded when that takes too long."""
+        waiting = seat.waiting
+        assert waiting is not None
+        seat.waiting = None
+        flow, loop = seat.flow, asyncio.get_running_loop()
+        patience = loop.call_later(_PATIENCE, self._tire, flow, waiting)
+        try:
+            await waiting.turn
+        except asyncio.CancelledError:
+            if waiting.turn.done() and not waiting.turn.cancelled():
+                self.left(seat)  # it had come, in the very moment
+            else:
+                flow.level.queues.give_up(waiting)
+            raise
+        finally:
+            patience.cancel()
+        self._seated(flow, self._clock.monotonic())
+
+    def left(self, seat: Seat) -> None:
+        level = seat.flow.level
+        level.queues.in_use -= seat.count
+        level.executing -= 1
+        now = self._clock.monotonic()
+        level.seats_changed(now)
+        if level.queues.waiting:
+            self._turn(now)
+
+    def _seated(self, flow: Flow[Level], now: float) -> None:
+        level = flow.level
+        level.executing += 1
+        level.dispatched[flow.schema] = level.dispatched.get(flow.schema, 0) + 1
+        level.seats_changed(now)
+
+    def _tire(self, flow: Flow[Level], waiting: Waiting) -> None:
+        if not waiting.turn.done():
+            flow.level.queues.give_up(waiting)
+            waiting.turn.set_exception(self._refused(flow, "time-out"))
+
+    def _refused(self, flow: Flow[Level], reason: str) -> Overloaded:
+        level = flow.level
+        level.reject(flow.schema, reason)
+        dropped = self._dropped.setdefault(level.name, Dropped())
+        return Overloaded.until(dropped.one_more(int(self._clock.monotonic())))
+
+    # -- turns of the loop --------------------------------------------------------------------------------------------
+
+    def _turn_is_long(self, now: float) -> bool:
+        if not self._in_turn:
+            self._turn(now)
+        return now > self._turn_ends
+
+    def _turn(self, now: float) -> None:
+        """Those who wait are called in the next one."""
+        if not self._in_turn:
+            self._in_turn = True
+            self._turn_ends = now + _LONG_TURN
+            asyncio.get_running_loop().call_soon(self._new_turn)
+
+    def _new_turn(self) -> None:
+        """Levels take turns too; whoever is left waits for a seat, or is called in the next turn of the loop."""
+        self._in_turn = False
+        busy = [level for level in self.levels.values() if level.queues.waiting]
+        if not busy:
+            return
+        self._next = (self._next + 1) % len(busy)
+        busy = [*busy[self._next :], *busy[: self._next]]
+        called = 0
+        while busy and called < _CALLED:
+            busy = [level for level in busy if level.queues.dispatch()]
+            called += len(busy)
+        if busy:
+            self._turn(self._clock.monotonic())
+
+    # -- what is configured -------------------------------------------------------------------------------------------
+
+    def _configure(self) -> None:
+        now = self._clock.monotonic()
+        given = list(self._objects("prioritylevelconfigurations"))
+        names = {each["metadata"]["name"] for each in given}
+        given += [each for each in priority_levels() if each["metadata"]["name"] in MANDATORY - names]
+        before, self.levels = self.levels, {}
+        for each in given:
+            name = each["metadata"]["name"]
+            level = self.levels[name] = before.get(name) or Level(name, now)
+            level.configure(each["spec"])
+        shares = sum(level.shares for level in self.levels.values())
+        for level in self.levels.values():
+            level.share(self._total, shares)
+        schemas = list(self._objects("flowschemas"))
+        known = {each["metadata"]["name"] for each in schemas}
+        schemas += [each for each in flow_schemas() if each["metadata"]["name"] in MANDATORY - known]
+        uids = {each["metadata"]["name"]: each["metadata"].get("uid", "") for each in given}
+        self._classifier = Classifier(schemas, self.levels, uids)
+        # Those who wait on a level that is gone are let in: there is nobody left for whom they would have to wait.
+        for level in before.values():
+            if level.name not in self.levels:
+                level.queues.limit = level.queues.in_use + level.queues.seats_waiting
+                while level.queues.dispatch():
+                    pass
+
+    async def lend_forever(self) -> None:
+        while True:
+            await self._clock.sleep(LENDING)
+            now = self._clock.monotonic()
+            lend(self.levels.values(), now)
+            self._turn(now)
