@@ -110,7 +110,7 @@ def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:
         api.clock,
         seats,
     )
-    api.background.append(fairness.lend_forever)
+    api.background.append(fairness.run)
     api.metrics.sources.append(lambda: told(fairness))
     return fairness
 

@@ -13,7 +13,9 @@ too, in the same queues, and of those who wait a few are called in each turn.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Any
 
 from setpoint.apiserver.fairness.classification import Classifier, Flow
@@ -35,8 +37,8 @@ _CALLED = 8
 """How many of those who wait are called in a turn."""
 _PATIENCE = 15.0
 """How long somebody waits: a quarter of the time that a request may take."""
-LENDING = 10.0
-"""Seats are lent and given back so often."""
+LENDING = 10
+"""Seconds after which seats are lent and given back."""
 
 
 class Seat:
@@ -69,6 +71,8 @@ class Fairness:
         self._turn_ends = 0.0
         self._in_turn = False
         self._next = 0
+        self._patient: deque[tuple[float, Flow[Level], Waiting]] = deque()
+        """Who waits, and until when at most, in the order in which they came."""
 
     # -- what a request does ------------------------------------------------------------------------------------------
 
@@ -102,19 +106,17 @@ class Fairness:
         waiting = seat.waiting
         assert waiting is not None
         seat.waiting = None
-        flow, loop = seat.flow, asyncio.get_running_loop()
-        patience = loop.call_later(_PATIENCE, self._tire, flow, waiting)
+        queues = seat.flow.level.queues
+        self._patient.append((self._clock.monotonic() + _PATIENCE, seat.flow, waiting))
         try:
             await waiting.turn
         except asyncio.CancelledError:
             if waiting.turn.done() and not waiting.turn.cancelled():
-                self.left(seat)  # it had come, in the very moment
+                queues.in_use -= seat.count  # it had come, in the very moment
             else:
-                flow.level.queues.give_up(waiting)
+                queues.give_up(waiting)
             raise
-        finally:
-            patience.cancel()
-        self._seated(flow, self._clock.monotonic())
+        self._seated(seat.flow, self._clock.monotonic())
 
     def left(self, seat: Seat) -> None:
         level = seat.flow.level
@@ -131,10 +133,13 @@ class Fairness:
         level.dispatched[flow.schema] = level.dispatched.get(flow.schema, 0) + 1
         level.seats_changed(now)
 
-    def _tire(self, flow: Flow[Level], waiting: Waiting) -> None:
-        if not waiting.turn.done():
-            flow.level.queues.give_up(waiting)
-            waiting.turn.set_exception(self._refused(flow, "time-out"))
+    def _tire(self, now: float) -> None:
+        """Who has waited too long is refused."""
+        while self._patient and (self._patient[0][2].gone or self._patient[0][0] <= now):
+            _, flow, waiting = self._patient.popleft()
+            if not waiting.gone and not waiting.turn.done():
+                flow.level.queues.give_up(waiting)
+                waiting.turn.set_exception(self._refused(flow, "time-out"))
 
     def _refused(self, flow: Flow[Level], reason: str) -> Overloaded:
         level = flow.level
@@ -198,9 +203,12 @@ class Fairness:
                 while level.queues.dispatch():
                     pass
 
-    async def lend_forever(self) -> None:
-        while True:
-            await self._clock.sleep(LENDING)
+    async def run(self) -> None:
+        """Whoever waits does not wait for ever; and seats are lent and given back."""
+        for second in count(1):
+            await self._clock.sleep(1.0)
             now = self._clock.monotonic()
-            lend(self.levels.values(), now)
-            self._turn(now)
+            self._tire(now)
+            if second % LENDING == 0:
+                lend(self.levels.values(), now)
+                self._turn(now)

@@ -26,7 +26,7 @@ def width_of(call: Call, access: Access, widest: int, caches: Mapping[str, Resou
     cache = caches.get(f"{access.group or 'core'}/{access.resource}/")
     count = len(cache) if cache is not None else 0
     limit = call.option("limit")
-    if limit.isdecimal() and 0 < int(limit) < count:
+    if limit.isdecimal() and len(limit) < 10 and 0 < int(limit) < count:
         count = int(limit)
     if cache is None or count <= _SMALL:
         return 1
