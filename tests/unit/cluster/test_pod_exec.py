@@ -111,8 +111,8 @@ async def test_commands(cluster: VirtualCluster) -> None:
     assert talk.status["reason"] == "NonZeroExitCode"
     assert talk.status["details"] == {"causes": [{"reason": "ExitCode", "message": "3"}]}
     assert talk.status["message"] == "command terminated with non-zero exit code: exit status 3"
-    talk = await run(cluster, "psql")
-    assert talk.status["code"] == 500 and '"psql": executable file not found' in talk.status["message"]
+    talk = await run(cluster, "mysql")
+    assert talk.status["code"] == 500 and '"mysql": executable file not found' in talk.status["message"]
     await run(cluster, "sh", "-c", "echo kept > /tmp/file")
     assert (await run(cluster, "cat", "/tmp/file")).heard[1] == b"kept\n"
 
