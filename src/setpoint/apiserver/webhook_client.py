@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,14 +10,17 @@ from urllib.parse import urlsplit
 import orjson
 
 from setpoint.apiserver.far_server import FarServer, FarServerProblem, FarServers, resolve_service
-from setpoint.apiserver.http.message import Peer, Request
+from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.reader import CacheReader
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
+from setpoint.meta.clock import Clock
 from setpoint.meta.decode import DecodeError
 from setpoint.meta.goformat import quote
 
 Obj = dict[str, Any]
 _LONGEST_TEXT = 2048
+_RETRIES = 10
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 _HEADERS = {
     "accept": "application/json, */*",
     "content-type": "application/json",
@@ -40,18 +44,20 @@ class WebhookProblem(Exception):
 
 
 class WebhookClient:
-    def __init__(self, servers: FarServers, reader: CacheReader) -> None:
+    def __init__(self, servers: FarServers, reader: CacheReader, clock: Clock) -> None:
         self._servers = servers
         self._reader = reader
+        self._clock = clock
 
     async def ask(self, config: Obj, body: bytes, timeout: int) -> Obj:
-        """The JSON object that comes back. `config` is a clientConfig. Raises WebhookProblem."""
+        """The JSON object that comes back, within `timeout`. `config` is a clientConfig. Who wants to be asked later is
+        asked again. Raises WebhookProblem."""
         query = f"timeout={timeout}s"
         shown, path, authority = _place(config)
         try:
             server = self._server(config, shown, authority)
             request = Request("POST", path, query, dict(_HEADERS), body, Peer())
-            response = await self._servers.post(server, request, float(timeout))
+            response = await self._post(server, request, float(timeout))
         except FarServerProblem as problem:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
         data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
@@ -62,6 +68,19 @@ class WebhookClient:
             raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
         return _read(data)
 
+    async def _post(self, server: FarServer, request: Request, timeout: float) -> Response:
+        end = self._clock.monotonic() + timeout
+        for _ in range(_RETRIES):
+            response = await self._servers.post(server, request, end - self._clock.monotonic())
+            wait = _retry_after(response)
+            if wait is None:
+                return response
+            if wait > 0:
+                if self._clock.monotonic() + wait >= end:
+                    raise WebhookProblem("context deadline exceeded")
+                await self._clock.sleep(wait)
+        return await self._servers.post(server, request, end - self._clock.monotonic())
+
     def _server(self, config: Obj, shown: str, authority: bytes) -> FarServer:
         service = config.get("service")
         if service is None:
@@ -70,6 +89,14 @@ class WebhookClient:
         namespace, name, port = service["namespace"], service["name"], service.get("port", 443)
         at = resolve_service(self._reader, namespace, name, port)
         return FarServer(at.host, at.port, f"{name}.{namespace}.svc", authority, pod=at.pod, shown=shown)
+
+
+def _retry_after(response: Response) -> int | None:
+    """After how many seconds it wants to be asked again, if so."""
+    if response.status != 429 and response.status < 500:
+        return None
+    text = next((value for name, value in response.headers if name.lower() == "retry-after"), "")
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def _place(config: Obj) -> tuple[str, str, bytes]:

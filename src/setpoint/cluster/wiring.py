@@ -93,7 +93,7 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> li
         write_usage,
         api.resources.values,
         Served(api),
-        WebhookClient(servers, CacheReader(api)),
+        WebhookClient(servers, CacheReader(api), api.clock),
     )
     try:
         return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)

@@ -71,7 +71,7 @@ class Definitions(Hooks):
             return NoConversion()
         from setpoint.apiserver.custom.webhook_conversion import WebhookConversion  # as above
 
-        client = WebhookClient(self._servers, CacheReader(self._api))
+        client = WebhookClient(self._servers, CacheReader(self._api), self._api.clock)
         return WebhookConversion(definition, client, self._api.ids)
 
     @cached_property

@@ -21,7 +21,7 @@ async def nothing(*_: object) -> None:
 @pytest.fixture
 def surroundings(world: World, clock: ManualClock, ids: FixedIds) -> Surroundings:
     api = ApiServer(MemoryStore(), clock, ids, Options(AuthenticatorChain([], True), AuthorizerChain(())))
-    client = WebhookClient(NobodyThere(), CacheReader(api))
+    client = WebhookClient(NobodyThere(), CacheReader(api), clock)
     chain = AuthorizerChain(())
     return Surroundings(world, chain, clock, ids, nothing, nothing, lambda: (), Served(api), client)
 
