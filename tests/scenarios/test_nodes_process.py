@@ -84,6 +84,6 @@ async def nobody(kubeconfig: Path) -> None:
 
 def test_logs_of_nodes_elsewhere(tmp_path: Path) -> None:
     with server_process(tmp_path, "--disable-admission-plugins", "ServiceAccount") as server:
-        with nodes(server.kubeconfig):
+        with nodes(server.kubeconfig.with_name("node-fleet.kubeconfig")):
             asyncio.run(story(server.kubeconfig))
         asyncio.run(nobody(server.kubeconfig))

@@ -24,6 +24,7 @@ def run(call: Call) -> None:
     async def main() -> None:
         stop = catch_signals()
         async with remote_parts(RemoteConfig(flags.kubeconfig, leader_elect=False)) as parts:
+            await parts.speak_for_nodes()
             address = flags.address or outward_address()
             door = kubelet_door(access_of(flags.kubeconfig).ca, address, flags.port, SystemClock(), parts.access)
             async with parts.fleet(wanted, door):

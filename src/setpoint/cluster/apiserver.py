@@ -28,7 +28,6 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.certificates import (
     CertificateFiles,
     ensure_certificates,
-    issue_client_certificate,
     server_context,
 )  # fmt: skip
 from setpoint.apiserver.http.server import Server
@@ -38,7 +37,7 @@ from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_nodes import FarNodes
-from setpoint.cluster.kubeconfig_file import write_kubeconfig
+from setpoint.cluster.issued_kubeconfigs import write_kubeconfigs
 from setpoint.cluster.kubelet_client import kubelet_context
 from setpoint.cluster.private_files import keep_private, make_private
 from setpoint.cluster.system import RandomIds, SystemClock, hostname, outward_address
@@ -123,33 +122,6 @@ def _first_address(cidr: str) -> str:
     return str(ip_network(cidr).network_address + 1)
 
 
-def _admin_kubeconfig(
-    config: ApiServerConfig, url: str, files: CertificateFiles | None, clock: Clock, token: str
-) -> Path:
-    """Kept as it is when it already fits: new keys at every start would be slow and would annoy whoever copied it."""
-    path = config.data_dir / "admin.kubeconfig"
-    if files is None:
-        write_kubeconfig(path, server=url, ca=None, certificate=None, key=None, token=token)
-        return path
-    ca = files.ca.read_bytes()
-    if _fits(path, url, ca):
-        return path
-    certificate, key = issue_client_certificate(files, "kubernetes-admin", ["system:masters"], clock.now())
-    write_kubeconfig(path, server=url, ca=ca, certificate=certificate, key=key)
-    return path
-
-
-def _fits(path: Path, url: str, ca: bytes) -> bool:
-    import base64
-    import json
-
-    try:
-        cluster = json.loads(path.read_bytes())["clusters"][0]["cluster"]
-        return bool(cluster["server"] == url and base64.b64decode(cluster["certificate-authority-data"]) == ca)
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-
-
 @asynccontextmanager
 async def apiserver(
     config: ApiServerConfig, store: Store | None = None, *, alone: bool = False
@@ -190,7 +162,7 @@ async def apiserver(
             await retire_metrics(api)
         log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
-        kubeconfig = _admin_kubeconfig(config, url, files, clock, token)
+        kubeconfig = write_kubeconfigs(config.data_dir, url, files, clock, token)
         tune_collector()
         async with asyncio.TaskGroup() as tasks:
             compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))

@@ -1,4 +1,4 @@
-"""Writes the kubeconfig with which the owner of a data directory is the cluster's administrator."""
+"""Writes kubeconfigs: of the cluster's administrator, and of those parts that may run as processes of their own."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ from pathlib import Path
 
 
 def write_kubeconfig(
-    path: Path, *, server: str, ca: bytes | None, certificate: bytes | None, key: bytes | None, token: str = ""
+    path: Path,
+    *,
+    server: str,
+    ca: bytes | None,
+    certificate: bytes | None,
+    key: bytes | None,
+    token: str = "",
+    user: str = "admin",
 ) -> None:
     """Readable by its owner alone. JSON is YAML, so no YAML library is needed to start a server."""
     cluster: dict[str, str] = {"server": server}
     if ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
-    user: dict[str, str] = {}
+    credentials: dict[str, str] = {}
     if certificate is not None and key is not None:
-        user["client-certificate-data"] = base64.b64encode(certificate).decode()
-        user["client-key-data"] = base64.b64encode(key).decode()
+        credentials["client-certificate-data"] = base64.b64encode(certificate).decode()
+        credentials["client-key-data"] = base64.b64encode(key).decode()
     if token:
-        user["token"] = token
+        credentials["token"] = token
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "setpoint", "cluster": cluster}],
-        "users": [{"name": "admin", "user": user}],
-        "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": "admin"}}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": user}}],
         "current-context": "setpoint",
         "preferences": {},
     }

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from setpoint import __version__
-from setpoint.client import Client
+from setpoint.client import Client, Impersonation, Unreachable
 from setpoint.client.access import Access
 from setpoint.client.connect import connect
 from setpoint.client.counted_requests import RequestCounts
 from setpoint.client.kubeconfig import KubeconfigError, find_access
+from setpoint.client.resources import builtin
 from setpoint.client.service_account import as_service_account
 from setpoint.cluster.component_door import DoorConfig, component_door
 from setpoint.cluster.config import ConfigError
@@ -22,6 +23,7 @@ from setpoint.cluster.elected import Elected
 from setpoint.cluster.parts import Election, Parts
 from setpoint.cluster.system import RandomIds, SystemClock, hostname
 from setpoint.meta.clock import Clock
+from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family
 from setpoint.reconcile import ElectionTimes
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from setpoint.scheduler.config import Configuration
 
 _NAMESPACE = "kube-system"
+_REVIEWS = builtin("selfsubjectaccessreviews", "authorization.k8s.io")
+_LOOK_AGAIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class RemoteClients:
         self.counts = RequestCounts(access.server)
         self._client = self.counts.watch_over(connect(access, clock, user_agent=f"setpoint/v{__version__}"))
         self._controllers: dict[str, Client] = {}
+        self._nodes: dict[str, Client] = {}
+        self._speaks_for_nodes = False
 
     @property
     def base(self) -> Client:
@@ -89,7 +95,32 @@ class RemoteClients:
         return self._named("kubelet")
 
     def node(self, name: str) -> Client:
-        return self._named("kubelet")
+        if not self._speaks_for_nodes:
+            return self.fleet()
+        found = self._nodes.get(name)
+        if found is None:
+            found = self._nodes[name] = self._as_node(name)
+        return found
+
+    def _as_node(self, name: str) -> Client:
+        return self._client.named(f"kubelet/v{__version__}", Impersonation(user=f"system:node:{name}"))
+
+    async def speak_for_nodes(self) -> None:
+        """From now on each node writes in its own name, if the server lets this kubeconfig's user do that, and lets
+        nodes be nodes. Else all is done in the name of the kubeconfig."""
+        if self._access.impersonate is not None:
+            return  # it is somebody else already
+        wanted = {"verb": "create", "resource": "nodes"}
+        review = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": {"resourceAttributes": wanted}}
+        while True:
+            try:
+                answer = await self._as_node("any").create(review, resource=_REVIEWS)
+                self._speaks_for_nodes = bool((answer.get("status") or {}).get("allowed"))
+                return
+            except ApiError:
+                return
+            except Unreachable:
+                await self._clock.sleep(_LOOK_AGAIN)
 
     def _named(self, agent: str) -> Client:
         return self._client.named(f"{agent}/v{__version__}")
@@ -111,9 +142,10 @@ def access_of(kubeconfig: str) -> Access:
 class RemoteParts(Parts):
     """Those of a process of its own, which can be asked how they fare."""
 
-    def __init__(self, *args: Any, access: DelegatedAccess, ca: bytes | None, counts: RequestCounts) -> None:
-        super().__init__(*args)
-        self._counts = counts
+    def __init__(self, clients: RemoteClients, *args: Any, access: DelegatedAccess, ca: bytes | None) -> None:
+        super().__init__(clients, *args)
+        self._counts = clients.counts
+        self.speak_for_nodes = clients.speak_for_nodes
         self.access = access
         """Who may ask."""
         self._ca = ca
@@ -147,7 +179,6 @@ async def remote_parts(config: RemoteConfig) -> AsyncIterator[RemoteParts]:
             hostname(),
             access=DelegatedAccess(clients.base, clock),
             ca=access.ca,
-            counts=clients.counts,
         )
     finally:
         await clients.close()

@@ -35,7 +35,7 @@ OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
         _as_node("create delete", "core", "pods"),
         _as_node("create", "core", "serviceaccounts/token"),
         _as_node("create get update", "coordination.k8s.io", "leases"),
-        _as_node("create", "authentication.k8s.io", "selfsubjectreviews"),
+        _as_node("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
     ),
     KUBELET_CLIENT: CLUSTER_ROLES["system:kubelet-api-admin"],
 }
