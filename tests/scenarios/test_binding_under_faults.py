@@ -21,8 +21,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from setpoint.store.interface import Event
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
-from setpoint.testing.faults import counts, noise, quiet
-from setpoint.testing.link import Write
+from setpoint.testing.link import Go, Write
 
 Obj = dict[str, Any]
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
@@ -134,19 +133,19 @@ async def dying(cluster: VirtualCluster, chance: random.Random) -> None:
     """The controllers, after one write in ten."""
     link = cluster.links["controllers"]
     while True:
-        died, before = asyncio.Event(), link.after_write
+        died, before = asyncio.Event(), link.through
 
-        async def after(write: Write, died: asyncio.Event = died, before: Any = before) -> None:
-            if counts(write) and chance.random() < 0.1:
+        async def through(write: Write, go: Go, died: asyncio.Event = died, before: Any = before) -> Any:
+            answer = await (go() if before is None else before(write, go))
+            if write.counts and chance.random() < 0.1:
                 link.severed = True
                 died.set()
                 await asyncio.Event().wait()
-            if before is not None:
-                await before(write)
+            return answer
 
-        link.after_write = after
+        link.through = through
         await died.wait()
-        link.after_write = before
+        link.through = before
         await cluster.kill("controllers")
         link.severed = False
         await cluster.sleep(chance.uniform(0, 2))
@@ -154,7 +153,8 @@ async def dying(cluster: VirtualCluster, chance: random.Random) -> None:
 
 
 async def disturbing(cluster: VirtualCluster, seed: int) -> None:
-    await noise(seed, "controllers", lasting=3600)(cluster)
+    async with cluster.faults(f"noise:{seed}/1h", of="controllers"):
+        await cluster.sleep(3600)
 
 
 def misplaced(watchman: Watchman) -> list[str]:
@@ -211,7 +211,7 @@ async def live(seed: int) -> Watchman:
                 task.cancel()
         await cluster.instant()
         link = cluster.links["controllers"]
-        quiet(link)
+        link.quiet()
         link.severed = False
         await cluster.kill("controllers")
         await cluster.start("controllers")

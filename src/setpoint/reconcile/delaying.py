@@ -60,6 +60,11 @@ class DelayingQueue(WorkQueue):
     def delayed(self) -> int:
         return len(self._due)
 
+    @property
+    def due_within(self) -> float:
+        """In so many seconds the last of them will have come; 0 when none waits."""
+        return max(0.0, max(self._due.values()) - self._clock.monotonic()) if self._due else 0.0
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:

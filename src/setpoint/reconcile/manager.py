@@ -129,6 +129,11 @@ class Manager:
         """Those that run here; for whoever wants to know how they fare."""
         return [each for each in self._runnables if isinstance(each, Controller)]
 
+    @property
+    def due_within(self) -> float:
+        """In so many seconds everything will have been looked at again that is to be, by what is known now."""
+        return max((each.queue.due_within for each in self.controllers), default=0.0)
+
     def families(self) -> list[Family]:
         """What there is to be measured of those that run here."""
         found = families(self.controllers)

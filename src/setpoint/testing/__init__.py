@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from setpoint.testing.cluster import VirtualCluster, virtual, virtual_cluster
+    from setpoint.testing.exploring import Exploration, explore
+    from setpoint.testing.exploring_report import Diverged
     from setpoint.testing.live import LiveCluster, live_cluster
+    from setpoint.testing.plan import Plan
     from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
 
 _HOMES = {
-    "LiveCluster": "live", "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time",
+    "Diverged": "exploring_report", "Exploration": "exploring", "LiveCluster": "live", "Plan": "plan",
+    "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time", "explore": "exploring",
     "live_cluster": "live", "run_virtual": "virtual_time", "virtual": "cluster", "virtual_cluster": "cluster",
 }  # fmt: skip
 
@@ -26,6 +30,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "LiveCluster", "VirtualClock", "VirtualCluster", "VirtualLoop", "live_cluster", "run_virtual", "virtual",
-    "virtual_cluster",
+    "Diverged", "Exploration", "LiveCluster", "Plan", "VirtualClock", "VirtualCluster", "VirtualLoop", "explore",
+    "live_cluster", "run_virtual", "virtual", "virtual_cluster",
 ]  # fmt: skip

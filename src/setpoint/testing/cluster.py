@@ -11,10 +11,11 @@ revisions, byte for byte.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 from setpoint.client import Client
@@ -29,7 +30,10 @@ from setpoint.meta.errors import NotFound
 from setpoint.meta.times import parse_duration
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator, ReachedAt
+from setpoint.testing.disturbance import Disturbance
 from setpoint.testing.link import Link, LinkedClient
+from setpoint.testing.own_error import OwnError, own_tasks
+from setpoint.testing.plan import Plan
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
 Obj = dict[str, Any]
@@ -46,6 +50,7 @@ class VirtualCluster:
         self.clock = clock
         self.client: Client = embedded.client
         """As an administrator."""
+        self._operators: dict[str, tuple[Component[Any], asyncio.TaskGroup]] = {}
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -121,14 +126,35 @@ class VirtualCluster:
     # -- operators ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def running(self, operator: Operator, seed: int = 1, *, dry_run: bool = False) -> AsyncIterator[Manager]:
+    async def running(
+        self, operator: Operator | Callable[[], Operator], seed: int = 1, *, dry_run: bool = False
+    ) -> AsyncIterator[Manager]:
         """Inside the block its kinds are served, its controllers are at work and its webhooks answer. With `dry_run`
-        its kinds are served, and what its controllers would change is logged."""
-        client = self.client.named(operator.name)
-        with self._webhooks(operator, client) as reached:
-            await operator.install(client, self.clock, reached)
-            async with operator.running(client, self.clock, RandomIds(seed), dry_run=dry_run) as manager:
-                yield manager
+        its kinds are served, and what its controllers would change is logged.
+
+        It can be stopped, killed and started by its name, as a component can; its webhooks go on answering. One that
+        remembers anything is handed in as a function that makes it: a start makes a new one, as a new process would."""
+        made = operator if isinstance(operator, Operator) else operator()
+        client, ids, fresh = self.client.named(made.name), RandomIds(seed), [made]
+        if made.name in self.links:
+            raise ValueError(f"{made.name} runs already")
+        link = Link(made.name)
+
+        def start() -> AbstractAsyncContextManager[Manager]:
+            one = fresh.pop() if fresh else operator if isinstance(operator, Operator) else operator()
+            return one.running(LinkedClient(client, link), self.clock, ids, dry_run=dry_run)
+
+        with self._webhooks(made, client) as reached:
+            await made.install(client, self.clock, reached)
+            async with own_tasks() as tasks:
+                component = Component(made.name, start)
+                self.links[made.name], self._operators[made.name] = link, (component, tasks)
+                try:
+                    await component.start(tasks)
+                    yield component.running
+                finally:
+                    del self.links[made.name], self._operators[made.name]
+                    await component.stop()
 
     @contextmanager
     def _webhooks(self, operator: Operator, client: Client) -> Iterator[ReachedAt | None]:
@@ -139,10 +165,21 @@ class VirtualCluster:
         with self.embedded.hosts.serving(host, operator.reviewer(client, self.clock).answer):
             yield ReachedAt(url=f"https://{host}")
 
+    def faults(self, plan: str | Plan, of: Operator | str | Sequence[str] = ()) -> Disturbance:
+        """Inside the block what the plan says goes wrong, counted from its beginning:
+
+            async with cluster.faults("crash-after:2"): ...
+
+        `of` says with whom: an operator, or names of components; the operators that run by default. See `Plan`."""
+        names = [of.name] if isinstance(of, Operator) else [of] if isinstance(of, str) else list(of)
+        return Disturbance(self, names or list(self._operators), Plan.parse(plan))
+
     # -- meddling -----------------------------------------------------------------------------------------------------
 
     def component(self, name: str) -> Component[Any]:
-        """`controllers`, `scheduler` or `fleet`."""
+        """`controllers`, `scheduler`, `fleet`, or an operator that is running."""
+        if name in self._operators:
+            return self._operators[name][0]
         found: Component[Any] = getattr(self.embedded.components, name)
         return found
 
@@ -159,7 +196,11 @@ class VirtualCluster:
     async def start(self, *names: str) -> None:
         for name in names:
             self.links[name].severed = False
-            await self.embedded.components.start(self.component(name))
+            if name in self._operators:
+                component, tasks = self._operators[name]
+                await component.start(tasks)
+            else:
+                await self.embedded.components.start(self.component(name))
 
 
 @asynccontextmanager
@@ -183,8 +224,10 @@ async def virtual_cluster(
             nodes, controllers, scheduler, controller_options or ControllerOptions(), leader_elect, "virtual",
             wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs,
         )  # fmt: skip
-        async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
-            yield VirtualCluster(embedded, clock, links)
+        with OwnError() as own:
+            async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
+                with own.block():
+                    yield VirtualCluster(embedded, clock, links)
 
 
 def virtual(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from setpoint.client import Client
 from setpoint.meta.errors import ApiError
 
 Obj = dict[str, Any]
+Identity = tuple[str, str, str]
+EndState = dict[str, Counter[str]]
+"""By resource."""
 
 _LEFT_OUT = {"events", "leases", "componentstatuses", "apiservices", "flowschemas", "prioritylevelconfigurations",
-             "clusterroles", "clusterrolebindings", "roles", "rolebindings", "nodes", "csinodes"}  # fmt: skip
+             "nodes", "csinodes"}  # fmt: skip
 """What tells what happened and not what is, or is no concern of controllers."""
 _VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation",
              "observedGeneration", "generateName", "selfLink", "nodePort",
-             "endpoints.kubernetes.io/last-change-trigger-time"}  # fmt: skip
+             "endpoints.kubernetes.io/last-change-trigger-time", "testing.setpoint.dev/touched"}  # fmt: skip
 _CHANCE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}\b"
@@ -28,21 +31,41 @@ _CHANCE = re.compile(
     r"|\bkube-api-access-[a-z0-9]{5}\b"
 )
 _SECONDS = re.compile(r"\b\d+(\.\d+)?m?s\b")
+_NOTHING = object()
+_SHOWN = 160
+_MOST_LINES = 60
 
 
-async def end_state(client: Client, leave_out: Collection[str] = ()) -> Counter[str]:
-    """Every object, as text, with what depends on chance or on the moment struck out. Two of a kind count twice."""
-    found: list[Obj] = []
+async def end_state(client: Client, leave_out: Collection[str] = (), only: Collection[str] | None = None) -> EndState:
+    """Every object, as text, with what depends on chance or on the moment struck out. Two of a kind count twice.
+    `leave_out` names what may differ besides: plurals (`secrets`), or fields of one (`teapots:status.attempts`).
+    `only` some resources, as the store names them: `apps/deployments`."""
+    fields: dict[str, list[list[str]]] = {}
+    for each in leave_out:
+        plural, _, field = each.partition(":")
+        fields.setdefault(plural, []).append(field.split(".") if field else [])
+    found: dict[str, list[Obj]] = {}
     for resource in await client.discovery.resources():
-        if "list" not in resource.verbs or resource.plural in _LEFT_OUT or resource.plural in leave_out:
+        key, paths = f"{resource.group or 'core'}/{resource.plural}", fields.get(resource.plural, [])
+        if "list" not in resource.verbs or resource.plural in _LEFT_OUT or [] in paths:
+            continue
+        if only is not None and key not in only:
             continue
         try:
-            found += (await client.list(resource)).items
+            items = (await client.list(resource)).items
         except ApiError:
             continue
+        for path in paths:
+            items = [_without(obj, path) for obj in items]
+        found[key] = items
+    text = _without_chance([obj for items in found.values() for obj in items])
+    return {key: Counter(text(obj) for obj in items) for key, items in found.items()}
+
+
+def _without_chance(objects: list[Obj]) -> Callable[[Obj], str]:
     generated = {
         obj["metadata"]["name"]: obj["metadata"]["generateName"] + "*"
-        for obj in found
+        for obj in objects
         if obj["metadata"].get("generateName")
     }
     names = re.compile("|".join(sorted(map(re.escape, generated), key=len, reverse=True)) or "(?!)")
@@ -59,11 +82,80 @@ async def end_state(client: Client, leave_out: Collection[str] = ()) -> Counter[
             return sorted((plain(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
         return text(value) if isinstance(value, str) else value
 
-    return Counter(json.dumps(plain(obj), sort_keys=True) for obj in found)
+    return lambda obj: json.dumps(plain(obj), sort_keys=True)
 
 
-def differences(expected: Counter[str], found: Counter[str]) -> str:
-    """For people; empty when there are none."""
-    lines = [f"missing: {each}" for each in (expected - found).elements()]
-    lines += [f"too many: {each}" for each in (found - expected).elements()]
+def _without(obj: Obj, path: list[str]) -> Obj:
+    if path[0] not in obj:
+        return obj
+    rest = {key: value for key, value in obj.items() if key != path[0]}
+    inner = obj[path[0]]
+    return {**rest, path[0]: _without(inner, path[1:])} if len(path) > 1 and isinstance(inner, dict) else rest
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def differences(expected: EndState, found: EndState) -> str:
+    """For people; empty when there are none. Only resources that are in `found` are compared. Objects that are in both
+    are shown by what differs."""
+    wanted: Counter[str] = sum((expected.get(key, Counter()) for key in found), Counter())
+    there: Counter[str] = sum(found.values(), Counter())
+    missing, extra = _by_identity(wanted - there), _by_identity(there - wanted)
+    lines: list[str] = []
+    for identity in sorted({*missing, *extra}):
+        was, now = missing.get(identity, []), extra.get(identity, [])
+        named = f"{identity[0]} {'/'.join(filter(None, identity[1:]))}".rstrip()
+        both = min(len(was), len(now))
+        for before, after in zip(was[:both], now[:both], strict=True):
+            lines.append(f"differs: {named}")
+            lines += [f"    {line}" for line in _changes("", before, after)]
+        lines += [f"missing: {named}{_content(each)}" for each in was[both:]]
+        lines += [f"too many: {named}{_content(each)}" for each in now[both:]]
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES:] = [f"... and {len(lines) - _MOST_LINES} lines more"]
     return "\n".join(lines)
+
+
+def _by_identity(objects: Counter[str]) -> dict[Identity, list[Obj]]:
+    found: dict[Identity, list[Obj]] = {}
+    for text in sorted(objects.elements()):
+        obj = json.loads(text)
+        meta = obj.get("metadata") or {}
+        key = (obj.get("kind", ""), meta.get("namespace", ""), meta.get("name", ""))
+        found.setdefault(key, []).append(obj)
+    return found
+
+
+def _content(obj: Obj) -> str:
+    rest = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    return f" {_shown(rest)}" if rest else ""
+
+
+def _shown(value: Any) -> str:
+    if value is _NOTHING:
+        return "nothing"
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _changes(path: str, was: Any, now: Any) -> Iterator[str]:
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in sorted({*was, *now}):
+            yield from _changes(f"{path}.{key}", was.get(key, _NOTHING), now.get(key, _NOTHING))
+    elif isinstance(was, list) and isinstance(now, list) and (by := _key(was, now)):
+        before, after = ({each[by]: each for each in side} for side in (was, now))
+        for key in sorted({*before, *after}):
+            yield from _changes(f"{path}[{key}]", before.get(key, _NOTHING), after.get(key, _NOTHING))
+    elif was != now:
+        yield f"{path}: {_shown(was)} -> {_shown(now)}"
+
+
+def _key(*lists: list[Any]) -> str:
+    """The field by which the items of both can be told apart."""
+    for key in ("type", "name"):
+        if all(isinstance(each, dict) and isinstance(each.get(key), str) for side in lists for each in side) and all(
+            len({each[key] for each in side}) == len(side) for side in lists
+        ):
+            return key
+    return ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from setpoint.client import Client, Resource, Unreachable
@@ -11,6 +12,8 @@ from setpoint.client.interface import ObjectList, ResourceRef, WatchEvent, Watch
 
 Obj = dict[str, Any]
 T = TypeVar("T")
+
+_TELLING = frozenset(("Event", "events", "Lease", "leases"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +23,31 @@ class Write:
     component: str
     verb: str
     resource: str
-    """The plural, or what the object calls its kind."""
+    """The kind, or the plural where the caller says no more."""
     name: str
     subresource: str = ""
+    namespace: str = ""
+    ref: ResourceRef | None = field(default=None, repr=False)
+
+    @property
+    def counts(self) -> bool:
+        """Leases and events are written all the time and decide nothing."""
+        return self.resource not in _TELLING
 
     def __str__(self) -> str:
-        return f"{self.component}: {self.verb} {self.resource} {self.name} {self.subresource}".rstrip()
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.component}: {self.verb} {self.resource} {where} {self.subresource}".rstrip()
 
 
-Listed = Callable[[str, dict[str, Any], ObjectList], ObjectList]
-"""What becomes of the answer to a list of a plural with these parameters."""
-Before = Callable[[Write], Awaitable[None]]
-After = Callable[[Write], Awaitable[None]]
+Go = Callable[[], Awaitable[Any]]
+Through = Callable[[Write, Go], Awaitable[Any]]
+"""(write, go): `await go()` makes it happen and is the answer. What is raised before that means: it did not happen;
+after that: it has happened, and the component does not know."""
+Delivery = Callable[[str, str, WatchEvent], Awaitable[Sequence[WatchEvent]]]
+"""(component, kind or plural, event): what is delivered in its place. What is raised ends the watch; the event is not
+delivered then."""
+Asking = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""(component, options of a list): what is asked for instead."""
 
 
 class Link:
@@ -41,17 +57,20 @@ class Link:
         self.name = name
         self.severed = False
         """Nothing comes through, in either direction."""
-        self.before_write: Before | None = None
-        """May raise: then the write does not happen."""
-        self.after_write: After | None = None
-        """May raise: then it has happened and the component does not know."""
-        self.watched: Callable[[str, WatchStream], WatchStream] | None = None
-        """What a watch of a plural is seen through."""
-        self.listed: Listed | None = None
+        self.through: Through | None = None
+        """What every write goes through."""
+        self.delivery: Delivery | None = None
+        """What every event of a watch goes through, also of those that are open already."""
+        self.asking: Asking | None = None
+        """What every list goes through."""
 
     def check(self) -> None:
         if self.severed:
             raise Unreachable("the link is severed")
+
+    def quiet(self) -> None:
+        """From now on nothing goes wrong on it."""
+        self.through = self.delivery = self.asking = None
 
 
 class LinkedClient(Client):
@@ -68,91 +87,111 @@ class LinkedClient(Client):
         self._link.check()
         return await super().get(*args, **named)
 
-    async def list(self, resource: ResourceRef, *args: Any, **named: Any) -> ObjectList:
-        self._link.check()
-        found = await super().list(resource, *args, **named)
-        listed = self._link.listed
-        return found if listed is None else listed(_plural(resource), named, found)
+    async def list_page(self, *args: Any, **named: Any) -> ObjectList:
+        link = self._link
+        link.check()
+        asked = named if link.asking is None else link.asking(link.name, named)
+        found = await super().list_page(*args, **asked)
+        link.check()
+        return found
 
     def watch(self, resource: ResourceRef, *args: Any, **named: Any) -> Any:
-        real = super().watch(resource, *args, **named)
-        watched = self._link.watched
-        return _Severable(real if watched is None else watched(_plural(resource), real), self._link)
+        return _LinkedWatch(super().watch(resource, *args, **named), self._link, _kind(resource))
 
     async def create(self, obj: Obj, **named: Any) -> Obj:
         meta = obj.get("metadata") or {}
         name = named.get("name") or meta.get("name") or meta.get("generateName") or ""
-        write = self._write("create", named.get("resource") or obj.get("kind"), name, named)
-        return await self._through(write, super().create(obj, **named))
+        namespace = named.get("namespace") or ""
+        return await self._through(
+            self._write("create", _ref(obj, named), name, namespace or meta.get("namespace"), named),
+            super().create(obj, **named),
+        )
 
     async def update(self, obj: Obj, **named: Any) -> Obj:
-        write = self._write("update", named.get("resource") or obj.get("kind"), obj["metadata"].get("name", ""), named)
-        return await self._through(write, super().update(obj, **named))
+        return await self._through(self._of("update", obj, named), super().update(obj, **named))
 
-    async def patch(self, resource: ResourceRef, name: str, *args: Any, **named: Any) -> Obj:
-        return await self._through(
-            self._write("patch", resource, name, named), super().patch(resource, name, *args, **named)
-        )
+    async def patch(
+        self, resource: ResourceRef, name: str, patch: Any, namespace: str = "", *args: Any, **named: Any
+    ) -> Obj:
+        write = self._write("patch", resource, name, namespace, named)
+        return await self._through(write, super().patch(resource, name, patch, namespace, *args, **named))
 
     async def apply(self, obj: Obj, **named: Any) -> Obj:
-        write = self._write("apply", named.get("resource") or obj.get("kind"), obj["metadata"].get("name", ""), named)
-        return await self._through(write, super().apply(obj, **named))
+        return await self._through(self._of("apply", obj, named), super().apply(obj, **named))
 
-    async def delete(self, resource: ResourceRef, name: str, *args: Any, **named: Any) -> Obj:
-        return await self._through(
-            self._write("delete", resource, name, named), super().delete(resource, name, *args, **named)
-        )
+    async def delete(self, resource: ResourceRef, name: str, namespace: str = "", **named: Any) -> Obj:
+        write = self._write("delete", resource, name, namespace, named)
+        return await self._through(write, super().delete(resource, name, namespace, **named))
 
-    async def delete_collection(self, resource: ResourceRef, *args: Any, **named: Any) -> ObjectList:
-        return await self._through(
-            self._write("deletecollection", resource, "", named), super().delete_collection(resource, *args, **named)
-        )
+    async def delete_collection(self, resource: ResourceRef, namespace: str = "", **named: Any) -> ObjectList:
+        write = self._write("deletecollection", resource, "", namespace, named)
+        return await self._through(write, super().delete_collection(resource, namespace, **named))
 
-    def _write(self, verb: str, what: Any, name: str, named: dict[str, Any]) -> Write:
-        plural = what if isinstance(what, str) else _plural(what)
-        return Write(self._link.name, verb, plural, name, named.get("subresource") or "")
+    def _of(self, verb: str, obj: Obj, named: dict[str, Any]) -> Write:
+        meta = obj["metadata"]
+        return self._write(verb, _ref(obj, named), meta.get("name", ""), meta.get("namespace"), named)
+
+    def _write(self, verb: str, ref: ResourceRef, name: str, namespace: str | None, named: dict[str, Any]) -> Write:
+        where = namespace or self.default_namespace
+        return Write(self._link.name, verb, _kind(ref), name, named.get("subresource") or "", where, ref)
 
     async def _through(self, write: Write, doing: Coroutine[Any, Any, T]) -> T:
         link = self._link
         try:
             link.check()
-            if link.before_write is not None:
-                await link.before_write(write)
-        except BaseException:
-            doing.close()
-            raise
-        answer = await doing
-        if link.after_write is not None:
-            await link.after_write(write)
+            if link.through is None:
+                answer = await doing
+            else:
+
+                async def go() -> T:
+                    return await doing
+
+                answer = await link.through(write, go)
+        finally:
+            doing.close()  # if it never began; otherwise this does nothing
         link.check()
         return answer
 
 
-def _plural(ref: ResourceRef) -> str:
-    return ref.plural if isinstance(ref, Resource) else ref[-1]
+def _ref(obj: Obj, named: dict[str, Any]) -> ResourceRef:
+    return named.get("resource") or (obj.get("apiVersion") or "", obj.get("kind") or "")
 
 
-class _Severable:
+def _kind(ref: ResourceRef) -> str:
+    return ref.kind if isinstance(ref, Resource) else ref[-1]
+
+
+class _LinkedWatch:
     """A watch that falls silent, and ends, with its link."""
 
-    def __init__(self, real: WatchStream, link: Link) -> None:
+    def __init__(self, real: WatchStream, link: Link, kind: str) -> None:
         self._real = real
         self._link = link
-
-    @property
-    def resource_version(self) -> str:
-        return self._real.resource_version
+        self._kind = kind
+        self._more: deque[WatchEvent] = deque()
+        """Delivered already and not given out yet."""
+        self.resource_version = real.resource_version
+        """Of the last event given out, not of the last that came."""
 
     def __aiter__(self) -> AsyncIterator[WatchEvent]:
         return self
 
     async def __anext__(self) -> WatchEvent:
         self._link.check()
-        event = await self._real.__anext__()
-        self._link.check()
-        return event
+        if not self._more:
+            event = await self._real.__anext__()
+            self._link.check()
+            delivery = self._link.delivery
+            if delivery is None:
+                self._more.append(event)
+            else:
+                self._more += await delivery(self._link.name, self._kind, event)
+                self._link.check()
+        given = self._more.popleft()
+        self.resource_version = given.object["metadata"]["resourceVersion"]
+        return given
 
-    async def __aenter__(self) -> _Severable:
+    async def __aenter__(self) -> _LinkedWatch:
         self._link.check()
         await self._real.__aenter__()
         return self

@@ -9,6 +9,9 @@ async def test_my_operator(cluster):                 # a whole cluster of its ow
 @pytest.mark.cluster(nodes=100, seed=7)              # see `setpoint.testing.virtual_cluster` for the options
 async def test_at_scale(cluster): ...
 
+def test_whatever_happens(explore):                  # again under every single fault at every point
+    explore(my_operator, scenario)
+
 def test_in_any_language(live_cluster):              # in real time, over HTTPS: `live_cluster.kubeconfig`
     subprocess.run(["my-operator"], env={"KUBECONFIG": str(live_cluster.kubeconfig)})
 """
@@ -16,13 +19,14 @@ def test_in_any_language(live_cluster):              # in real time, over HTTPS:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from setpoint.testing.exploring import Explored
     from setpoint.testing.live import LiveCluster
 
 
@@ -66,3 +70,19 @@ def live_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Liv
         options |= mark.kwargs
     with live_cluster(tmp_path / "cluster", **options) as found:
         yield found
+
+
+@pytest.fixture
+def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
+    """Runs a scenario under every single fault at every point; see `setpoint.testing.explore`. A `cluster` mark says
+    what its clusters are like."""
+    from setpoint.testing.exploring import explore
+
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers("cluster"))):
+        options |= mark.kwargs
+
+    def with_options(*args: Any, **named: Any) -> Explored:
+        return explore(*args, **{**options, **named})
+
+    return with_options

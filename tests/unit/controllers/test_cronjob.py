@@ -8,6 +8,7 @@ from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
 from setpoint.testing import VirtualCluster, virtual
+from setpoint.testing.link import Go, Write
 
 Obj = dict[str, Any]
 CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
@@ -225,12 +226,14 @@ async def test_what_the_last_write_left_half_done_is_finished_and_not_repeated(c
         # Dies right after a write of its own, wherever that is.
         link = cluster.links["controllers"]
 
-        async def die(write: Any) -> None:
-            cluster.links["controllers"].severed = write.resource != "Event"
+        async def die(write: Write, go: Go) -> Any:
+            answer = await go()
+            cluster.links["controllers"].severed = write.counts
+            return answer
 
-        link.after_write = die
+        link.through = die
         await cluster.sleep(30)
-        link.after_write = None
+        link.through = None
         await cluster.kill("controllers")
         await cluster.start("controllers")
         await cluster.sleep(30)

@@ -1,0 +1,200 @@
+"""`explore`: a right operator passes, and each kind of mistake is found, by a plan that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
+from setpoint.testing import Diverged, Exploration, VirtualCluster, explore
+
+BARE: dict[str, Any] = {"controllers": (), "scheduler": False}
+
+
+@dataclass
+class ParcelSpec:
+    text: str
+
+
+Parcel = Kind("example.com/v1", "Parcel", spec=ParcelSpec)
+ConfigMap = Kind("v1", "ConfigMap")
+Outside = dict[str, int]
+
+
+def parcel(text: str) -> dict[str, Any]:
+    meta = {"name": "p", "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Parcel", "metadata": meta, "spec": {"text": text}}
+
+
+def box(name: str, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name, **meta}}
+
+
+def operator_of(reconcile: Any) -> Operator:
+    return Operator("post", Controller(Parcel, reconcile, owns=(ConfigMap,)))
+
+
+async def sent_and_changed(cluster: VirtualCluster, *outside: Outside) -> None:
+    await cluster.client.create(parcel("a"))
+    await cluster.settle()
+    await cluster.client.patch(Parcel.ref, "p", {"spec": {"text": "b"}}, "default")
+
+
+# -- as it should be --------------------------------------------------------------------------------------------------
+
+
+def careful(outside: Outside) -> Operator:
+    async def reconcile(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+        await ctx.apply(box(f"{obj.name}-{obj.spec.text}"))
+        outside[obj.name] = 1  # once is enough, and twice is no more
+        ctx.condition("Ready", True, "Sent")
+        return None
+
+    return operator_of(reconcile)
+
+
+def test_a_careful_operator_passes() -> None:
+    found = explore(careful, sent_and_changed, outside=dict, limit=30, **BARE)
+    assert found.writes >= 4
+    assert found.tried == 30
+    assert found.cases == 9 * found.writes + 6 * found.events
+    assert str(found).endswith(f": 30 of {found.cases} cases tried")
+
+
+# -- a stale read -----------------------------------------------------------------------------------------------------
+
+
+async def believes_its_cache(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+    if not ctx.children(ConfigMap):
+        child = ctx._adopted(box("", generateName=f"{obj.name}-"))
+        del child["metadata"]["name"]
+        await ctx.client.create(child)
+        return Result(requeue_after=4)
+    ctx.condition("Ready", True, "Sent")
+    return None
+
+
+def test_a_stale_read_is_found() -> None:
+    with pytest.raises(Diverged) as caught:
+        explore(operator_of(believes_its_cache), sent_and_changed, **BARE)
+    assert caught.value.seed == "stale:1"
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("stale:1 changes what comes of it (case ")
+    assert lines[1] == "stale:1: from write 1 on it hears nothing new for 10s, though its writes happen."
+    assert "    0.000 s  write 1  post: create ConfigMap default/p-  <- stale" in lines
+    assert "    4.000 s  write 2  post: create ConfigMap default/p-" in lines
+    assert "  too many: ConfigMap default/p-*" in lines
+    assert lines[-1] == 'Again: explore(..., only="stale:1")'
+
+
+# -- a missed event ---------------------------------------------------------------------------------------------------
+
+
+def remembers() -> Operator:
+    """What it has to undo it knows from having seen it."""
+    last: dict[str, str] = {}
+
+    async def reconcile(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+        before, text = last.get(obj.name), obj.spec.text
+        await ctx.apply(box(f"{obj.name}-{text}"), prune=False)
+        if before is not None and before != text:
+            await ctx.client.delete(ConfigMap.ref, f"{obj.name}-{before}", "default")
+        last[obj.name] = text
+        return None
+
+    return operator_of(reconcile)
+
+
+def test_a_missed_event_is_found() -> None:
+    with pytest.raises(Diverged) as caught:
+        explore(remembers, sent_and_changed, **BARE)
+    assert caught.value.seed == "down:3"
+    text = str(caught.value)
+    assert "down:3: it dies just before event 3, and is started again 1s later." in text
+    assert "event 3  post: MODIFIED Parcel default/p  <- down" in text
+    assert "  too many: ConfigMap default/p-a" in text.splitlines()
+
+
+# -- a crash between two writes ---------------------------------------------------------------------------------------
+
+
+def charges_after_it_said_so(outside: Outside) -> Operator:
+    async def reconcile(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+        if not (obj.raw.get("status") or {}).get("charged"):
+            await ctx.client.patch(Parcel.ref, obj.name, {"status": {"charged": True}}, "default", subresource="status")
+            outside[obj.name] = outside.get(obj.name, 0) + 1
+            ctx.set_status(charged=True)
+        return None
+
+    return operator_of(reconcile)
+
+
+def test_a_crash_between_two_writes_is_found() -> None:
+    with pytest.raises(Diverged) as caught:
+        explore(charges_after_it_said_so, sent_and_changed, outside=dict, **BARE)
+    assert caught.value.seed == "crash-after:1"
+    text = str(caught.value)
+    assert "write 1  post: patch Parcel default/p status  <- crash-after" in text
+    assert ".state.p: 1 -> nothing" in text
+
+
+# -- around it --------------------------------------------------------------------------------------------------------
+
+
+def test_a_case_can_be_replayed_and_ends_in_the_same_words() -> None:
+    exploration = Exploration(operator_of(believes_its_cache), sent_and_changed, **BARE)
+    texts = []
+    for _ in range(2):
+        with pytest.raises(Diverged) as caught:
+            exploration.explore(only="stale:1")
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+    assert exploration.explore(only="error:1").tried == 1
+    with pytest.raises(AssertionError, match="error:77 never came to pass: in peace there are 3 writes and"):
+        exploration.explore(only="error:77")
+
+
+def test_of_two_faults_the_one_that_matters_is_shown() -> None:
+    with pytest.raises(Diverged) as caught:
+        explore(operator_of(believes_its_cache), sent_and_changed, faults=("stale+error",), **BARE)
+    assert caught.value.seed == "stale:1"
+
+
+def test_what_may_differ_can_be_left_out() -> None:
+    explore(operator_of(believes_its_cache), sent_and_changed, only="stale:1", leave_out=("configmaps",), **BARE)
+
+
+def test_few_of_many_cases_are_spread_and_an_earlier_one_is_looked_for() -> None:
+    with pytest.raises(Diverged) as caught:
+        explore(remembers, sent_and_changed, faults=("down/1m",), limit=1, **BARE)
+    assert caught.value.seed == "down:2/1m"
+    assert "(case 3 of 5)" in str(caught.value)
+
+
+def test_a_scenario_that_relies_on_something_without_waiting_for_it() -> None:
+    async def hasty(cluster: VirtualCluster, outside: Outside) -> None:
+        await cluster.client.create(parcel("a"))
+        await cluster.settle()
+        await cluster.client.delete(ConfigMap.ref, "p-a", "default")
+
+    with pytest.raises(Diverged, match=r'the scenario failed: configmaps "p-a" not found. Under a fault'):
+        explore(careful, hasty, outside=dict, only="down:1/1m", **BARE)
+
+
+def test_a_scenario_that_fails_in_peace_fails_as_itself() -> None:
+    async def wrong(cluster: VirtualCluster) -> None:
+        raise AssertionError("mine")
+
+    with pytest.raises(AssertionError, match=r"^mine$"):
+        explore(operator_of(believes_its_cache), wrong, **BARE)
+
+
+def test_unrest_is_found() -> None:
+    async def restless(ctx: Context[Any, Any], obj: Object[ParcelSpec, Any]) -> Result | None:
+        await ctx.apply(box(f"{obj.name}-{ctx.clock.monotonic():.0f}"))
+        return Result(requeue_after=4)
+
+    with pytest.raises(AssertionError, match="no rest within"):
+        explore(operator_of(restless), sent_and_changed, **BARE)

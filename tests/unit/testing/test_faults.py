@@ -1,0 +1,212 @@
+"""Faults by a plan: what each does to an operator, and that it is over at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
+from setpoint.testing import VirtualCluster, virtual
+
+bare = virtual(nodes=0, controllers=(), scheduler=False)
+
+
+@dataclass
+class NoteSpec:
+    text: str
+
+
+Note = Kind("example.com/v1", "Note", spec=NoteSpec)
+ConfigMap = Kind("v1", "ConfigMap")
+
+
+class Scribe:
+    """Copies notes, and remembers when it looked at which text. One for each start."""
+
+    def __init__(self, seen: list[tuple[float, str]]) -> None:
+        self.seen = seen
+        self.starts = 0
+
+    def operator(self) -> Operator:
+        self.starts += 1
+        return Operator("scribe", Controller(Note, self._copy, owns=(ConfigMap,)))
+
+    async def _copy(self, ctx: Context[Any, Any], note: Object[NoteSpec, Any]) -> Result | None:
+        self.seen.append((round(ctx.clock.monotonic() - self.began, 3), note.spec.text))
+        copy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy"}, "data": {"text": note.spec.text}}
+        await ctx.apply(copy)
+        return None
+
+    began = 0.0
+
+
+def note(text: str) -> dict[str, Any]:
+    meta = {"name": "n", "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Note", "metadata": meta, "spec": {"text": text}}
+
+
+async def under(cluster: VirtualCluster, plan: str) -> Scribe:
+    """A note is made, and two seconds later changed, while the plan is at work."""
+    scribe = Scribe([])
+    async with cluster.running(scribe.operator):
+        scribe.began = cluster.clock.monotonic()
+        async with cluster.faults(plan):
+            await cluster.client.create(note("a"))
+            await cluster.sleep(2)
+            await cluster.client.patch(Note.ref, "n", {"spec": {"text": "b"}}, "default")
+            await cluster.sleep(0.5)
+        assert not cluster.links["scribe"].severed
+        await cluster.sleep(1)
+        copy = await cluster.client.get(ConfigMap.ref, "copy", "default")
+        assert copy["data"] == {"text": "b"}
+    assert "scribe" not in cluster.links
+    return scribe
+
+
+@pytest.mark.parametrize(
+    ("plan", "seen", "starts"),
+    [
+        # In peace it looks again when it hears of its own copy.
+        ("peace", [(0, "a"), (0, "a"), (2, "b"), (2, "b")], 1),
+        ("error:1", [(0, "a"), (0.005, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
+        ("too-many:1", [(0, "a"), (0.005, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
+        ("timeout:1/1s", [(0, "a"), (1.005, "a"), (1.005, "a"), (2, "b"), (2, "b")], 1),
+        ("lost-answer:1", [(0, "a"), (0, "a"), (0.005, "a"), (2, "b"), (2, "b")], 1),
+        ("crash-before:1", [(0, "a"), (1, "a"), (1, "a"), (2, "b"), (2, "b")], 2),
+        ("crash-after:1", [(0, "a"), (1, "a"), (2, "b"), (2, "b")], 2),
+        ("crash-after:3", [(0, "a"), (0, "a"), (2, "b"), (3, "b")], 2),
+        ("stale:3/4s", [(0, "a"), (0, "a"), (2, "b"), (6, "b")], 1),
+        ("duplicate:3", [(0, "a"), (0, "a"), (2, "b"), (2, "b")], 1),
+        ("drop-watch:3", [(0, "a"), (0, "a"), (2.2, "b"), (2.2, "b")], 1),
+        ("expire-watch:3", [(0, "a"), (0, "a"), (2.2, "b"), (2.2, "b")], 1),
+        ("delay-watch:3/3s", [(0, "a"), (0, "a"), (5, "b"), (5, "b")], 1),
+        ("delay-watch:1/3s", [(3, "b"), (3, "b")], 1),
+        ("down:3", [(0, "a"), (0, "a"), (3, "b"), (3, "b")], 2),
+        ("down:1/3s", [(3, "b"), (3, "b")], 2),
+        ("down:1+crash-after:1/5s", [(1, "a"), (6, "b"), (6, "b")], 3),
+    ],
+)
+def test_what_each_fault_does(plan: str, seen: list[tuple[float, str]], starts: int) -> None:
+    @bare
+    async def run(cluster: VirtualCluster) -> None:
+        scribe = await under(cluster, plan)
+        assert scribe.seen == seen
+        assert scribe.starts == starts
+
+    run()
+
+
+@bare
+async def test_a_conflict_comes_with_a_change(cluster: VirtualCluster) -> None:
+    async with cluster.running(Scribe([]).operator):
+        await cluster.client.create(note("a"))
+        await cluster.settle()
+        before = await cluster.client.get(ConfigMap.ref, "copy", "default")
+        async with cluster.faults("conflict:1", of="scribe") as faults:
+            await cluster.client.patch(Note.ref, "n", {"spec": {"text": "b"}}, "default")
+            await cluster.settle()
+        assert "Conflict" in faults.steps[1].answer
+        after = await cluster.client.get(ConfigMap.ref, "copy", "default")
+        assert after["data"] == {"text": "b"}
+        assert after["metadata"]["annotations"] == {"testing.setpoint.dev/touched": "1"}
+        assert "annotations" not in before["metadata"]
+
+
+@bare
+async def test_after_a_rewind_the_past_is_seen_first(cluster: VirtualCluster) -> None:
+    scribe = Scribe([])
+    async with cluster.running(scribe.operator):
+        await cluster.client.create(note("a"))
+        await cluster.settle()
+        scribe.seen.clear()
+        async with cluster.faults("rewind:1"):
+            await cluster.client.patch(Note.ref, "n", {"spec": {"text": "b"}}, "default")
+            await cluster.sleep(9)
+    assert [text for _, text in scribe.seen][:3] == ["b", "a", "b"]
+
+
+@bare
+async def test_a_stale_cache_is_stale_after_a_restart_too(cluster: VirtualCluster) -> None:
+    scribe = Scribe([])
+    async with cluster.running(scribe.operator):
+        await cluster.client.create(note("a"))
+        await cluster.settle()
+        scribe.seen.clear()
+        scribe.began = cluster.clock.monotonic()
+        async with cluster.faults("stale:1/5s+crash-after:2"):
+            # The first write finds nothing new, and the cache stands still from there.
+            await cluster.client.patch(ConfigMap.ref, "copy", {"data": {"text": "x"}}, "default")
+            await cluster.sleep(0.5)
+            await cluster.client.patch(Note.ref, "n", {"spec": {"text": "b"}}, "default")
+            await cluster.sleep(7)
+    assert scribe.seen[0] == (0, "a")
+    assert all(when >= 5 for when, text in scribe.seen if text == "b")
+
+
+@virtual(nodes=2, controllers=("node-lifecycle-controller",), scheduler=False)
+async def test_a_node_is_cut_off_for_a_while(cluster: VirtualCluster) -> None:
+    async def readiness() -> str:
+        node = await cluster.client.get(("v1", "Node"), "node-2")
+        return next(each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready")
+
+    async with cluster.running(Scribe([]).operator), cluster.faults("partition:1@node-2/2m"):
+        await cluster.client.create(note("a"))
+        await cluster.sleep(90)
+        assert await readiness() == "Unknown"
+    await cluster.sleep(15)
+    assert await readiness() == "True"
+
+
+@bare
+async def test_noise_is_survived(cluster: VirtualCluster) -> None:
+    scribe = Scribe([])
+    async with cluster.running(scribe.operator):
+        async with cluster.faults("noise:3/1m"):
+            await cluster.client.create(note("0"))
+            for number in range(1, 20):
+                await cluster.sleep(2)
+                await cluster.client.patch(Note.ref, "n", {"spec": {"text": str(number)}}, "default")
+        await cluster.settle()
+        copy = await cluster.client.get(ConfigMap.ref, "copy", "default")
+        assert copy["data"] == {"text": "19"}
+
+
+@bare
+async def test_a_fault_that_never_comes_is_an_error(cluster: VirtualCluster) -> None:
+    async with cluster.running(Scribe([]).operator):
+        with pytest.raises(AssertionError, match="error:9 never came to pass: there were 3 writes and 2 events"):
+            async with cluster.faults("error:1+error:9"):
+                await cluster.client.create(note("a"))
+                await cluster.settle()
+        with pytest.raises(ZeroDivisionError):
+            async with cluster.faults("error:1"):
+                raise ZeroDivisionError  # and not a group, nor that the fault did not come
+        async with cluster.faults("peace"):
+            with pytest.raises(RuntimeError, match="one plan at a time"):
+                async with cluster.faults("peace"):
+                    pass
+
+
+@bare
+async def test_an_operator_is_stopped_and_started_by_its_name(cluster: VirtualCluster) -> None:
+    scribe = Scribe([])
+    async with cluster.running(scribe.operator):
+        await cluster.kill("scribe")
+        await cluster.client.create(note("a"))
+        await cluster.sleep(60)
+        assert not scribe.seen
+        await cluster.start("scribe")
+        await cluster.settle()
+        assert scribe.seen and scribe.starts == 2
+        with pytest.raises(ValueError, match="scribe runs already"):
+            async with cluster.running(scribe.operator):
+                pass
+
+
+@bare
+async def test_components_can_be_disturbed_too(cluster: VirtualCluster) -> None:
+    with pytest.raises(AssertionError, match="never came to pass"):
+        async with cluster.faults("error:1", of=("controllers", "scheduler")):
+            await cluster.sleep(1)

@@ -1,0 +1,96 @@
+"""Plans of what is to go wrong: their text says all there is to them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from setpoint.testing.plan import KINDS, BadPlan, Fault, Plan
+
+
+@st.composite
+def some_fault(draw: st.DrawFn) -> Fault:
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    lasting = draw(st.none() | st.integers(1, 24 * 3600 * 1000)) if KINDS[kind].lasting else None
+    node = draw(st.sampled_from(["", "node-1", "node-17", "a.b"])) if KINDS[kind].node else ""
+    return Fault(kind, draw(st.integers(1, 10**9 - 1)), -1.0 if lasting is None else lasting / 1000, node)
+
+
+@given(st.lists(some_fault(), max_size=5))
+def test_what_is_printed_is_read_as_the_same(faults: list[Fault]) -> None:
+    plan = Plan(tuple(faults))
+    assert Plan.parse(str(plan)) == plan
+
+
+@given(st.text(alphabet="abcdehrsty-:+@/0123456789. ", max_size=40))
+def test_whatever_is_read_is_printed_so_that_it_is_the_same(text: str) -> None:
+    try:
+        plan = Plan.parse(text)
+    except BadPlan:
+        return
+    assert Plan.parse(str(plan)) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("crash-after:7", "crash-after:7"),
+        ("stale:2+crash-after:3", "stale:2+crash-after:3"),
+        ("down:2/60s", "down:2/1m"),
+        ("down:2/1s", "down:2"),
+        ("down:2/90m", "down:2/1h30m"),
+        ("partition:1@node-2/1h", "partition:1@node-2/1h"),
+        ("partition:1@node-1/2m", "partition:1"),
+        (" error:1 + error:2 ", "error:1+error:2"),
+        ("noise:0", "noise:0"),
+        ("peace", "peace"),
+    ],
+)
+def test_short_forms(text: str, printed: str) -> None:
+    assert str(Plan.parse(text)) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "'' is no fault: they look like crash-after:3"),
+        ("crash:1", "there is no fault 'crash'; there are error, conflict, crash-before"),
+        ("crash-after", "crash-after says not when: crash-after:1"),
+        ("error:0", "writes are counted from 1"),
+        ("drop-watch:0", "events are counted from 1"),
+        ("error:1/5s", "error takes no time"),
+        ("down:1/5", "missing unit in duration"),
+        ("down:1/25h", "up to a day"),
+        ("down:1/1us", "whole milliseconds"),
+        ("down:1@node-1", "down is not about a node"),
+        ("error:1+" * 30 + "error:1", "at most 20 faults"),
+    ],
+)
+def test_what_is_no_plan(text: str, complaint: str) -> None:
+    with pytest.raises(BadPlan) as caught:
+        Plan.parse(text)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("error:1", "without a number"),
+        ("noise", "try it with `only`"),
+        ("stale+drop-watch", "all about writes, or all about events"),
+    ],
+)
+def test_what_can_not_be_tried_at_every_point(text: str, complaint: str) -> None:
+    with pytest.raises(BadPlan, match=complaint):
+        Plan.template(text)
+
+
+def test_a_template_at_a_point() -> None:
+    assert str(Plan.template("stale/3s+crash-after").at_point(4)) == "stale:4/3s+crash-after:4"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_fault_tells_what_it_does(kind: str) -> None:
+    told = Fault(kind, 41).tells
+    assert "41" in told and "{" not in told
