@@ -50,7 +50,7 @@ class Model(RuleBasedStateMachine):
         return MemoryStore()
 
     def listen(self, after: int) -> None:
-        self.store.watch("", after, lambda events, revision: self.heard.extend(events))
+        self.listening = self.store.watch("", after, lambda events, revision: self.heard.extend(events))
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return self.loop.run_until_complete(coroutine)
@@ -168,6 +168,23 @@ class Model(RuleBasedStateMachine):
         assert self.heard == self.events
 
 
+class ForkedModel(Model):
+    """Every now and then it goes on with a fork, or with what it was forked from; the other one goes its own way."""
+
+    @rule(stay=st.booleans(), key=st.sampled_from(KEYS))
+    def fork(self, stay: bool, key: str) -> None:
+        assert isinstance(self.store, MemoryStore)
+        other = self.store.fork()
+        if not stay:
+            self.listening.close()
+            self.store, other = other, self.store
+            self.listen(self.revision)
+        self.run(other.txn([Put(key, b"elsewhere")], b"no concern of the model"))
+        self.run(other.compact(other.revision))
+        if not stay:
+            self.run(other.close())
+
+
 class DurableModel(Model):
     def open(self) -> SqliteStore:
         if not hasattr(self, "folder"):
@@ -186,7 +203,7 @@ class DurableModel(Model):
         self.folder.cleanup()
 
 
-TestMemory = Model.TestCase
+TestMemory = ForkedModel.TestCase
 TestMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSqlite = DurableModel.TestCase
 TestSqlite.settings = settings(

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator
+from setpoint.apiserver.http.message import Handler
 from setpoint.apiserver.server import ApiServer
 from setpoint.client import Client
 from setpoint.cluster.component import Component
@@ -61,13 +62,16 @@ class Components:
     """While the block runs, so do they; inside it, everything has synced and the nodes are ready. At the end the nodes
     stop first, then the scheduler, then the controllers: nobody acts on what the others left half done."""
 
-    def __init__(self, api: ApiServer, clock: Clock, ids: Ids, options: ComponentOptions) -> None:
+    def __init__(
+        self, api: ApiServer, clock: Clock, ids: Ids, options: ComponentOptions, handle: Handler | None = None
+    ) -> None:
+        """`handle` is what requests go to, where somebody listens; otherwise to `api` directly."""
         self._clock = clock
         self._ids = ids
         self._options = options
         api.authenticator.add(InProcessAuthenticator())
         self._api = api
-        self._entrance = InProcess(api.handle)
+        self._entrance = InProcess(handle or api.handle)
         self.who = Identities(self._entrance, clock)
         self._identity = options.identity or f"{hostname()}_{ids.uid()}"
         self._usage: FleetUsage

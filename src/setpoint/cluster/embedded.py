@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.far_server import NearFirst
@@ -22,12 +21,15 @@ from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.identities import MASTERS
+from setpoint.cluster.journal import Journal
 from setpoint.cluster.near_hosts import NearHosts
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock, Ids
 from setpoint.store.compactor import compact_forever
-from setpoint.store.interface import Event, Store
 from setpoint.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Digest
 
 _ADDRESS = OwnAddress("192.0.2.1", 6443, ["10.96.0.0/12"])
 """From the range for examples: nobody listens there."""
@@ -43,37 +45,19 @@ class EmbeddedOptions:
     config: ApiServerConfig = field(default_factory=_config)
 
 
-_HEARTBEATS = ("coordination.k8s.io/leases/", "core/nodes/", "core/events/")
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a cluster is at one moment. It never changes: any number of clusters can begin with it."""
 
-
-class Journal:
-    """A digest of every revision since it began: two runs that did the same have the same; and whether there is any
-    unrest."""
-
-    def __init__(self, store: Store) -> None:
-        self._digest = sha256()
-        self.news = 0
-        """How much was written that is no heartbeat and no event."""
-        self.newest: deque[str] = deque(maxlen=5)
-        """Where that was, lately."""
-        store.watch("", store.revision, self._see)
-
-    def _see(self, events: Sequence[Event], revision: int) -> None:
-        for event in events:
-            if not event.key.startswith(_HEARTBEATS):
-                self.news += 1
-                self.newest.append(event.key)
-            value = b"" if event.now is None else event.now.value
-            self._digest.update(b"%d %s %d\n%s" % (event.revision, event.key.encode(), len(value), value))
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()
+    store: MemoryStore
+    digest: Digest
+    """Of how it came to be."""
 
 
 @dataclass(slots=True)
 class EmbeddedCluster:
     api: ApiServer
-    store: Store
+    store: MemoryStore
     components: Components
     client: Client
     """As an administrator."""
@@ -81,17 +65,19 @@ class EmbeddedCluster:
     hosts: NearHosts
     """Servers in this process that the API server can call, such as webhooks."""
 
+    def state(self) -> State:
+        return State(self.store.fork(), self.journal.digest())
+
 
 @asynccontextmanager
 async def embedded_cluster(
-    clock: Clock, ids: Ids, options: EmbeddedOptions | None = None, store: Store | None = None
+    clock: Clock, ids: Ids, options: EmbeddedOptions | None = None, start: State | None = None
 ) -> AsyncIterator[EmbeddedCluster]:
-    """From nothing (or from what `store` holds) to nodes that are ready, and back. A store that is handed in is left
-    open."""
+    """From nothing (or from where another one was) to nodes that are ready, and back."""
     options = options or EmbeddedOptions()
-    config, kept = options.config, store
-    store = store if store is not None else MemoryStore()
-    journal = Journal(store)
+    config = options.config
+    store = MemoryStore() if start is None else start.store.fork()
+    journal = Journal(store, clock, None if start is None else start.digest)
     server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
                      max_writes=config.max_mutating_requests_inflight)  # fmt: skip
     api = ApiServer(store, clock, ids, server)
@@ -104,12 +90,11 @@ async def embedded_cluster(
         try:
             async with (
                 upkeep(api, services, _ADDRESS, "embedded", config.event_ttl),
-                Components(api, clock, ids, options.components) as parts,
+                Components(api, clock, ids, options.components, journal.listening(api.handle)) as parts,
             ):
                 client = parts.who.guest("kubernetes-admin", (MASTERS,), agent="setpoint")
                 yield EmbeddedCluster(api, store, parts, client, journal, hosts)
         finally:
             compactor.cancel()
             await api.stop()
-            if kept is None:
-                await store.close()
+            await store.close()

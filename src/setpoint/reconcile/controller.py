@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -66,6 +67,8 @@ class Controller:
         self._workers = workers
         self._clock = clock
         self.counts = Counts()
+        self.by_key: Counter[str] | None = None
+        """How often each key was reconciled, where somebody wants to know and puts a counter here."""
         self.work_seconds = Histogram(_WORK_SECONDS)
 
     def enqueue(self, key: str) -> None:
@@ -91,6 +94,8 @@ class Controller:
                 await self._attempt(key, reconciling)
             finally:
                 self.counts.done += 1
+                if self.by_key is not None:
+                    self.by_key[key] += 1
                 took = self._clock.monotonic() - started
                 self.counts.seconds += took
                 self.work_seconds.observe(took)
@@ -117,6 +122,9 @@ class Controller:
             if result is not None and result.requeue_after is not None:
                 self.counts.later += 1
                 self.queue.add_after(key, result.requeue_after)
+                if result.requeue_after <= 0:
+                    # A reconcile that finds everything in its cache never waits: the others would never get a turn.
+                    await asyncio.sleep(0)
 
     def _failed(self, key: str) -> None:
         self.counts.failed += 1

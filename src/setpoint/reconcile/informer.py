@@ -101,6 +101,11 @@ class Informer:
         # A new list: this may be a handler's own doing.
         self._handlers = [each for each in self._handlers if each is not handler]
 
+    def tell_again(self) -> None:
+        """Every handler is told of everything, as of something new: who looks at what is, finds nothing to do."""
+        for obj in tuple(self.items.values()):
+            self._tell(None, obj)
+
     # -- following ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

@@ -134,6 +134,11 @@ class Manager:
         """In so many seconds everything will have been looked at again that is to be, by what is known now."""
         return max((each.queue.due_within for each in self.controllers), default=0.0)
 
+    def look_again(self) -> None:
+        """At everything, although nothing has changed."""
+        for informer in tuple(self._informers.values()):
+            informer.tell_again()
+
     def families(self) -> list[Family]:
         """What there is to be measured of those that run here."""
         found = families(self.controllers)

@@ -31,6 +31,15 @@ class History:
         self._log: list[Event] = []  # complete after `compacted`, ordered by revision
         self._causes: list[tuple[int, bytes]] = []  # same span as the log
 
+    def fork(self) -> History:
+        """The same past and present, from here on by itself. The two share every value: only the maps are copied."""
+        other = History()
+        other.state = self.state.copy()
+        other.revision, other.compacted = self.revision, self.compacted
+        other._keys = self._keys.copy()
+        other._log, other._causes = self._log.copy(), self._causes.copy()
+        return other
+
     def apply(self, events: Sequence[Event], cause: bytes) -> None:
         """One transaction becomes visible. Its revision is greater than any before."""
         state = self.state

@@ -21,6 +21,12 @@ class KeyOrder:
     def __len__(self) -> int:
         return sum(map(len, self._chunks))
 
+    def copy(self) -> KeyOrder:
+        other = KeyOrder()
+        other._chunks = [chunk.copy() for chunk in self._chunks]
+        other._lasts = self._lasts.copy()
+        return other
+
     def add(self, key: str) -> None:
         """The key must not be there yet."""
         if not self._chunks:

@@ -16,8 +16,14 @@ _DROP_AT_ONCE = 1_000
 
 
 class MemoryStore(ReadableStore):
-    def __init__(self) -> None:
-        super().__init__(History())
+    def __init__(self, history: History | None = None) -> None:
+        super().__init__(history if history is not None else History())
+
+    def fork(self) -> MemoryStore:
+        """Another store with the same content, history and revision. What is written to one is not seen in the other;
+        nobody watches the new one yet. It costs a pointer for each key and each event that is kept."""
+        self._check()
+        return MemoryStore(self._history.fork())
 
     async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
         self._check()

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from setpoint.testing.exploring_report import Diverged
     from setpoint.testing.live import LiveCluster, live_cluster
     from setpoint.testing.plan import Plan
+    from setpoint.testing.snapshot import Snapshot, prepared
     from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
 
 _HOMES = {
     "Diverged": "exploring_report", "Exploration": "exploring", "LiveCluster": "live", "Plan": "plan",
-    "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time", "explore": "exploring",
-    "live_cluster": "live", "run_virtual": "virtual_time", "virtual": "cluster", "virtual_cluster": "cluster",
+    "Snapshot": "snapshot", "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time",
+    "explore": "exploring", "live_cluster": "live", "prepared": "snapshot", "run_virtual": "virtual_time",
+    "virtual": "cluster", "virtual_cluster": "cluster",
 }  # fmt: skip
 
 
@@ -30,6 +32,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Diverged", "Exploration", "LiveCluster", "Plan", "VirtualClock", "VirtualCluster", "VirtualLoop", "explore",
-    "live_cluster", "run_virtual", "virtual", "virtual_cluster",
+    "Diverged", "Exploration", "LiveCluster", "Plan", "Snapshot", "VirtualClock", "VirtualCluster", "VirtualLoop",
+    "explore", "live_cluster", "prepared", "run_virtual", "virtual", "virtual_cluster",
 ]  # fmt: skip

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 from setpoint.client import Client
 from setpoint.client.interface import ResourceRef
@@ -34,6 +34,8 @@ from setpoint.testing.disturbance import Disturbance
 from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.own_error import OwnError, own_tasks
 from setpoint.testing.plan import Plan
+from setpoint.testing.rest import Rest
+from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
 Obj = dict[str, Any]
@@ -43,42 +45,44 @@ _INSTANT = 1e-6
 
 
 class VirtualCluster:
-    def __init__(self, embedded: EmbeddedCluster, clock: VirtualClock, links: dict[str, Link]) -> None:
+    def __init__(
+        self, embedded: EmbeddedCluster, clock: VirtualClock, links: dict[str, Link], options: ClusterOptions
+    ) -> None:
         self.embedded = embedded
+        self.options = options
         self.links = links
         """What lies between each component and the server."""
         self.clock = clock
         self.client: Client = embedded.client
         """As an administrator."""
         self._operators: dict[str, tuple[Component[Any], asyncio.TaskGroup]] = {}
+        self._rest = Rest(embedded.journal, clock, self._managers)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     async def sleep(self, seconds: float) -> None:
         """So much virtual time passes, with all that happens in it."""
-        await self.clock.sleep(seconds)
+        await self._rest.pass_time(seconds)
 
     async def instant(self) -> None:
         """Everything has happened that needs no time."""
-        await self.clock.sleep(_INSTANT)
+        await self._rest.pass_time(_INSTANT)
 
     async def advance(self, time: str) -> None:
         """As `sleep`, in the words of Kubernetes: `5m`, `1h30m`."""
-        await self.clock.sleep(parse_duration(time) / 1e9)
+        await self._rest.pass_time(parse_duration(time) / 1e9)
 
     async def settle(self, quiet: float = 1.0, within: float = 600.0) -> None:
         """Returns when the loops are quiet: when nothing but heartbeats and events has been written for so many virtual
-        seconds. Fails if there is no rest within that time, and says what went on being written: a loop that never
-        stops writing is a bug in somebody's controller."""
-        deadline = self.clock.monotonic() + within
-        while True:
-            before = self.embedded.journal.news
-            await self.clock.sleep(quiet)
-            if self.embedded.journal.news == before:
-                return
-            if self.clock.monotonic() > deadline:
-                last = ", ".join(self.embedded.journal.newest)
-                raise AssertionError(f"no rest within {within:g} s; written last: {last}")
+        seconds. Fails if there is no rest within that time, and says who goes on writing what: a loop that never
+        stops writing, or two that undo each other's work, are bugs in somebody's controller."""
+        await self._rest.settle(quiet, within)
+
+    async def at_rest(self, time: str = "10m") -> None:
+        """Lets time pass and fails if anything but heartbeats and events is written meanwhile, or if an object is
+        reconciled all the time, and says who it is. Operators look at all their objects again, twice: one that acts on
+        what is, and not on what happened, finds nothing to do."""
+        await self._rest.hold(parse_duration(time) / 1e9)
 
     async def until(self, check: Callable[[], Any], within: float = 60.0) -> None:
         """Returns as soon as `check` (a function, also an async one) says something true; fails after so many virtual
@@ -96,7 +100,7 @@ class VirtualCluster:
                 doubt = error
             if self.clock.monotonic() >= deadline:
                 raise AssertionError(f"not true within {within:g} s: {doubt or inspect.getsource(check).strip()}")
-            await self.clock.sleep(_LOOK_EVERY)
+            await self.sleep(_LOOK_EVERY)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -121,7 +125,20 @@ class VirtualCluster:
 
     def fingerprint(self) -> str:
         """Of every revision so far."""
-        return self.embedded.journal.digest()
+        return self.embedded.journal.digest().hexdigest()
+
+    # -- copies -------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """All that is stored now, for other clusters to begin with: `virtual_cluster(start=snapshot)`, on this loop or
+        on another, as often as you like."""
+        return Snapshot(self.embedded.state(), self.clock.now(), self.options)
+
+    def fork(self, **changed: Unpack[ClusterOptions]) -> AbstractAsyncContextManager[VirtualCluster]:
+        """A cluster of its own that begins as this one is now: what happens in one is not seen in the other. Time
+        passes for both. Its components begin anew on what is stored, as after a restart; operators are started in it
+        with `running`."""
+        return virtual_cluster(start=self.snapshot(), **changed)
 
     # -- operators ----------------------------------------------------------------------------------------------------
 
@@ -174,6 +191,15 @@ class VirtualCluster:
         names = [of.name] if isinstance(of, Operator) else [of] if isinstance(of, str) else list(of)
         return Disturbance(self, names or list(self._operators), Plan.parse(plan))
 
+    def _managers(self) -> list[tuple[str, Manager]]:
+        """Those that run, and to which operator each belongs."""
+        parts = self.embedded.components
+        elected = (parts.controllers.current, parts.scheduler.current)
+        own = [*(each.manager for each in elected if each is not None), parts.fleet.current]
+        found: list[tuple[str, Manager | None]] = [("", each) for each in own]
+        found += [(name, component.current) for name, (component, _) in self._operators.items()]
+        return [(name, manager) for name, manager in found if manager is not None]
+
     # -- meddling -----------------------------------------------------------------------------------------------------
 
     def component(self, name: str) -> Component[Any]:
@@ -205,43 +231,42 @@ class VirtualCluster:
 
 @asynccontextmanager
 async def virtual_cluster(
-    *,
-    nodes: int = 3,
-    seed: int = 1,
-    controllers: Collection[str] | None = None,
-    scheduler: bool = True,
-    controller_options: ControllerOptions | None = None,
-    control_plane_pods: bool = False,
-    leader_elect: bool = False,
+    *, start: Snapshot | None = None, **options: Unpack[ClusterOptions]
 ) -> AsyncIterator[VirtualCluster]:
-    """On a virtual loop only (see `run_virtual`). `controllers` are the names of those that run; all by default. With
-    `control_plane_pods` the components are Pods too, and have logs. With `leader_elect` controllers and scheduler hold
-    Leases, as they always do outside of tests: renewing them every other second is most of what a quiet hour costs."""
-    clock = VirtualClock()
+    """On a virtual loop only (see `run_virtual`). One that begins with a snapshot has the options of the cluster that
+    it was taken from, unless others are given, and another seed."""
+    if start is not None:
+        options = {**start.options, "seed": start.next_seed(), **options}
+    clock = VirtualClock() if start is None else VirtualClock.going_on(start.now)
     links = {name: Link(name) for name in ("controllers", "scheduler", "fleet")}
-    with component_logs(clock) if control_plane_pods else nullcontext() as logs:
+    with component_logs(clock) if options.get("control_plane_pods") else nullcontext() as logs:
         parts = ComponentOptions(
-            nodes, controllers, scheduler, controller_options or ControllerOptions(), leader_elect, "virtual",
+            options.get("nodes", 3), options.get("controllers"), options.get("scheduler", True),
+            options.get("controller_options") or ControllerOptions(), options.get("leader_elect", False), "virtual",
             wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs,
         )  # fmt: skip
+        ids = RandomIds(options.get("seed", 1))
+        state = None if start is None else start.state
         with OwnError() as own:
-            async with embedded_cluster(clock, RandomIds(seed), EmbeddedOptions(parts)) as embedded:
+            async with embedded_cluster(clock, ids, EmbeddedOptions(parts), state) as embedded:
                 with own.block():
-                    yield VirtualCluster(embedded, clock, links)
+                    yield VirtualCluster(embedded, clock, links, options)
 
 
-def virtual(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+def virtual(
+    *, start: Snapshot | Prepared | None = None, **options: Unpack[ClusterOptions]
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
     """Makes a test that takes a `cluster` run in virtual time with one of its own; see `virtual_cluster` for the
     options. Other arguments (fixtures, parameters) are passed on."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-        async def main(*args: Any, **named: Any) -> None:
-            async with virtual_cluster(**options) as cluster:
+        async def main(begin: Snapshot | None, *args: Any, **named: Any) -> None:
+            async with virtual_cluster(start=begin, **options) as cluster:
                 await test(*args, cluster=cluster, **named)
 
         @functools.wraps(test)
         def runs(*args: Any, **named: Any) -> None:
-            run_virtual(main, *args, **named)
+            run_virtual(main, start.snapshot() if isinstance(start, Prepared) else start, *args, **named)
 
         signature = inspect.signature(test)
         others = [each for name, each in signature.parameters.items() if name != "cluster"]

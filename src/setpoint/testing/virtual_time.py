@@ -19,6 +19,7 @@ _PATIENCE = 10.0
 """Real seconds for a thread or a socket to answer when nothing else is left that could happen."""
 
 _SHORTEST = 1e-6
+_MANY_TURNS, _HARDLY_ANY = 1_000, 0.01
 
 
 class NothingLeft(RuntimeError):
@@ -33,6 +34,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
+            self.loop.turn()
             return ready
         if timeout is None:
             ready = super().select(_PATIENCE)
@@ -48,6 +50,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _Selector()
         selector.loop = self
         self._elapsed = 0.0
+        self._turns = 0
+        self._turns_since = 0.0
+        self.worried: list[Callable[[], None]] = []
+        """Called, each of them, when very much has happened and hardly any time has passed."""
         super().__init__(selector)
 
     def time(self) -> float:
@@ -56,12 +62,29 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def pass_time(self, seconds: float) -> None:
         self._elapsed += seconds
 
+    def turn(self) -> None:
+        """Something happened that takes no time."""
+        self._turns += 1
+        if self._turns >= _MANY_TURNS:
+            if self._elapsed - self._turns_since < _HARDLY_ANY:
+                for worry in tuple(self.worried):
+                    worry()
+            self._turns, self._turns_since = 0, self._elapsed
+
 
 class VirtualClock:
-    """The time of the loop that it is asked on."""
+    """The time of the loop that it is asked on. One that goes on from another's may be ahead of it."""
+
+    def __init__(self, ahead: timedelta = timedelta()) -> None:
+        self._begin = EPOCH + ahead
+
+    @classmethod
+    def going_on(cls, now: datetime) -> VirtualClock:
+        """It is `now`, and time goes on from there."""
+        return cls(now - EPOCH - timedelta(seconds=asyncio.get_running_loop().time()))
 
     def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=self.monotonic())
+        return self._begin + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
