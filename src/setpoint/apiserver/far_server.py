@@ -6,7 +6,7 @@ other and never followed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
@@ -33,6 +33,10 @@ class FarServer:
     """We show a certificate by which it knows that we speak for others."""
     shown: str = ""
     """Host and port as messages and the Host header have them; empty: those above."""
+    certificate: bytes = field(default=b"", repr=False)
+    """PEM of the certificate and the key that we show; empty: none."""
+    plain: bool = False
+    """Without TLS: only for what an administrator has named himself."""
 
     @property
     def address(self) -> str:
@@ -42,7 +46,7 @@ class FarServer:
 
 class FarServers(Protocol):
     async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
-        """Over TLS. Raises FarServerProblem. The head of the answer is awaited for `timeout` seconds at most."""
+        """Raises FarServerProblem. The head of the answer is awaited for `timeout` seconds at most."""
         ...
 
     async def post(self, server: FarServer, request: Request, timeout: float) -> Response:

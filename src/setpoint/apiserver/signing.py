@@ -1,14 +1,16 @@
-"""The key that service account tokens are signed with: made on first use, kept in a file that only its owner reads, or
-nowhere but in memory."""
+"""The keys of service account tokens. The one that signs is made on first use, and kept in a file that only its owner
+reads, or nowhere but in memory."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from setpoint.meta.token_key import BadSignature, TokenKey, UnknownKey
+from setpoint.meta.token_key import BadSignature, TokenKey, UnknownKey, VerifyingKey
 
-__all__ = ["BadSignature", "SigningKey", "UnknownKey"]
+__all__ = ["BadSignature", "SigningKey", "TokenKeys", "UnknownKey"]
 
 
 class SigningKey(TokenKey):
@@ -54,3 +56,36 @@ def _made() -> bytes:
     return generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+class TokenKeys:
+    """One that signs, and all whose tokens are good: those of before a rotation, too, and those of others."""
+
+    def __init__(self, signing: TokenKey, others: Callable[[], Sequence[VerifyingKey]] | None = None) -> None:
+        """`others`: what tokens are verified with, if not with the signing key alone. Loaded when first needed."""
+        self.signing = signing
+        self._others = others
+
+    @cached_property
+    def verifying(self) -> tuple[VerifyingKey, ...]:
+        return (self.signing,) if self._others is None else tuple(self._others())
+
+    def open(self, token: str) -> bytes | None:
+        """The claims of a token with a good signature; None: it is no token at all. Raises UnknownKey, BadSignature."""
+        refusal: UnknownKey | BadSignature = UnknownKey()
+        for key in self.verifying:
+            try:
+                return key.open(token)
+            except UnknownKey:
+                continue
+            except BadSignature as error:
+                refusal = error
+        raise refusal
+
+    @property
+    def published(self) -> list[dict[str, str]]:
+        return [key.published for key in self.verifying]
+
+    @property
+    def algorithms(self) -> list[str]:
+        return sorted({key.algorithm for key in self.verifying})

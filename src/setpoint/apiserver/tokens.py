@@ -18,7 +18,7 @@ import orjson
 
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, CREDENTIAL, TokenRefused, Verified
 from setpoint.apiserver.filters.impersonate import service_account
-from setpoint.apiserver.signing import BadSignature, SigningKey, UnknownKey
+from setpoint.apiserver.signing import BadSignature, TokenKeys, UnknownKey
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
@@ -74,17 +74,19 @@ class _Known:
 class ServiceAccountTokens:
     def __init__(
         self,
-        key: SigningKey,
-        issuer: str,
+        keys: TokenKeys,
+        issuers: Sequence[str],
         audiences: Sequence[str],
         lookup: Lookup,
         clock: Clock,
         used: Callable[[str, str], None] = lambda namespace, name: None,
     ) -> None:
-        """`used(namespace, name)` hears of the Secrets whose tokens are used, until they say on which day they were."""
-        self.key = key
+        """The first issuer signs, all are good. `used(namespace, name)` hears of the Secrets whose tokens are used,
+        until they say on which day they were."""
+        self.keys = keys
         self._used = used
-        self.issuer = issuer
+        self.issuer = issuers[0]
+        self._issuers = frozenset((*issuers, LEGACY_ISSUER))
         self.audiences = tuple(audiences)
         self._lookup = lookup
         self._clock = clock
@@ -92,7 +94,7 @@ class ServiceAccountTokens:
 
     def sign(self, claims: Claims) -> str:
         claims = {**claims, "iss": claims.get("iss", self.issuer)}
-        return self.key.sign(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))
+        return self.keys.signing.sign(orjson.dumps(claims, option=orjson.OPT_SORT_KEYS))
 
     # -- authenticating -------------------------------------------------------------------------------------------
 
@@ -128,10 +130,10 @@ class ServiceAccountTokens:
         known.asked, known.fitting = audiences, fitting
 
     def _open(self, token: str) -> _Known | None:
-        if _issuer(token) not in (self.issuer, LEGACY_ISSUER):
+        if _issuer(token) not in self._issuers:
             return None
         try:
-            payload = self.key.open(token)
+            payload = self.keys.open(token)
         except UnknownKey:
             raise TokenRefused("invalid signature, no keys found") from None
         except BadSignature:

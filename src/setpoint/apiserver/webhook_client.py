@@ -62,11 +62,11 @@ class WebhookClient:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
         data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
         if not 200 <= response.status < 300:
-            raise WebhookProblem(_refusal(response.status, data))
+            raise WebhookProblem(refusal_text(response.status, data))
         if not data:
             kind = next((value for name, value in response.headers if name.lower() == "content-type"), "")
             raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
-        return _read(data)
+        return read_answer(data)
 
     async def _post(self, server: FarServer, request: Request, timeout: float) -> Response:
         end = self._clock.monotonic() + timeout
@@ -110,8 +110,8 @@ def _place(config: Obj) -> tuple[str, str, bytes]:
     return shown, service.get("path") or "/", authority
 
 
-def _read(data: bytes) -> Obj:
-    """What is no JSON may still be YAML, if only to say what it is instead of an object."""
+def read_answer(data: bytes) -> Obj:
+    """What is no JSON may still be YAML, if only to say what it is instead of an object. Raises WebhookProblem."""
     try:
         try:
             answer = parse_json(data)[0]
@@ -123,7 +123,7 @@ def _read(data: bytes) -> Obj:
     return answer or {}
 
 
-def _refusal(code: int, data: bytes) -> str:
+def refusal_text(code: int, data: bytes) -> str:
     """The message of a Status, if it is one; else what the code stands for."""
     try:
         status = orjson.loads(data)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setpoint.cli.access_options import ACCESS_FLAGS, access_config
 from setpoint.cli.audit_options import AUDIT_FLAGS, audit_config
-from setpoint.cli.flags import Flag, Values, duration, number, switch, text, texts
+from setpoint.cli.flags import Flag, Values, array, duration, number, switch, text, texts
 
 if TYPE_CHECKING:
     from setpoint.cluster.config import ApiServerConfig
@@ -27,12 +28,13 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     text("service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
     texts("enable-admission-plugins", help="Plugins besides the default ones."),
     texts("disable-admission-plugins", help="Default plugins to leave out."),
-    text(
+    array(
         "service-account-issuer",
-        default="https://kubernetes.default.svc.cluster.local",
-        help="Issuer of service account tokens.",
+        default=("https://kubernetes.default.svc.cluster.local",),
+        help="Issuer of service account tokens; of several, the first signs.",
     ),
     texts("api-audiences", help="Audiences of service account tokens; by default the issuer."),
+    *ACCESS_FLAGS,
     duration("etcd-compaction-interval", default=300.0, help="How often old revisions are forgotten."),
     duration("event-ttl", default=3600.0, help="How long Events are kept."),
     number(
@@ -61,8 +63,12 @@ SERVER_FLAGS: tuple[Flag, ...] = (
 def server_config(flags: Values) -> ApiServerConfig:
     from setpoint.cluster.config import ApiServerConfig
 
-    named = {flag.key: getattr(flags, flag.key) for flag in SERVER_FLAGS if flag not in AUDIT_FLAGS}
+    apart = {*AUDIT_FLAGS, *ACCESS_FLAGS}
+    named = {flag.key: getattr(flags, flag.key) for flag in SERVER_FLAGS if flag not in apart}
     named["audit"] = audit_config(flags)
+    named["access"] = access_config(flags)
+    if flags.authorization_config and not flags.given("authorization-mode"):
+        named["authorization_mode"] = []
     named["cert_dir"] = Path(flags.cert_dir) if flags.cert_dir else None
     named["anonymous_auth"] = flags.anonymous_auth if flags.given("anonymous-auth") else None
     named["compaction_interval"] = named.pop("etcd_compaction_interval")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
 from setpoint.apiserver.filters.escalation import BindingGuard, RoleGuard
 from setpoint.apiserver.filters.node_authorizer import NodeAuthorizer
@@ -12,19 +15,33 @@ from setpoint.apiserver.handlers.reviews.identity import IdentityReviews
 from setpoint.apiserver.handlers.reviews.issuer import CONFIGURATION, KEYS, IssuerDocuments
 from setpoint.apiserver.handlers.reviews.tokenrequest import TokenRequests
 from setpoint.apiserver.server import ApiServer
-from setpoint.apiserver.signing import SigningKey
-from setpoint.apiserver.tokens import ServiceAccountTokens
+from setpoint.apiserver.signing import SigningKey, TokenKeys
+from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens
 from setpoint.apiserver.watch_cache import Entry
-from setpoint.cluster.config import NOWHERE, ApiServerConfig
+from setpoint.cluster.authentication import wire_authentication
+from setpoint.cluster.authorization import Authorizers
+from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError
+from setpoint.meta.token_key import VerifyingKey, verifying_keys
 
 
-def wire_access(api: ApiServer, config: ApiServerConfig) -> None:
+def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> None:
+    """`servers`: how webhooks and issuers of tokens are reached. Raises ConfigError."""
     policy = Policy(api.caches)
-    modes = [_authorizer(mode, policy, api) for mode in config.authorization_mode]
-    api.authorizer = AuthorizerChain([*modes, api.own_identities])
-    if "RBAC" in config.authorization_mode:
+    authorizers = Authorizers(
+        api, config, servers, lambda mode: _authorizer(mode, policy, api), always=[api.own_identities]
+    )
+    api.authorizer = AuthorizerChain(authorizers.initial())
+    if "RBAC" in authorizers.types:
         _guard(api, policy)
-    _tokens(api, config)
+
+    def lookup(plural: str, namespace: str, name: str) -> Entry | None:
+        cache = api.caches.get(f"core/{plural}/")
+        if cache is None:
+            return None
+        return cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else cache.prefix + name)
+
+    _tokens(api, config, lookup)
+    wire_authentication(api, config, servers, lookup)
     _reviews(api)
 
 
@@ -46,27 +63,44 @@ def _guard(api: ApiServer, policy: Policy) -> None:
 
 def signing_key(config: ApiServerConfig) -> SigningKey:
     """Of the tokens of service accounts."""
+    if config.access.service_account_signing_key_file:
+        return SigningKey(Path(config.access.service_account_signing_key_file))
     if config.data_dir == NOWHERE:
         return SigningKey(None)
     return SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
 
 
-def _tokens(api: ApiServer, config: ApiServerConfig) -> None:
-    def lookup(plural: str, namespace: str, name: str) -> Entry | None:
-        cache = api.caches.get(f"core/{plural}/")
-        if cache is None:
-            return None
-        return cache.get(f"{cache.prefix}{namespace}/{name}" if namespace else cache.prefix + name)
+def _token_keys(config: ApiServerConfig) -> TokenKeys:
+    """Files that somebody names are read at once, so that a mistake is told at once. Raises ConfigError."""
+    told, signing = config.access, signing_key(config)
+    if told.service_account_signing_key_file:
+        try:
+            _ = signing.algorithm
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(f"failed to parse service-account-issuer-key-file: {error}") from None
+    found: list[VerifyingKey] = []
+    for path in told.service_account_key_file:
+        try:
+            found += verifying_keys(Path(path).read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"error reading public key file {path}: {error}") from None
+    return TokenKeys(signing, (lambda: found) if found else None)
 
-    audiences = config.api_audiences or [config.service_account_issuer]
+
+def _tokens(api: ApiServer, config: ApiServerConfig, lookup: Lookup) -> None:
+    audiences, told = config.api_audiences or config.service_account_issuer, config.access
     tokens = ServiceAccountTokens(
-        signing_key(config), config.service_account_issuer, audiences, lookup, api.clock,
+        _token_keys(config), config.service_account_issuer, audiences, lookup, api.clock,
         lambda namespace, name: api.secret_token_used(namespace, name),
     )  # fmt: skip
     api.authenticator.add(tokens)
     api.authenticator.serve(audiences)
-    api.subresources[("", "serviceaccounts", "token")] = {"create": TokenRequests(tokens, lookup).create}
-    documents = IssuerDocuments(api, tokens)
+    requests = TokenRequests(
+        tokens, lookup, longest=int(told.service_account_max_token_expiration),
+        extends=told.service_account_extend_token_expiration,
+    )  # fmt: skip
+    api.subresources[("", "serviceaccounts", "token")] = {"create": requests.create}
+    documents = IssuerDocuments(api, tokens, told.service_account_jwks_uri)
     api.paths[CONFIGURATION] = documents.configuration
     api.paths[KEYS] = documents.keys
 

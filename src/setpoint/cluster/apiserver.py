@@ -20,7 +20,6 @@ from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import (
     Authenticator,
     AuthenticatorChain,
-    CertificateAuthenticator,
     LoopbackAuthenticator,
     TokenFileAuthenticator,
 )  # fmt: skip
@@ -35,6 +34,7 @@ from setpoint.apiserver.metrics_api.serving import retire_metrics
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
+from setpoint.cluster.client_trust import ClientTrust
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.issued_kubeconfigs import write_kubeconfigs
@@ -76,8 +76,8 @@ def open_store(config: ApiServerConfig) -> Store:
         raise ConfigError(str(error)) from None
 
 
-def _authenticators(config: ApiServerConfig, token: str) -> list[Authenticator]:
-    found: list[Authenticator] = [LoopbackAuthenticator(token), CertificateAuthenticator()]
+def _authenticators(config: ApiServerConfig, token: str, trust: ClientTrust | None) -> list[Authenticator]:
+    found: list[Authenticator] = [LoopbackAuthenticator(token), *(trust.authenticators if trust is not None else ())]
     if config.token_auth_file:
         try:
             found.append(TokenFileAuthenticator.read(config.token_auth_file))
@@ -100,11 +100,6 @@ def _tls(config: ApiServerConfig, clock: Clock) -> tuple[ssl.SSLContext, Certifi
             context.load_cert_chain(config.tls_cert_file, config.tls_private_key_file)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"cannot use --tls-cert-file {config.tls_cert_file}: {error}") from None
-    if config.client_ca_file:
-        try:
-            context.load_verify_locations(config.client_ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"cannot use --client-ca-file {config.client_ca_file}: {error}") from None
     return context, files
 
 
@@ -137,7 +132,8 @@ async def apiserver(
     anonymous = config.anonymous_auth
     if anonymous is None:
         anonymous = "AlwaysAllow" not in config.authorization_mode
-    authenticators = _authenticators(config, token)
+    trust = ClientTrust(config, files.ca, context, clock) if context is not None and files is not None else None
+    authenticators = _authenticators(config, token, trust)
     store = store or open_store(config)
     try:
         options = Options(
@@ -148,6 +144,8 @@ async def apiserver(
         )
         api = ApiServer(store, clock, ids, options)
         services = wire(api, config, files)
+        if trust is not None:
+            api.background += trust.background
         audit = _audit_log(api, config)
         api.nodes.otherwise = FarNodes(kubelet_context(config, files, clock))
         server = Server(api.handle, clock=clock, ssl=context, on_error=api.unexpected)

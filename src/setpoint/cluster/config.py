@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 
+from setpoint.cluster.access_config import AccessConfig
 from setpoint.cluster.audit_config import AuditConfig
 from setpoint.meta.goformat import aggregate
 
@@ -36,7 +37,8 @@ class ApiServerConfig:
     service_node_port_range: str = "30000-32767"
     enable_admission_plugins: list[str] = field(default_factory=list)
     disable_admission_plugins: list[str] = field(default_factory=list)
-    service_account_issuer: str = "https://kubernetes.default.svc.cluster.local"
+    service_account_issuer: list[str] = field(default_factory=lambda: ["https://kubernetes.default.svc.cluster.local"])
+    """The first signs tokens, all are good."""
     api_audiences: list[str] = field(default_factory=list)
     compaction_interval: float = 300.0
     event_ttl: float = 3600.0
@@ -47,6 +49,7 @@ class ApiServerConfig:
     kubelet_client_certificate: str = ""
     kubelet_client_key: str = ""
     insecure_http: bool = False
+    access: AccessConfig = field(default_factory=AccessConfig)
     allow_privileged: bool = True
     audit: AuditConfig = field(default_factory=AuditConfig)
 
@@ -65,7 +68,7 @@ class ApiServerConfig:
         low, dash, high = self.service_node_port_range.partition("-")
         if not (dash and low.isdigit() and high.isdigit() and 0 < int(low) <= int(high) < 65536):
             raise ConfigError("--service-node-port-range must look like 30000-32767")
-        known = {"AlwaysAllow", "AlwaysDeny", "Node", "RBAC"}
+        known = {"AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"}
         for mode in self.authorization_mode:
             if mode not in known:
                 raise ConfigError(f"--authorization-mode: {mode!r} is not one of {', '.join(sorted(known))}")
@@ -74,12 +77,24 @@ class ApiServerConfig:
                 "--max-requests-inflight and --max-mutating-requests-inflight must add up to something positive, "
                 "unless --enable-priority-and-fairness=false"
             )
+        if len(set(self.authorization_mode)) != len(self.authorization_mode):
+            shown = " ".join(f'"{mode}"' for mode in self.authorization_mode)
+            raise ConfigError(f"authorization-mode [{shown}] has mode specified more than once")
         if bool(self.kubelet_client_certificate) != bool(self.kubelet_client_key):
             raise ConfigError("--kubelet-client-certificate and --kubelet-client-key go together")
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             raise ConfigError("--tls-cert-file and --tls-private-key-file go together")
-        if problems := self.audit.problems():
-            raise ConfigError(aggregate(problems))
+        for problems in (self._bad_issuers(), self.access.problems(self.authorization_mode), self.audit.problems()):
+            if problems:
+                raise ConfigError(aggregate(problems))
+
+    def _bad_issuers(self) -> list[str]:
+        issuers = self.service_account_issuer
+        if not issuers:
+            return ["service-account-issuer is a required flag"]
+        found = ["service-account-issuer should not be an empty string"] if "" in issuers else []
+        twice = dict.fromkeys(one for at, one in enumerate(issuers) if one and one in issuers[:at])
+        return found + [f'service-account-issuer "{one}" is already specified' for one in twice]
 
 
 def _check_ranges(cidrs: list[str]) -> None:

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Any
 
-from setpoint.apiserver.filters.authenticate import ANONYMOUS, CertificateAuthenticator, parse_bearer
+from setpoint.apiserver.authentication.client_certificates import CertificateAuthenticator
+from setpoint.apiserver.filters.authenticate import ANONYMOUS, parse_bearer
 from setpoint.apiserver.filters.authorize import Access, forbidden
 from setpoint.apiserver.http.message import Request
 from setpoint.client import Client
@@ -27,7 +28,7 @@ class DelegatedAccess:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._certificates = CertificateAuthenticator()
+        self._certificates = CertificateAuthenticator(clock)
         self._known: OrderedDict[object, tuple[float, Any]] = OrderedDict()
 
     async def who(self, request: Request) -> UserInfo:

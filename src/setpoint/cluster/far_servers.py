@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import tempfile
 from collections.abc import AsyncGenerator, Callable
 from functools import lru_cache
 from pathlib import Path
@@ -68,8 +69,11 @@ class NetworkServers:
     async def _connect(self, server: FarServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = server.name or server.host
         try:
+            if server.plain:
+                async with asyncio.timeout(_CONNECT_TIMEOUT):
+                    return await asyncio.open_connection(server.host, server.port)
             shown = self._certificate() if server.as_proxy and self._certificate is not None else None
-            context = _context(server.authority, server.insecure, shown)
+            context = _context(server.authority, server.insecure, shown, server.certificate)
             async with asyncio.timeout(_CONNECT_TIMEOUT):
                 return await asyncio.open_connection(server.host, server.port, ssl=context, server_hostname=name)
         except ssl.SSLCertVerificationError as error:
@@ -111,10 +115,16 @@ async def _whole(head: Head, reader: asyncio.StreamReader) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _context(authority: bytes, insecure: bool, certificate: Path | None) -> ssl.SSLContext:
+def _context(authority: bytes, insecure: bool, certificate: Path | None, shown: bytes = b"") -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
     if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
         context.load_cert_chain(certificate)
+    if shown:
+        # The library takes certificates from files alone; nobody else can read this one, and it is gone at once.
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(shown)
+            file.flush()
+            context.load_cert_chain(file.name)
     return context

@@ -51,7 +51,7 @@ def wire(
     if servers is None:
         network = NetworkServers((lambda: front.certificate) if front is not None else None)
         servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)
-    wire_access(api, config)
+    wire_access(api, config, servers)
     api.env.admission = Chain(_plugins(api, config, servers))
     api.health = _health(api)
     if config.enable_priority_and_fairness:

@@ -1,13 +1,16 @@
-"""Keys that sign tokens, and tell whether they did."""
+"""Keys that sign tokens, and those that tell whether they did."""
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?")
+_NO_KEYS = "data does not contain any valid RSA or ECDSA public keys"
 _CURVES = {256: ("ES256", "P-256"), 384: ("ES384", "P-384"), 521: ("ES512", "P-521")}
 
 
@@ -19,23 +22,15 @@ class UnknownKey(Exception):
     """The token says that another key signed it."""
 
 
-class TokenKey:
-    """RSA or elliptic. `load` gives it as PEM, when it is first needed.
+class VerifyingKey:
+    """A public key, RSA or elliptic."""
 
-    The libraries are loaded on first use too: who is asked for no token does without them."""
+    def __init__(self, public: Any) -> None:
+        self._given = public
 
-    def __init__(self, load: Callable[[], bytes]) -> None:
-        self._load = load
-
-    @cached_property
-    def _key(self) -> Any:
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        return load_pem_private_key(self._load(), None)
-
-    @cached_property
+    @property
     def _public(self) -> Any:
-        return self._key.public_key()
+        return self._given
 
     @property
     def _is_rsa(self) -> bool:
@@ -43,7 +38,7 @@ class TokenKey:
 
     @cached_property
     def algorithm(self) -> str:
-        return "RS256" if self._is_rsa else _CURVES[self._key.curve.key_size][0]
+        return "RS256" if self._is_rsa else _CURVES[self._public.curve.key_size][0]
 
     @cached_property
     def id(self) -> str:
@@ -52,12 +47,6 @@ class TokenKey:
 
         der = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return _base64(sha256(der).digest())
-
-    def sign(self, claims: bytes) -> str:
-        """A JSON web token of these claims."""
-        from jwt.api_jws import encode
-
-        return encode(claims, self._key, self.algorithm, {"kid": self.id, "typ": None})
 
     def open(self, token: str) -> bytes | None:
         """The claims of a token with a good signature; None: it is no token at all. Raises UnknownKey, BadSignature."""
@@ -83,10 +72,64 @@ class TokenKey:
         head = {"use": "sig", "kty": "RSA" if self._is_rsa else "EC", "kid": self.id}
         if self._is_rsa:
             return head | {"alg": self.algorithm, "n": _number(numbers.n), "e": _number(numbers.e)}
-        size = self._key.curve.key_size
+        size = self._public.curve.key_size
         length = (size + 7) // 8
         curve = {"crv": _CURVES[size][1], "alg": self.algorithm}
         return head | curve | {"x": _number(numbers.x, length), "y": _number(numbers.y, length)}
+
+
+class TokenKey(VerifyingKey):
+    """With the private part. `load` gives it as PEM, when it is first needed.
+
+    The libraries are loaded on first use too: who is asked for no token does without them."""
+
+    def __init__(self, load: Callable[[], bytes]) -> None:
+        super().__init__(None)
+        self._load = load
+
+    @cached_property
+    def _key(self) -> Any:
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        return load_pem_private_key(self._load(), None)
+
+    @cached_property
+    def _public(self) -> Any:
+        return self._key.public_key()
+
+    def sign(self, claims: bytes) -> str:
+        """A JSON web token of these claims."""
+        from jwt.api_jws import encode
+
+        return encode(claims, self._key, self.algorithm, {"kid": self.id, "typ": None})
+
+
+def verifying_keys(data: bytes) -> list[VerifyingKey]:
+    """Those in a PEM file: public keys, the public halves of private ones, and those of certificates. Raises ValueError
+    if there is none, or one of a kind that signs no tokens."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+    found = []
+    for match in _BLOCK.finditer(data):
+        kind, block = match[1], match[0]
+        if kind == b"EC PARAMETERS":
+            continue
+        if kind == b"CERTIFICATE":
+            public: Any = x509.load_pem_x509_certificate(block).public_key()
+        elif kind.endswith(b"PRIVATE KEY"):
+            public = load_pem_private_key(block, None).public_key()
+        else:
+            public = load_pem_public_key(block)
+        key = VerifyingKey(public)
+        try:
+            _ = key.algorithm
+        except (AttributeError, KeyError):
+            raise ValueError(_NO_KEYS) from None
+        found.append(key)
+    if not found:
+        raise ValueError(_NO_KEYS)
+    return found
 
 
 def _base64(data: bytes) -> str:

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from setpoint.client.resources import builtin
 from setpoint.cluster.system import RandomIds
-from setpoint.controllers.bootstrap_tokens.secrets import detached_signature, seconds_left, signing_token
+from setpoint.controllers.bootstrap_tokens.secrets import detached_signature, signing_token
 from setpoint.controllers.serviceaccount.unused_tokens import UnusedTokens
+from setpoint.kinds.core.bootstrap_token import seconds_left
 from setpoint.meta.clock import Clock
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Manager

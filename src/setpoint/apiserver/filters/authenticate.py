@@ -1,4 +1,4 @@
-"""Who is it? Client certificates, static tokens, and whatever else is put into the chain.
+"""Who is it? Static tokens, and whatever else is put into the chain.
 
 No token is ever logged, and none travels further than this: once somebody is authenticated, the request has no
 Authorization header any more.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Sequence
-from hashlib import sha256
 from hmac import compare_digest
 from typing import NamedTuple, Protocol, runtime_checkable
+from urllib.parse import unquote
 
 from setpoint.apiserver.http.message import Request
 from setpoint.kinds.strategy import UserInfo
@@ -25,7 +25,6 @@ CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _INVALID = "invalid bearer token"
 _SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 _SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
-_UID_OID = "1.3.6.1.4.1.57683.2"
 
 
 class TokenRefused(Exception):
@@ -47,7 +46,8 @@ class TokenAuthenticator(Protocol):
 
 class RequestAuthenticator(Protocol):
     def authenticate(self, request: Request) -> UserInfo | None:
-        """The user, or None if this authenticator knows nothing of the request's credentials."""
+        """The user, or None if this authenticator knows nothing of the request's credentials. Raises Unauthorized if
+        they are not good; others may still know the request by something else."""
         ...
 
 
@@ -66,37 +66,6 @@ def with_everybody(groups: Sequence[str]) -> tuple[str, ...]:
     if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
         return tuple(groups)
     return (*groups, AUTHENTICATED)
-
-
-class CertificateAuthenticator:
-    """The common name of a verified client certificate is the user, its organizations are the groups."""
-
-    def authenticate(self, request: Request) -> UserInfo | None:
-        peer = request.peer
-        if peer.certificate is None:
-            return None
-        attributes = peer.attributes
-        if "user" not in attributes:
-            attributes["user"] = _user_of(peer.certificate)
-        user = attributes["user"]
-        return user if isinstance(user, UserInfo) else None
-
-
-def _user_of(der: bytes) -> UserInfo | None:
-    # Here, because the library is slow to load and most servers start before anybody shows a certificate.
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID, ObjectIdentifier
-
-    subject = x509.load_der_x509_certificate(der).subject
-    names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    groups = [str(group.value) for group in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-    uids = [str(uid.value) for uid in subject.get_attributes_for_oid(ObjectIdentifier(_UID_OID))]
-    if not names or not names[-1]:
-        return None
-    if len(uids) > 1 or uids == [""]:
-        raise Unauthorized()
-    extra = {CREDENTIAL: (f"X509SHA256={sha256(der).hexdigest()}",)}
-    return UserInfo(names[-1], "".join(uids), with_everybody(groups), extra)
 
 
 class AudienceAgnostic:
@@ -157,8 +126,8 @@ class LoopbackAuthenticator:
         return None
 
 
-# Load balancers and process managers ask these, and have no credentials.
-_FOR_ANYBODY = frozenset({"/healthz", "/livez", "/readyz"})
+HEALTH = frozenset({"/healthz", "/livez", "/readyz", "/healthz/", "/livez/", "/readyz/"})
+"""Load balancers and process managers ask these, and have no credentials."""
 
 
 class AuthenticatorChain:
@@ -170,21 +139,22 @@ class AuthenticatorChain:
         anonymous: bool,
         audiences: Sequence[str] = (),
     ) -> None:
-        self._anonymous = anonymous
+        self.anonymous_paths: frozenset[str] | None = None if anonymous else HEALTH
+        """What may be asked without saying who one is; None: everything."""
         self._authenticators: list[RequestAuthenticator] = []
         self._tokens: list[TokenAuthenticator] = []
         self.audiences: Sequence[str] = tuple(audiences)
         for authenticator in authenticators:
             self.add(authenticator)
 
-    def add(self, authenticator: Authenticator) -> None:
-        """Asked after all that are there already."""
+    def add(self, authenticator: Authenticator, *, first: bool = False) -> None:
+        """Asked after all that are there already, or before."""
         if isinstance(authenticator, TokenAuthenticator):
             self._tokens.append(authenticator)
             if isinstance(authenticator, AudienceAgnostic):
                 authenticator.audiences = self.audiences
         else:
-            self._authenticators.append(authenticator)
+            self._authenticators.insert(0 if first else len(self._authenticators), authenticator)
 
     def serve(self, audiences: Sequence[str]) -> None:
         """The names by which tokens may mean this server."""
@@ -195,8 +165,13 @@ class AuthenticatorChain:
 
     def authenticate(self, request: Request, warnings: list[str]) -> UserInfo | Awaitable[UserInfo]:
         """To be awaited only where an authenticator must ask somebody else first. Raises Unauthorized."""
+        refused = False
         for authenticator in self._authenticators:
-            user = authenticator.authenticate(request)
+            try:
+                user = authenticator.authenticate(request)
+            except Unauthorized:
+                refused = True
+                continue
             if user is not None:
                 return user
         headers = request.headers
@@ -215,7 +190,7 @@ class AuthenticatorChain:
             token, headers["sec-websocket-protocol"] = _from_subprotocols(headers["sec-websocket-protocol"])
             request.repeated.pop("sec-websocket-protocol", None)
             return self._bearer(token)
-        if self._anonymous or request.path.rstrip("/") in _FOR_ANYBODY:
+        if not refused and (self.anonymous_paths is None or unquote(request.path) in self.anonymous_paths):
             return ANONYMOUS
         raise Unauthorized()
 
@@ -250,7 +225,7 @@ class AuthenticatorChain:
         audiences = audiences or self.audiences
         token, _ = parse_bearer(f"Bearer {token}")
         if not token:
-            return (Verified(ANONYMOUS, tuple(audiences)) if self._anonymous else None), ""
+            return (Verified(ANONYMOUS, tuple(audiences)) if self.anonymous_paths is None else None), ""
         verified, errors = await _verify(self._tokens, token, audiences)
         return verified, "" if verified is not None else aggregate([_INVALID, *errors])
 

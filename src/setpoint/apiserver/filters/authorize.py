@@ -118,6 +118,10 @@ class AuthorizerChain:
             return Decision.ALLOW, ""
         return _ask(self._authorizers, 0, access, [])
 
+    def replace(self, authorizers: Sequence[Authorizer]) -> None:
+        """Others, from the next question on."""
+        self._authorizers = tuple(authorizers)
+
     async def decide(self, access: Access) -> Ruling:
         """For those who do not mind to wait."""
         ruling = self.authorize(access)

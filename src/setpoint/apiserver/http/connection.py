@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from setpoint.apiserver.http import encoding
@@ -35,6 +36,13 @@ SLICE: Final = 16 * 1024
 
 
 _GOODBYE = 0.25
+
+
+def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
+    """What the peer has shown besides its own certificate. Python has a public way to ask only since 3.13."""
+    ask: Callable[[], Sequence[Any]] | None = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
+    chain = (ask() if ask is not None else None) or ()
+    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain[1:]]
 
 
 class Owner(Protocol):
@@ -93,6 +101,8 @@ class Connection(asyncio.Protocol):
         # Without verification `getpeercert` would hand out whatever the peer claims.
         if tls is not None and tls.context.verify_mode is not ssl.CERT_NONE:
             peer.certificate = tls.getpeercert(binary_form=True)
+            if peer.certificate is not None:
+                peer.intermediates = partial(_intermediates, tls)
         self.parser = RequestParser(self.owner.limits, peer)
         self._transport.set_write_buffer_limits(self.owner.limits.write_buffer)
         self._task = self.owner.opened(self, self._run())

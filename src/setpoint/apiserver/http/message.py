@@ -22,8 +22,10 @@ class Peer:
     port: int = 0
     certificate: bytes | None = None
     """The client's verified certificate, DER; None without one."""
-    attributes: dict[str, object] = field(default_factory=dict)
+    attributes: dict[object, object] = field(default_factory=dict)
     """What filters learnt about this connection once and want to keep (such as the user of its certificate)."""
+    intermediates: Callable[[], Sequence[bytes]] = tuple
+    """The other certificates that the client has shown, DER: of those between it and an authority."""
 
 
 @dataclass(slots=True)

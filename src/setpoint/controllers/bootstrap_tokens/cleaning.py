@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.controllers.bootstrap_tokens.secrets import NAMESPACE, SECRETS, TYPE, seconds_left
+from setpoint.controllers.bootstrap_tokens.secrets import SECRETS
 from setpoint.controllers.options import ControllerOptions
+from setpoint.kinds.core.bootstrap_token import NAMESPACE, TYPE, seconds_left
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.reconcile import Controller, Manager, Result, key_of
 

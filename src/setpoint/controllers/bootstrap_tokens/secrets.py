@@ -1,43 +1,19 @@
-"""What a Secret says that holds a bootstrap token. Pure."""
+"""Signing with bootstrap tokens. Pure."""
 
 from __future__ import annotations
 
 import hmac
 import re
-from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from base64 import urlsafe_b64encode
 from datetime import datetime
-from typing import Any
 
 import orjson
 
 from setpoint.client.resources import builtin
-from setpoint.meta.times import parse_time
-
-Obj = Mapping[str, Any]
+from setpoint.kinds.core.bootstrap_token import Obj, said, seconds_left
 
 SECRETS = builtin("secrets")
-TYPE, NAMESPACE = "bootstrap.kubernetes.io/token", "kube-system"
 _NAME = re.compile(r"bootstrap-token-([a-z0-9]{6})")
-
-
-def said(secret: Obj, key: str) -> str:
-    """Empty: nothing."""
-    try:
-        return b64decode((secret.get("data") or {}).get(key) or "").decode()
-    except ValueError:
-        return ""
-
-
-def seconds_left(secret: Obj, now: datetime) -> float | None:
-    """Not more than 0: it has expired, as it has if nobody can read when. None: it never does."""
-    expiration = said(secret, "expiration")
-    if not expiration:
-        return None
-    try:
-        return max(0.0, (parse_time(expiration) - now).total_seconds())
-    except ValueError:
-        return 0.0
 
 
 def signing_token(secret: Obj, now: datetime) -> tuple[str, str] | None:

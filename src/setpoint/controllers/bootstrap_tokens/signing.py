@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.bootstrap_tokens.secrets import NAMESPACE, SECRETS, TYPE, detached_signature, signing_token
+from setpoint.controllers.bootstrap_tokens.secrets import SECRETS, detached_signature, signing_token
 from setpoint.controllers.options import ControllerOptions
+from setpoint.kinds.core.bootstrap_token import NAMESPACE, TYPE
 from setpoint.meta.errors import NotFound
 from setpoint.reconcile import Controller, Manager
 

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from front_door import ADMIN_TOKEN, FrontDoor
+from front_door import ADMIN_TOKEN, FrontDoor, VirtualClock
 
+from setpoint.apiserver.authentication.client_certificates import CertificateAuthenticator
 from setpoint.apiserver.filters.authenticate import (
     ANONYMOUS,
     AuthenticatorChain,
-    CertificateAuthenticator,
     LoopbackAuthenticator,
     TokenFileAuthenticator,
 )
@@ -25,7 +25,9 @@ from setpoint.meta.errors import Unauthorized
 
 JANE = UserInfo("jane", "1", ("devs", "system:authenticated"))
 CHAIN = AuthenticatorChain(
-    [LoopbackAuthenticator("loop"), CertificateAuthenticator(), TokenFileAuthenticator({"t": JANE})], True, ["api"]
+    [LoopbackAuthenticator("loop"), CertificateAuthenticator(VirtualClock()), TokenFileAuthenticator({"t": JANE})],
+    True,
+    ["api"],
 )
 
 

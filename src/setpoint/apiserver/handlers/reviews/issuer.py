@@ -17,22 +17,24 @@ _KEY_SET = "application/jwk-set+json"
 
 
 class IssuerDocuments:
-    def __init__(self, api: ApiServer, tokens: ServiceAccountTokens) -> None:
+    def __init__(self, api: ApiServer, tokens: ServiceAccountTokens, keys_at: str = "") -> None:
+        """`keys_at`: where others find the keys; empty: here."""
+        self._keys_at = keys_at
         self._api = api
         self._tokens = tokens
 
     async def configuration(self, call: Call) -> Answer:
         document = {
             "issuer": self._tokens.issuer,
-            "jwks_uri": f"https://{self._api.address}{KEYS}",
+            "jwks_uri": self._keys_at or f"https://{self._api.address}{KEYS}",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [self._tokens.key.algorithm],
+            "id_token_signing_alg_values_supported": self._tokens.keys.algorithms,
         }
         return _respond(call, document, JSON)
 
     async def keys(self, call: Call) -> Answer:
-        return _respond(call, {"keys": [self._tokens.key.published]}, _KEY_SET)
+        return _respond(call, {"keys": self._tokens.keys.published}, _KEY_SET)
 
 
 def _respond(call: Call, document: object, media_type: str) -> Response:

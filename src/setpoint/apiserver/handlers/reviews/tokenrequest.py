@@ -26,9 +26,13 @@ _WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 
 
 class TokenRequests:
-    def __init__(self, tokens: ServiceAccountTokens, lookup: Lookup) -> None:
+    def __init__(self, tokens: ServiceAccountTokens, lookup: Lookup, *, longest: int = 0, extends: bool = True) -> None:
+        """`longest`: seconds for which a token may be good at most; 0: whatever is asked for. `extends`: what kubelets
+        ask for may be used for longer."""
         self._tokens = tokens
         self._lookup = lookup
+        self._longest = longest
+        self._extends = extends
 
     async def create(self, call: Call, registry: Registry, form: Form) -> Answer:
         request = self._read(call)
@@ -45,6 +49,10 @@ class TokenRequests:
             raise Invalid.of(GROUP, KIND, "", errs)
         await registry.env.admission.validate(attrs)
         bound = self._bound(call, spec.get("boundObjectRef"))
+        if 0 < self._longest < spec["expirationSeconds"]:
+            asked = spec["expirationSeconds"]
+            call.warn(f"requested expiration of {asked} seconds shortened to {self._longest} seconds")
+            spec["expirationSeconds"] = self._longest
         claims = self._claims(call, registry, account, spec, bound)
         token = self._tokens.sign(claims)
         if call.audit is not None:
@@ -109,7 +117,12 @@ class TokenRequests:
         now, lasts = int(call.now.timestamp()), spec["expirationSeconds"]
         meta = account["metadata"]
         private: Obj = {"namespace": meta["namespace"], "serviceaccount": _reference(account), **bound}
-        if "pod" in bound and lasts == _PROJECTED and set(spec["audiences"]) <= set(self._tokens.audiences):
+        if (
+            self._extends
+            and "pod" in bound
+            and lasts == _PROJECTED
+            and set(spec["audiences"]) <= set(self._tokens.audiences)
+        ):
             private["warnafter"] = now + lasts
             lasts = _YEAR
         return {

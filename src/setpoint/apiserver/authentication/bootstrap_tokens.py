@@ -1,0 +1,55 @@
+"""Bootstrap tokens: how a new node says who it is, before it has a certificate."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from hmac import compare_digest
+
+from setpoint.apiserver.filters.authenticate import AudienceAgnostic, Verified, with_everybody
+from setpoint.apiserver.tokens import Lookup
+from setpoint.kinds.core.bootstrap_token import NAMESPACE, PREFIX, TOKEN, TYPE, Obj, groups, said, seconds_left
+from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.clock import Clock
+
+log = logging.getLogger("setpoint.apiserver")
+
+
+class BootstrapTokens(AudienceAgnostic):
+    """Looked up in the Secrets every time: a token that is deleted is good no more."""
+
+    def __init__(self, lookup: Lookup, clock: Clock) -> None:
+        super().__init__()
+        self._lookup = lookup
+        self._clock = clock
+
+    def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
+        parts = TOKEN.fullmatch(token)
+        fitting = self.fitting(audiences) if parts is not None else None
+        if parts is None or fitting is None:
+            return None
+        entry = self._lookup("secrets", NAMESPACE, PREFIX + parts[1])
+        if entry is None:
+            return None
+        problem = self._problem(entry.obj, parts[1], parts[2])
+        named = groups(entry.obj)
+        if problem or named is None:
+            why = problem or "has invalid value for key auth-extra-groups"
+            log.debug("Bootstrap secret %s/%s%s matching bearer token %s", NAMESPACE, PREFIX, parts[1], why)
+            return None
+        return Verified(UserInfo(f"system:bootstrap:{parts[1]}", groups=with_everybody(named)), fitting)
+
+    def _problem(self, secret: Obj, token: str, key: str) -> str:
+        """Empty: it is good."""
+        if "deletionTimestamp" in secret["metadata"]:
+            return "is deleted and awaiting removal"
+        if secret.get("type") != TYPE or not secret.get("data"):
+            return f"has invalid type, expected {TYPE}"
+        if not compare_digest(said(secret, "token-secret").encode(), key.encode()):
+            return "has invalid value for key token-secret"
+        if said(secret, "token-id") != token:
+            return "has invalid value for key token-id"
+        if seconds_left(secret, self._clock.now()) == 0.0:
+            return "has expired"
+        usage = "usage-bootstrap-authentication"
+        return "" if said(secret, usage) == "true" else f"not marked {usage}=true"

@@ -1,0 +1,121 @@
+"""Whether a token of an issuer is good: signature, issuer, audience and times."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from setpoint.apiserver.authentication.claims import Claims
+from setpoint.apiserver.authentication.issuer_keys import BadIssuer, IssuerKeys
+from setpoint.apiserver.filters.authenticate import TokenRefused
+from setpoint.meta.clock import Clock
+from setpoint.meta.goformat import quote, quote_all
+
+ALGORITHMS = ("ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
+_LEEWAY = 60.0
+_GOOGLE, _GOOGLE_SHORT = "https://accounts.google.com", "accounts.google.com"
+
+
+def untrusted_issuer(token: str) -> str:
+    """Whom the token says it is from; it may lie. Empty: it is no such token."""
+    parts = token.split(".")
+    claims = _decoded(parts[1]) if len(parts) == 3 else None
+    issuer = claims.get("iss") if isinstance(claims, dict) else None
+    if issuer == _GOOGLE_SHORT:
+        return _GOOGLE
+    return issuer if isinstance(issuer, str) else ""
+
+
+def _decoded(part: str) -> Any:
+    try:
+        return orjson.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except ValueError:
+        return None
+
+
+class TokenVerifier:
+    """Signature, issuer, audience and times of the tokens of one issuer."""
+
+    def __init__(self, issuer: str, keys: IssuerKeys, audiences: Sequence[str], algorithms: Sequence[str],
+                 clock: Clock) -> None:  # fmt: skip
+        self._issuer = issuer
+        self._keys = keys
+        self._audiences = tuple(audiences)
+        self._algorithms = tuple(algorithms)
+        self._clock = clock
+
+    def verify(self, token: str) -> Claims | Awaitable[Claims]:
+        """The claims. To be awaited if the keys have to be fetched. Raises TokenRefused."""
+        head = _decoded(token.split(".")[0])
+        if not isinstance(head, dict):
+            raise TokenRefused("oidc: malformed jwt: go-jose/go-jose: compact JWS format must have three parts")
+        algorithm, key = head.get("alg"), head.get("kid")
+        if algorithm not in self._algorithms:
+            raise TokenRefused(
+                "oidc: id token signed with unsupported algorithm, "
+                f"expected {quote_all(self._algorithms)} got {quote(str(algorithm))}"
+            )
+        key_id = key if isinstance(key, str) else ""
+        payload = self._keys.open(token, algorithm, key_id)
+        if payload is not None:
+            return self._accepted(payload)
+        if not self._keys.may_have_changed:
+            raise TokenRefused("failed to verify signature: failed to verify id token signature")
+        return self._with_new_keys(token, algorithm, key_id)
+
+    async def _with_new_keys(self, token: str, algorithm: str, key: str) -> Claims:
+        try:
+            await self._keys.refresh()
+        except BadIssuer as problem:
+            raise TokenRefused(f"failed to verify signature: fetching keys {problem}") from None
+        payload = self._keys.open(token, algorithm, key)
+        if payload is None:
+            raise TokenRefused("failed to verify signature: failed to verify id token signature")
+        return self._accepted(payload)
+
+    def _accepted(self, payload: bytes) -> Claims:
+        claims = orjson.loads(payload)
+        if not isinstance(claims, dict):
+            raise TokenRefused("oidc: failed to unmarshal claims: it is not an object")
+        issuer = claims.get("iss")
+        if issuer != self._issuer and not (self._issuer == _GOOGLE and issuer == _GOOGLE_SHORT):
+            raise TokenRefused(
+                "oidc: id token issued by a different provider, "
+                f"expected {quote(self._issuer)} got {quote(str(issuer))}"
+            )
+        self._check_audience(claims.get("aud"))
+        self._check_times(claims)
+        return claims
+
+    def _check_audience(self, audience: Any) -> None:
+        given = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
+        if any(one in self._audiences for one in given):
+            return
+        shown = quote_all(map(str, given))
+        if len(self._audiences) == 1:
+            raise TokenRefused(f"oidc: expected audience {quote(self._audiences[0])} got {shown}")
+        raise TokenRefused(f"oidc: expected audience in {quote_all(sorted(self._audiences))} got {shown}")
+
+    def _check_times(self, claims: Claims) -> None:
+        now = self._clock.now().timestamp()
+        ends, starts = _moment(claims.get("exp")), _moment(claims.get("nbf"))
+        if ends is None or ends < now:
+            shown = _shown(ends) if ends is not None else "0001-01-01 00:00:00 +0000 UTC"
+            raise TokenRefused(f"oidc: token is expired (Token Expiry: {shown})")
+        if starts is not None and now + _LEEWAY < starts:
+            raise TokenRefused(f"oidc: current time {_shown(now)} before the nbf (not before) time: {_shown(starts)}")
+
+
+def _moment(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _shown(moment: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(int(moment), UTC):%Y-%m-%d %H:%M:%S} +0000 UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{moment:g}"

@@ -1,0 +1,47 @@
+"""Where a webhook is, as a kubeconfig says it: the cluster is the webhook, the user is what it is shown."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from setpoint.apiserver.far_server import FarServer
+from setpoint.apiserver.review_webhook import Endpoint
+from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
+from setpoint.cluster.config import ConfigError
+
+
+def webhook_endpoint(path: str, flag: str) -> Endpoint:
+    """`flag`: where the path was given, for the message. Raises ConfigError."""
+    try:
+        access = Kubeconfig.load([Path(path)], must_exist=True).access()
+        url = urlsplit(access.server)
+        port = url.port or (443 if url.scheme == "https" else 80)
+    except (KubeconfigError, ValueError) as error:
+        raise ConfigError(f"{flag}: {error}") from None
+    if url.scheme not in ("https", "http") or not url.hostname:
+        raise ConfigError(f"{flag}: the address of the webhook, {access.server!r}, must look like https://host/path")
+    if access.exec is not None:
+        raise ConfigError(f"{flag}: a program that gives out credentials (exec) is not run for a webhook")
+    token = access.token
+    if access.token_file is not None:
+        try:
+            token = access.token_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"{flag}: cannot read the token file {access.token_file}: {error.strerror}") from None
+    authorization = f"Bearer {token}" if token else ""
+    if not token and access.username:
+        authorization = "Basic " + b64encode(f"{access.username}:{access.password}".encode()).decode()
+    server = FarServer(
+        url.hostname,
+        port,
+        access.tls_server_name,
+        access.ca or b"",
+        access.insecure,
+        shown=url.netloc.rpartition("@")[2],
+        certificate=(access.certificate or b"") + b"\n" + (access.key or b"") if access.certificate else b"",
+        plain=url.scheme == "http",
+    )
+    path_ = url.path or "/"
+    return Endpoint(server, f"{url.scheme}://{server.shown}{path_}", path_, url.query, authorization)
