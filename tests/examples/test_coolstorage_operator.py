@@ -120,21 +120,14 @@ async def test_a_provider_that_is_down_is_asked_less_and_less(cluster: VirtualCl
 
 
 @virtual(nodes=0, controllers=())
-async def test_what_the_provider_refuses_is_told_once(cluster: VirtualCluster) -> None:
+async def test_what_the_provider_refuses_is_told_and_a_bucket_may_be_kept(cluster: VirtualCluster) -> None:
     provider = beside(cluster)
     async with cluster.running(operator(provider)):
         await cluster.client.create(photos(sizeGB=5000))
         await cluster.sleep(5)
         assert await reason(cluster) == "Refused"
-        await cluster.client.patch(COOL, "photos", {"spec": {"sizeGB": 50}}, "default")
+        await cluster.client.patch(COOL, "photos", {"spec": {"sizeGB": 50, "whenDeleted": "Keep"}}, "default")
         await cluster.until(lambda: ready(cluster), within=10)
-
-
-@virtual(nodes=0, controllers=())
-async def test_a_bucket_may_be_kept(cluster: VirtualCluster) -> None:
-    provider = beside(cluster)
-    async with with_photos(cluster, provider):
-        await cluster.client.patch(COOL, "photos", {"spec": {"whenDeleted": "Keep"}}, "default")
         await cluster.client.delete(COOL, "photos", "default")
         await cluster.sleep(1)
         assert await cluster.find(COOL, "photos") is None

@@ -17,7 +17,13 @@ from setpoint.cli.main import find_command, flags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "setpoint"
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *EXAMPLES])
+WITH_COMMANDS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(page for page in EXAMPLES if page.parent.parent != ROOT),
+]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 COMMANDS = (
     "up", "down", "status", "watch", "demo", "lesson", "reset", "kubeconfig", "apiserver", "controller-manager",
@@ -30,7 +36,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 FLAG = re.compile(r"`(--[\w-]+)`")
 A_PATH = re.compile(r"[\w.][\w.-]*(/[\w.-]+)*/?")
 """`meta/errors.py`, `kinds/data/`: not `/healthz`, nor what has a placeholder in it."""
-OF_THE_REPOSITORY = re.compile(r"(src|tests|docs|tools|bench)/|[\w./-]+\.(py|md|txt|jsonl?|toml)$")
+OF_THE_REPOSITORY = re.compile(r"(src|tests|docs|tools|bench|examples)/|[\w./-]+\.(py|md|txt|jsonl?|toml)$")
 
 
 def prose(text: str) -> str:
@@ -90,9 +96,9 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
-def test_commands_parse(document: str) -> None:
-    lines = command_lines(ROOT / document)
+@pytest.mark.parametrize("document", WITH_COMMANDS, ids=title)
+def test_commands_parse(document: Path) -> None:
+    lines = command_lines(document)
     assert lines, "there should be something to try"
     for line in lines:
         path = ["setpoint"]
@@ -164,7 +170,7 @@ def test_decisions_say_why_and_why_not(page: Path) -> None:
 def test_files_that_are_named_exist(document: Path) -> None:
     words = CODE.findall(prose(document.read_text()))
     for block in FENCE.findall(document.read_text()):
-        words += re.findall(r"(?<!\S)(?:src|tests|docs|tools|bench)/[\w./-]+", block)
+        words += re.findall(r"(?<!\S)(?:src|tests|docs|tools|bench|examples)/[\w./-]+", block)
     named = [word for word in words if A_PATH.fullmatch(word) and OF_THE_REPOSITORY.match(word)]
     assert [word for word in named if not ((ROOT / word).exists() or (SOURCE / word).exists())] == []
 

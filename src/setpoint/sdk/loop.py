@@ -93,7 +93,10 @@ class Running(Generic[Spec, Status]):
         wanted, loop = self._wanted, self.loop
 
         def changed(old: Obj | None, new: Obj | None) -> None:
-            if new is not None and wanted.when(old, new):
+            if new is None:
+                return
+            # Whatever else is of no interest: that our finalizer is on it now is what the first look waits for.
+            if wanted.when(old, new) or (old is not None and _finalizers(old) != _finalizers(new)):
                 loop.enqueue(key_of(new))
 
         def child_changed(old: Obj | None, new: Obj | None) -> None:

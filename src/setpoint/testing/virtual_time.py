@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _PATIENCE = 10.0
-"""Real seconds for a thread or a socket to answer when nothing else is left that could happen."""
+"""Real seconds for a socket to answer when nothing else is left that could happen."""
+_PATIENCE_WITH_THREADS = 60.0
 
 _SHORTEST = 1e-6
 _MANY_TURNS, _HARDLY_ANY = 1_000, 0.01
@@ -36,6 +39,11 @@ class _Selector(selectors.DefaultSelector):
         if ready or (timeout is not None and timeout <= 0):
             self.loop.turn()
             return ready
+        if self.loop.threads:
+            ready = super().select(_PATIENCE_WITH_THREADS)
+            if not ready:
+                raise NothingLeft(f"a thread has not come back within {_PATIENCE_WITH_THREADS:g} s")
+            return ready
         if timeout is None:
             ready = super().select(_PATIENCE)
             if not ready:
@@ -54,7 +62,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._turns_since = 0.0
         self.worried: list[Callable[[], None]] = []
         """Called, each of them, when very much has happened and hardly any time has passed."""
+        self.threads = 0
+        """How many are at work for the loop. Time stands still until they are done: it would be over before them."""
         super().__init__(selector)
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        found = super().run_in_executor(executor, func, *args)
+        self.threads += 1
+        found.add_done_callback(self._thread_done)
+        return found
+
+    def _thread_done(self, _: Any) -> None:
+        self.threads -= 1
 
     def time(self) -> float:
         return self._elapsed

@@ -135,6 +135,23 @@ async def test_only_some(cluster: VirtualCluster) -> None:
 
 
 @virtual(nodes=0)
+async def test_the_first_look_comes_when_the_finalizer_is_there(cluster: VirtualCluster) -> None:
+    looks = Looks()
+
+    async def clean(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
+        return None
+
+    controller = Controller(Teapot, looks, when=generation_changed, finalizer="example.com/tea", finalize=clean)
+    async with cluster.running(Operator("tea", controller)):
+        await cluster.client.create(teapot("brown"))
+        await cluster.sleep(1)
+        assert taken(looks) == ["brown"]
+        await cluster.client.delete(Teapot.ref, "brown", "default")
+        await cluster.sleep(1)
+        assert await cluster.find(Teapot.ref, "brown") is None
+
+
+@virtual(nodes=0)
 async def test_measured_under_the_names_that_people_know(cluster: VirtualCluster) -> None:
     looks = Looks(Result(requeue_after=600.0))
     async with cluster.running(Operator("tea", Controller(Teapot, looks, name="teapot"))) as manager:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -138,3 +139,21 @@ def test_the_shortest_wait_takes_time() -> None:
         return waits
 
     assert run_virtual(main) == 1
+
+
+def test_time_stands_still_while_a_thread_works() -> None:
+    async def main() -> float:
+        clock, let_go = VirtualClock(), threading.Event()
+
+        async def beside() -> None:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            let_go.set()  # all turns of the loop that cost no time are over
+            await clock.sleep(3600)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(beside())
+            await asyncio.to_thread(let_go.wait)
+            return clock.monotonic()
+
+    assert run_virtual(main) == 0.0
