@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from os import urandom
 from pathlib import Path
 
 import pytest
 
+from setpoint.store.encryption.ciphers import AesGcm
+from setpoint.store.encryption.encrypted_store import EncryptedStore
+from setpoint.store.encryption.providers import Keys, NamedKey, Transformer
 from setpoint.store.interface import (
     Cause,
     Compacted,
@@ -34,7 +39,22 @@ async def open_sqlite(folder: Path) -> Store:
     return SqliteStore.open(folder / "store.db")
 
 
-BACKENDS: dict[str, Callable[[Path], Awaitable[Store]]] = {"memory": open_memory, "sqlite": open_sqlite}
+async def open_encrypted(folder: Path) -> Store:
+    transformer = Transformer([Keys("aesgcm", "AES", [NamedKey("one", AesGcm(b"k" * 32, urandom))])])
+    return EncryptedStore(MemoryStore(), Always(transformer))
+
+
+@dataclass
+class Always:
+    transformer: Transformer
+
+    def for_key(self, key: str) -> Transformer:
+        return self.transformer
+
+
+BACKENDS: dict[str, Callable[[Path], Awaitable[Store]]] = {
+    "memory": open_memory, "sqlite": open_sqlite, "encrypted": open_encrypted,
+}  # fmt: skip
 
 
 @pytest.fixture(params=BACKENDS)

@@ -15,10 +15,11 @@ import orjson
 
 from setpoint.apiserver.admission.plugin import Attributes, Chain, Shape
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.corrupt import CorruptObject
 from setpoint.apiserver.encoding import Encoding, stamp_offset
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
-from setpoint.apiserver.watch_cache import Entry, Expected, Obj, ResourceCache
+from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import keep_times
@@ -83,6 +84,8 @@ class Environment:
     ids: Ids
     admission: Chain
     hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
+    stale: Callable[[str], Awaitable[bool]] | None = None
+    """Whether the value under a key should be written once more, though nothing in it has changed."""
 
 
 Change = Callable[[Obj | None], Awaitable[Obj]]
@@ -257,7 +260,7 @@ class Registry:
     def _exists(self, namespace: str, name: str) -> AlreadyExists:
         error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
         entry = self.cache.get(self.key(namespace, name))
-        if entry is not None and entry.obj["metadata"].get("deletionTimestamp"):
+        if entry is not None and not isinstance(entry, CorruptEntry) and entry.obj["metadata"].get("deletionTimestamp"):
             error.message = f"object is being deleted: {error.message}"
         return error
 
@@ -300,7 +303,10 @@ class Registry:
                     continue
             if self.encoding.remote:
                 await self.encoding.ready((entry,))
-            live = self.encoding.live(entry)
+            try:
+                live = self.encoding.live(entry)
+            except CorruptObject as error:
+                raise error.for_writers() from None
             obj = await change(live)
             if not call.target.subresource:
                 _unshare(obj, live)
@@ -315,7 +321,7 @@ class Registry:
             if call.dry_run:
                 return self._imagined(key, obj, entry.revision), False
             obj = keep_times(live, obj)
-            if self.encoding.same(obj, live) and not (main.settles_late(obj) and await self._fresh(entry)):
+            if self.encoding.same(obj, live) and not await self._needs_writing(entry, obj):
                 self.hooks.release(call, obj)
                 return entry, False
             try:
@@ -325,8 +331,14 @@ class Registry:
                 if (not retry and failure.key == key) or self.cache.ended:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
 
-    async def _fresh(self, entry: Entry) -> bool:
-        """Nobody has written the object since its creation."""
+    async def _needs_writing(self, entry: Entry, obj: Obj) -> bool:
+        """Though nothing has changed: nobody has written the object since its creation, and until then its kind makes
+        it different each time; or it is encrypted with a key that is on its way out."""
+        stale = self.env.stale
+        if stale is not None and await stale(entry.key):
+            return True
+        if not self.strategy.settles_late(obj):
+            return False
         stored = await self.env.store.get(entry.key)
         return stored is not None and stored.mod_revision == stored.create_revision == entry.revision
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from setpoint.apiserver.corrupt import CorruptObject, corruption
 from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 from setpoint.store.key_order import KeyOrder, prefix_end
@@ -77,6 +78,25 @@ class Entry:
         start = self.value.index(_VERSION) + len(_VERSION)
         end = self.value.index(b'"', start)
         return Entry(self.key, b"%b%d%b" % (self.value[:start], revision, self.value[end:]), revision)
+
+
+class CorruptEntry(Entry):
+    """One that is there and cannot be read. Whoever tries hears why, as an ApiError."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, key: str, revision: int, why: str) -> None:
+        self.key = key
+        self.revision = revision
+        self.why = why
+
+    @property
+    def value(self) -> bytes:  # type: ignore[override]
+        raise CorruptObject.at(self.key, self.why)
+
+    @property
+    def obj(self) -> Obj:
+        raise CorruptObject.at(self.key, self.why)
 
 
 class Expected(NamedTuple):
@@ -218,14 +238,26 @@ class ResourceCache:
         """It follows the store no more: what is in here is the past."""
         self.object_watches = 0
         """How many of the watches look at decoded objects."""
+        self.corrupt: dict[str, str] = {}
+        """The keys of what cannot be read, and why."""
 
     async def start(self, since: int = 0) -> None:
         page = await self._store.list(self.prefix)
-        self._entries = {kv.key: _entry(kv) for kv in page.items}
+        self._entries = {kv.key: entry_of(kv) for kv in page.items}
+        self.corrupt = {kv.key: why for kv in page.items if (why := corruption(kv))}
         self._keys = KeyOrder(self._entries)
         self.revision = self.changed = page.revision
         self.since = since
         self._subscription = self._store.watch(self.prefix, page.revision, self._on_events)
+
+    async def read_again(self) -> None:
+        """Those that could not be read: perhaps their keys have been found."""
+        for key in list(self.corrupt):
+            kv = await self._store.get(key)
+            if kv is not None and not corruption(kv):
+                self._entries[key] = entry_of(kv)
+                del self.corrupt[key]
+                self.changed = max(self.changed, self.fresh)
 
     def stop(self) -> None:
         self.ended = True
@@ -327,6 +359,7 @@ class ResourceCache:
             elif before is not None:
                 del self._entries[event.key]
                 self._keys.remove(event.key)
+                self.corrupt.pop(event.key, None)
             self.revision = self.changed = event.revision
             if self._watches:
                 self._dispatch(Change(event.key, event.revision, now, before))
@@ -347,10 +380,16 @@ def _entry(kv: KeyValue) -> Entry:
     return Entry(kv.key, kv.value, kv.mod_revision)
 
 
+def entry_of(kv: KeyValue) -> Entry:
+    """The same for what was there before this server: it may not be readable."""
+    why = corruption(kv)
+    return CorruptEntry(kv.key, kv.mod_revision, why) if why else _entry(kv)
+
+
 def _change(event: Event) -> Change:
     return Change(
         event.key,
         event.revision,
-        _entry(event.now) if event.now is not None else None,
-        _entry(event.before) if event.before is not None else None,
+        entry_of(event.now) if event.now is not None else None,
+        entry_of(event.before) if event.before is not None else None,
     )

@@ -55,6 +55,8 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     text("kubelet-client-key", help="The key of --kubelet-client-certificate."),
     switch("allow-privileged", default=True, help="Let Pods be privileged."),
     switch("insecure-http", help="Plain HTTP, for tests; loopback only."),
+    text("encryption-provider-config", help="Which resources are encrypted in the store, and with which keys."),
+    switch("encryption-provider-config-automatic-reload", help="Follow changes of --encryption-provider-config."),
     *AUDIT_FLAGS,
 )
 """All but --data-dir, whose default is each command's own."""

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import (
@@ -50,6 +50,8 @@ from setpoint.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from setpoint.cluster.auditing import AuditLog
+    from setpoint.cluster.encryption import Encryption
+    from setpoint.store.encryption.encrypted_store import Below
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -142,7 +144,12 @@ async def apiserver(
             max_reads=config.max_requests_inflight,
             max_writes=config.max_mutating_requests_inflight,
         )
+        encryption = _encryption(config, store, clock)
+        if encryption is not None:
+            store = encryption.store
         api = ApiServer(store, clock, ids, options)
+        if encryption is not None:
+            _follow_encryption(api, config, encryption)
         services = wire(api, config, files)
         if trust is not None:
             api.background += trust.background
@@ -178,6 +185,21 @@ async def apiserver(
         # A store that failed has said so; what matters is that the process ends.
         with contextlib.suppress(StoreError):
             await store.close()
+
+
+def _encryption(config: ApiServerConfig, store: Store, clock: Clock) -> Encryption | None:
+    if not config.encryption_provider_config:
+        return None
+    from setpoint.cluster.encryption import Encryption  # most servers have none
+
+    return Encryption(config.encryption_provider_config, cast("Below", store), clock)
+
+
+def _follow_encryption(api: ApiServer, config: ApiServerConfig, encryption: Encryption) -> None:
+    api.env.stale = encryption.store.stale
+    api.metrics.sources.append(encryption.families)
+    if config.encryption_provider_config_automatic_reload:
+        api.background.append(lambda: encryption.follow(api))
 
 
 def _audit_log(api: ApiServer, config: ApiServerConfig) -> AuditLog | None:

@@ -51,6 +51,8 @@ class ApiServerConfig:
     insecure_http: bool = False
     access: AccessConfig = field(default_factory=AccessConfig)
     allow_privileged: bool = True
+    encryption_provider_config: str = ""
+    encryption_provider_config_automatic_reload: bool = False
     audit: AuditConfig = field(default_factory=AuditConfig)
 
     @property
@@ -84,6 +86,10 @@ class ApiServerConfig:
             raise ConfigError("--kubelet-client-certificate and --kubelet-client-key go together")
         if bool(self.tls_cert_file) != bool(self.tls_private_key_file):
             raise ConfigError("--tls-cert-file and --tls-private-key-file go together")
+        if self.encryption_provider_config_automatic_reload and not self.encryption_provider_config:
+            raise ConfigError(
+                "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+            )
         for problems in (self._bad_issuers(), self.access.problems(self.authorization_mode), self.audit.problems()):
             if problems:
                 raise ConfigError(aggregate(problems))

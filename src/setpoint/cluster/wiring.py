@@ -40,6 +40,7 @@ from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.front_proxy import FrontProxy
+from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.exposition import CONTENT_TYPE
 
 
@@ -168,8 +169,14 @@ def _health(api: ApiServer) -> Health:
     def store() -> str:
         return _store_failure(api)
 
+    built_in = frozenset(resource.storage_prefix for resource in RESOURCES)
+
     def synced() -> str:
-        return "" if api.ready else "the caches are not filled yet"
+        if not api.ready:
+            return "the caches are not filled yet"
+        # Upstream has no informers for custom kinds.
+        corrupt = [cache.prefix for cache in api.caches.values() if cache.corrupt and cache.prefix in built_in]
+        return f"not readable: {', '.join(corrupt)}" if corrupt else ""
 
     common = {"ping": ok, "log": ok, "etcd": store}
     return Health(

@@ -58,6 +58,17 @@ class CompareFailed(StoreError):
         self.current = current
 
 
+class Unreadable(bytes):
+    """In place of a value that is kept and cannot be read: the bytes as they are kept, and why."""
+
+    why: str
+
+    def __new__(cls, kept: bytes, why: str) -> Unreadable:
+        made = super().__new__(cls, kept)
+        made.why = why
+        return made
+
+
 class KeyValue(NamedTuple):
     key: str
     value: bytes

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.corrupt import list_refusal
 from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import ListOptions, decode_continue, encode_continue, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond, respond_list
 from setpoint.apiserver.waiting import wait_for_revision
-from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.watch_cache import Entry, entry_of
 from setpoint.meta.errors import Expired
 from setpoint.store.interface import Compacted, FutureRevision, KeyValue
 
@@ -33,6 +34,8 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     namespace = call.target.namespace
     whole = options.labels.empty and options.fields.empty
     cache = registry.cache
+    if cache.corrupt:
+        raise list_refusal(registry.resource, cache.corrupt, bool(limit))
     if whole and not limit and not form.transform and not isinstance(call.request, ObjectRequest):
         encoding = registry.encoding
         meta = {"resourceVersion": str(cache.fresh)}
@@ -117,7 +120,7 @@ def _entry(registry: Registry, kv: KeyValue) -> Entry:
     current = registry.cache.get(kv.key)
     if current is not None and current.revision == kv.mod_revision:
         return current
-    return Entry(kv.key, kv.value, kv.mod_revision)
+    return entry_of(kv)
 
 
 def _expired(call: Call, registry: Registry, options: ListOptions) -> Expired:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import orjson
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.corrupt import list_refusal
 from setpoint.apiserver.http.message import Answer, EventWriter, StreamResponse, StreamWriter, frame
 from setpoint.apiserver.negotiate import JSON, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
@@ -40,6 +41,8 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
         raise NotAcceptable(f"only the following media types are accepted: {STREAMS}")
     if form.transform == "Table":
         include_object(call)
+    if registry.cache.corrupt:
+        raise list_refusal(registry.resource, registry.cache.corrupt, False)
     timeout = options.timeout
     if not timeout:
         # Spread, so that watches that began together do not all come back together.

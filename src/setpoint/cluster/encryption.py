@@ -1,0 +1,98 @@
+"""Encryption at rest from its flags: the configuration file, put between the server and its store, and followed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from hashlib import sha256
+from os import urandom
+from pathlib import Path
+
+from setpoint.apiserver.server import ApiServer
+from setpoint.cluster.config import ConfigError
+from setpoint.cluster.encryption_config import EncryptionConfigError, read_encryption_config
+from setpoint.meta.clock import Clock
+from setpoint.meta.exposition import Family, counter, gauge
+from setpoint.store.encryption.encrypted_store import Below, EncryptedStore
+from setpoint.store.encryption.providers import Transformers
+
+log = logging.getLogger("setpoint.cluster")
+
+_LOOK_EVERY = 60.0
+
+
+class Encryption:
+    """`store` is what the server is to use. `follow` is for those who want changes of the file to take effect."""
+
+    def __init__(self, path: str, below: Below, clock: Clock) -> None:
+        """Raises ConfigError."""
+        self._path = Path(path)
+        self._clock = clock
+        self._reloads = {"success": 0, "failure": 0}
+        self._last: dict[str, float] = {}
+        try:
+            self._digest, transformers = self._read()
+        except EncryptionConfigError as error:
+            raise ConfigError(str(error)) from None
+        self.store = EncryptedStore(below, transformers)
+
+    def _read(self, known: str = "") -> tuple[str, Transformers]:
+        """Raises EncryptionConfigError."""
+        path = str(self._path)
+        try:
+            data = self._path.read_bytes()
+        except OSError as error:
+            why = f'error reading encryption provider configuration file "{path}": open {path}'
+            raise EncryptionConfigError(
+                f"error while parsing file: error while loading file: {why}: {(error.strerror or '').lower()}"
+            ) from None
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        if digest == known:
+            return digest, Transformers({})
+        return digest, read_encryption_config(data, path, urandom)
+
+    async def follow(self, api: ApiServer) -> None:
+        """Once a minute. What cannot be used changes nothing; what was read before stays readable in memory."""
+        while True:
+            await self._clock.sleep(_LOOK_EVERY)
+            await self.reload(api)
+
+    async def reload(self, api: ApiServer) -> bool:
+        """Whether there was something new, and it could be used."""
+        try:
+            digest, transformers = self._read(self._digest)
+        except EncryptionConfigError as error:
+            self._count("failure")
+            log.error("error processing encryption config file %s: %s", self._path, error)
+            return False
+        if digest == self._digest:
+            return False
+        self._digest = digest
+        self.store.transformers = transformers
+        for cache in list(api.caches.values()):
+            if cache.corrupt:
+                await cache.read_again()
+        self._count("success")
+        log.info("the encryption configuration %s is in force", self._path)
+        return True
+
+    def _count(self, status: str) -> None:
+        self._reloads[status] += 1
+        self._last[status] = self._clock.now().timestamp()
+
+    def families(self) -> Iterable[Family]:
+        yield counter(
+            "apiserver_encryption_config_controller_automatic_reloads_total",
+            "Total number of reload successes and failures of encryption configuration.",
+            [({"status": status}, count) for status, count in self._reloads.items()],
+        )
+        yield gauge(
+            "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
+            "Timestamp of the last successful or failed automatic reload of encryption configuration.",
+            [({"status": status}, moment) for status, moment in self._last.items()],
+        )
+        yield gauge(
+            "apiserver_encryption_config_controller_last_config_info",
+            "Information about the last applied encryption configuration with hash as label.",
+            [({"hash": self._digest}, 1.0)],
+        )

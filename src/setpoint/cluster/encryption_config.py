@@ -1,0 +1,223 @@
+"""Which resources are encrypted, with which keys: an EncryptionConfiguration, checked with upstream's words.
+
+What is wrong with a key is said without the key."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from setpoint.meta.body import BodyError, parse_yaml, type_meta
+from setpoint.meta.decode import DecodeError, decode
+from setpoint.meta.field import Errors, aggregate_message, invalid, required
+from setpoint.meta.schema import Field, Presence, Shape, Type
+from setpoint.store.encryption.ciphers import AesCbc, AesGcm, Cipher, Random, Secretbox
+from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Provider, Transformer, Transformers
+
+Obj = dict[str, Any]
+
+_VERSION, _KIND = "apiserver.config.k8s.io/v1", "EncryptionConfiguration"
+_SCHEME = "k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go:139"
+_AES_SIZES, _SECRETBOX_SIZES = (16, 24, 32), (32,)
+_NONE_OF = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
+_SEVERAL = "more than one provider specified in a single element, should split into different list elements"
+_NOT_REST = ("apiserveripinfo", "serviceipallocations", "servicenodeportallocations")
+_CIPHERS: dict[str, tuple[Callable[[bytes, Random], Cipher], str, tuple[int, ...]]] = {
+    "aesgcm": (AesGcm, "AES", _AES_SIZES),
+    "aescbc": (AesCbc, "AES", _AES_SIZES),
+    "secretbox": (Secretbox, "Secretbox", _SECRETBOX_SIZES),
+}
+
+
+class EncryptionConfigError(ValueError):
+    """The text says what is wrong, without any key."""
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _struct(go: str, **fields: Type) -> Type:
+    return Type(Shape.STRUCT, go=go, fields={name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()})
+
+
+def _list(item: Type) -> Type:
+    return Type(Shape.LIST, go=f"[]{item.go}", item=item)
+
+
+_TEXT = Type(Shape.STRING, go="string")
+_KEYS = _struct("v1.AESConfiguration", keys=_list(_struct("v1.Key", name=_TEXT, secret=_TEXT)))
+_KMS = _struct(
+    "v1.KMSConfiguration", apiVersion=_TEXT, name=_TEXT, cachesize=Type(Shape.INT32, go="int32"), endpoint=_TEXT,
+    timeout=Type(Shape.DURATION, go="v1.Duration"),
+)  # fmt: skip
+_PROVIDER = _struct(
+    "v1.ProviderConfiguration", aesgcm=_KEYS, aescbc=_KEYS, secretbox=_KEYS,
+    identity=_struct("v1.IdentityConfiguration"), kms=_KMS,
+)  # fmt: skip
+_RESOURCE = _struct("v1.ResourceConfiguration", resources=_list(_TEXT), providers=_list(_PROVIDER))
+_CONFIGURATION = _struct(
+    "v1.EncryptionConfiguration", kind=_TEXT, apiVersion=_TEXT, resources=_list(_RESOURCE)
+)  # fmt: skip
+
+
+def read_encryption_config(data: bytes, path: str, random: Random) -> Transformers:
+    """Raises EncryptionConfigError."""
+    configuration = _decoded(data, path)
+    errs = _validate(configuration.get("resources") or [])
+    if errs:
+        raise EncryptionConfigError(f"error while parsing file: {aggregate_message(errs)}")
+    return Transformers(_transformers(configuration["resources"], random))
+
+
+def _decoded(data: bytes, path: str) -> Obj:
+    if not data:
+        why = f'encryption provider configuration file "{path}" is empty'
+        raise EncryptionConfigError(f"error while parsing file: error while loading file: {why}")
+    try:
+        value, found = parse_yaml(data)
+        api_version, kind = type_meta({} if value is None else value)
+        if not kind:
+            # The text is left out: it holds keys.
+            raise DecodeError("Object 'Kind' is missing")
+        if (api_version, kind) != (_VERSION, _KIND):
+            raise DecodeError(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
+        configuration: Obj = decode(_CONFIGURATION, value, strict=found)
+        if found:
+            raise DecodeError(f"strict decoding error: {', '.join(found)}")
+    except (BodyError, DecodeError) as error:
+        raise EncryptionConfigError(
+            f'error while parsing file: error decoding encryption provider configuration file "{path}": {error}'
+        ) from None
+    return configuration
+
+
+def _transformers(resources: Sequence[Obj], random: Random) -> dict[tuple[str, str], Transformer]:
+    providers: dict[tuple[str, str], list[Provider]] = {}
+    for each in resources:
+        made = [_provider(provider, random) for provider in each["providers"]]
+        for resource in each["resources"]:
+            wanted = _group_resource(resource)
+            for masking in ((wanted[0], "*"), ("*", "*")):
+                if masking in providers:
+                    raise EncryptionConfigError(
+                        f'error while building transformers: resource "{_shown(wanted)}" is masked by earlier rule '
+                        f'"{_shown(masking)}"'
+                    )
+            providers.setdefault(wanted, []).extend(made)
+    return {resource: Transformer(found) for resource, found in providers.items()}
+
+
+def _provider(provider: Obj, random: Random) -> Provider:
+    for name, (cipher, shown, _) in _CIPHERS.items():
+        if provider.get(name) is not None:
+            keys = provider[name]["keys"]
+            return Keys(name, shown, [NamedKey(key["name"], cipher(b64decode(key["secret"]), random)) for key in keys])
+    if provider.get("kms") is not None:
+        raise EncryptionConfigError(
+            f'error while building transformers: could not configure KMS plugin "{provider["kms"].get("name", "")}": '
+            "key management services are not supported; aesgcm, aescbc, secretbox and identity are"
+        )
+    return Identity()
+
+
+def _group_resource(text: str) -> tuple[str, str]:
+    resource, _, group = text.partition(".")
+    return group, resource
+
+
+def _shown(wanted: tuple[str, str]) -> str:
+    group, resource = wanted
+    return f"{resource}.{group}" if group or resource == "*" else resource
+
+
+# -- validating -------------------------------------------------------------------------------------------------------
+
+
+def _validate(resources: Sequence[Obj]) -> Errors:
+    errs: Errors = []
+    if not resources:
+        return [required("resources", "at least one resources is required")]
+    for at, each in enumerate(resources):
+        names, providers = each.get("resources") or [], each.get("providers") or []
+        path = f"resources[{at}].resources"
+        if not names:
+            errs.append(required(path, f"at least one {path} is required"))
+        _validate_overlap(names, path, errs)
+        for place, name in enumerate(names):
+            why = _wrong_name(name)
+            if why:
+                errs.append(invalid(f"{path}[{place}]", name, why))
+        path = f"resources[{at}].providers"
+        if not providers:
+            errs.append(required(path, f"at least one {path} is required"))
+        for place, provider in enumerate(providers):
+            _validate_provider(provider, f"{path}[{place}]", errs)
+    return errs
+
+
+def _validate_overlap(names: Sequence[str], path: str, errs: Errors) -> None:
+    wanted = [_group_resource(name) for name in names]
+    if len(set(wanted)) < len(wanted):
+        errs.append(invalid(path, names, "the same resource cannot be specified multiple times"))
+    different = set(wanted)
+    overlap = ("*", "*") in different and len(wanted) > 1
+    for group in {group for group, _ in different}:
+        of_group = {resource for other, resource in different if other == group}
+        overlap = overlap or ("*" in of_group and len(of_group) > 1)
+    if overlap:
+        text = (
+            "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they "
+            "will be masked"
+        )
+        errs.append(invalid(path, names, text))
+
+
+def _wrong_name(name: str) -> str:
+    group, resource = _group_resource(name)
+    if name.lower() != name:
+        return "resource name should not contain capital letters"
+    if name == "*":
+        return "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"
+    if name in _NOT_REST:
+        return "resources which do not have REST API/s cannot be encrypted"
+    if group == "events.k8s.io":
+        return (
+            "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. "
+            "Use 'events' instead in the config file"
+        )
+    if group == "extensions":
+        return "'extensions' group has been removed and cannot be used for encryption"
+    if group == "*" and resource != "*":
+        return "encrypting the same resource across groups is not supported"
+    return ""
+
+
+def _validate_provider(provider: Obj, path: str, errs: Errors) -> None:
+    found = [name for name in ("kms", "aesgcm", "aescbc", "secretbox", "identity") if provider.get(name) is not None]
+    if len(found) != 1:
+        errs.append(invalid(path, "REDACTED", _SEVERAL if found else _NONE_OF))
+    for name in found[:1]:
+        if name in _CIPHERS:
+            _validate_keys(provider[name].get("keys") or [], f"{path}.{name}.keys", _CIPHERS[name][2], errs)
+
+
+def _validate_keys(keys: Sequence[Obj], path: str, sizes: Sequence[int], errs: Errors) -> None:
+    if not keys:
+        errs.append(required(path, "at least one keys is required"))
+    for at, key in enumerate(keys):
+        where = f"{path}[{at}]"
+        if not key.get("name"):
+            errs.append(required(f"{where}.name", "name is a mandatory field for a key"))
+        if not key.get("secret"):
+            errs.append(required(f"{where}.secret", "secret is a mandatory field for a key"))
+            continue
+        try:
+            size = len(b64decode(key["secret"], validate=True))
+        except ValueError:
+            errs.append(invalid(f"{where}.secret", "REDACTED", "secrets must be base64 encoded"))
+            continue
+        if size not in sizes:
+            allowed = " ".join(map(str, sizes))
+            text = f"secret is not of the expected length, got {size}, expected one of [{allowed}]"
+            errs.append(invalid(f"{where}.secret", "REDACTED", text))

@@ -1,0 +1,143 @@
+"""Encrypted resources through the front door: nobody notices, until a key is missing."""
+
+from __future__ import annotations
+
+from os import urandom
+from typing import Any
+
+import orjson
+import pytest
+from front_door import FrontDoor
+
+from setpoint.store.encryption.ciphers import AesGcm
+from setpoint.store.encryption.encrypted_store import EncryptedStore
+from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Transformer, Transformers
+from setpoint.store.interface import Put
+from setpoint.store.memory import MemoryStore
+
+_SECRETS = "/api/v1/namespaces/default/secrets"
+_KEY = "core/secrets/default/s"
+_SECRET = {"metadata": {"name": "s"}, "stringData": {"password": "swordfish"}}
+
+
+def _transformers(*names: str) -> Transformers:
+    keys = Keys("aesgcm", "AES", [NamedKey(name, AesGcm(name.encode() * 32, urandom)) for name in names])
+    return Transformers({("", "secrets"): Transformer([keys, Identity()])})
+
+
+async def _open(below: MemoryStore, *names: str) -> FrontDoor:
+    store: Any = EncryptedStore(below, _transformers(*names))
+    door = await FrontDoor.open(store)
+    door.api.env.stale = store.stale
+    return door
+
+
+async def _raw(below: MemoryStore) -> bytes:
+    kept = await below.get(_KEY)
+    assert kept is not None
+    return kept.value
+
+
+async def test_a_secret_is_written_read_watched_and_deleted_as_ever(quiet_log: pytest.LogCaptureFixture) -> None:
+    below = MemoryStore()
+    door = await _open(below, "a")
+    watcher = await door.watch(_SECRETS)
+    made = await door.make(_SECRETS, _SECRET)
+    raw = await _raw(below)
+    assert raw.startswith(b"k8s:enc:aesgcm:v1:a:")
+    assert b"c3dvcmRmaXNo" not in raw and b'"data"' not in raw
+    assert (await door.get(f"{_SECRETS}/s")).json == made
+    assert (await door.get(_SECRETS)).json["items"][0]["metadata"] == made["metadata"]
+    changed = (await door.patch(f"{_SECRETS}/s", {"data": {"more": "eA=="}})).json
+    past = await door.get(
+        f"{_SECRETS}?resourceVersion={made['metadata']['resourceVersion']}&resourceVersionMatch=Exact"
+    )
+    assert past.json["items"][0]["data"] == made["data"]
+    assert (await door.delete(f"{_SECRETS}/s")).status == 200
+    assert watcher.summary == [("ADDED", "s"), ("MODIFIED", "s"), ("DELETED", "s")]
+    assert watcher.events[1]["object"] == changed
+    replayed = await door.watch(f"{_SECRETS}?resourceVersion={made['metadata']['resourceVersion']}")
+    assert replayed.summary == [("MODIFIED", "s"), ("DELETED", "s")]
+    await door.close()
+
+
+async def test_a_write_that_changes_nothing_is_made_only_to_change_the_key(
+    quiet_log: pytest.LogCaptureFixture,
+) -> None:
+    below = MemoryStore()
+    await (await FrontDoor.open(below)).make(_SECRETS, _SECRET)
+    door = await _open(below, "a")
+    for prefix in (b"k8s:enc:aesgcm:v1:a:", b"k8s:enc:aesgcm:v1:b:"):
+        assert not (await _raw(below)).startswith(prefix)
+        as_it_is = (await door.get(f"{_SECRETS}/s")).json
+        once = (await door.put(f"{_SECRETS}/s", as_it_is)).json
+        assert once["metadata"]["resourceVersion"] != as_it_is["metadata"]["resourceVersion"]
+        assert (await _raw(below)).startswith(prefix)
+        again = (await door.put(f"{_SECRETS}/s", once)).json
+        assert again["metadata"]["resourceVersion"] == once["metadata"]["resourceVersion"]
+        assert (await door.patch(f"{_SECRETS}/s", {})).json == again
+        store: Any = door.api.store
+        store.transformers = _transformers("b", "a")
+    await door.close()
+
+
+_WHY = "no matching key was found for the provided AES transformer"
+_NOT_TRANSFORMABLE = f"data from the storage is not transformable revision=0: {_WHY}"
+_CORRUPT = "StorageError: corrupt object, Code: 7, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: {}"
+
+
+async def test_without_its_key_a_secret_cannot_be_read_and_there_is_no_list() -> None:
+    below = MemoryStore()
+    before = await _open(below, "a")
+    await before.make(_SECRETS, _SECRET)
+    door = await _open(below, "b")
+    text = _CORRUPT.format("/secrets/default/s", _NOT_TRANSFORMABLE)
+    for reply in (await door.get(f"{_SECRETS}/s"), await door.delete(f"{_SECRETS}/s")):
+        assert (reply.status, reply.message) == (500, f"Internal error occurred: {text}")
+    for reply in (await door.put(f"{_SECRETS}/s", _SECRET), await door.patch(f"{_SECRETS}/s", {"data": {}})):
+        assert (reply.status, reply.message) == (500, f"Internal error occurred: {_NOT_TRANSFORMABLE}")
+    assert (await door.post(_SECRETS, _SECRET)).json["reason"] == "AlreadyExists"
+    text = _CORRUPT.format("/registry/secrets/default/s", _NOT_TRANSFORMABLE)
+    failed = f"failed to read one or more secrets from the storage: {text}"
+    for path in (_SECRETS, "/api/v1/secrets", f"{_SECRETS}?watch=1"):
+        reply = await door.get(path)
+        assert (reply.status, reply.header("Retry-After")) == (429, "30")
+        assert reply.message == f"storage is (re)initializing: failed to list <unspecified>: {failed}"
+    paged = await door.get(f"{_SECRETS}?limit=5")
+    assert (paged.status, paged.json["reason"], paged.message) == (500, "StorageReadError", failed)
+    assert paged.json["details"] == {
+        "name": "list", "kind": "secrets",
+        "causes": [
+            {"reason": "UnexpectedServerResponse", "message": text, "field": "/registry/secrets/default/s"},
+        ],
+    }  # fmt: skip
+    # All else goes on.
+    assert (await door.post(_SECRETS, {"metadata": {"name": "t"}})).status == 201
+    assert (await door.get(f"{_SECRETS}/t")).status == 200
+    assert (await door.get("/api/v1/namespaces/default/configmaps")).status == 200
+    assert b"[-]informer-sync failed" in (await door.get("/readyz")).body
+    # And as soon as the key is found, so does this.
+    store: Any = door.api.store
+    store.transformers = _transformers("b", "a")
+    await door.api.caches["core/secrets/"].read_again()
+    assert [item["metadata"]["name"] for item in (await door.get(_SECRETS)).json["items"]] == ["s", "t"]
+    assert (await door.get("/readyz")).status == 200
+    await door.close()
+
+
+async def test_a_server_without_keys_does_not_take_what_is_encrypted_for_an_object() -> None:
+    below = MemoryStore()
+    await (await _open(below, "a")).make(_SECRETS, _SECRET)
+    door = await FrontDoor.open(below)
+    reply = await door.get(f"{_SECRETS}/s")
+    assert reply.status == 500
+    assert reply.message.endswith("identity transformer tried to read encrypted data")
+    await door.close()
+
+
+async def test_custom_bytes_that_look_encrypted_can_only_come_from_the_store() -> None:
+    below = MemoryStore()
+    await below.txn([Put(_KEY, b"k8s:enc:aesgcm:v1:a:" + orjson.dumps({}))])
+    door = await _open(below, "a")
+    assert (await door.get(f"{_SECRETS}/s")).status == 500
+    await door.close()

@@ -1,0 +1,162 @@
+"""What lies in the store below, what readers get of it, and when it should be written anew."""
+
+from __future__ import annotations
+
+from os import urandom
+
+import pytest
+
+from setpoint.store.encryption.ciphers import AesCbc, AesGcm, DecryptionError, Secretbox
+from setpoint.store.encryption.encrypted_store import EncryptedStore
+from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Provider, Transformer, Transformers
+from setpoint.store.interface import CompareFailed, Event, KeyValue, Put, Unreadable
+from setpoint.store.memory import MemoryStore
+
+_SECRET, _POD = "core/secrets/default/s", "core/pods/default/p"
+_VALUE = b'{"metadata":{"uid":"u","resourceVersion":""},"data":{"password":"swordfish"}}'
+_STAMP = _VALUE.index(b'""}') + 1
+
+
+def _gcm(*names: str, secret: bytes = b"k") -> Provider:
+    return Keys("aesgcm", "AES", [NamedKey(name, AesGcm(secret * 32, urandom)) for name in names])
+
+
+def _cbc(name: str) -> Provider:
+    return Keys("aescbc", "AES", [NamedKey(name, AesCbc(b"c" * 32, urandom))])
+
+
+def _store(below: MemoryStore, *providers: Provider, resource: tuple[str, str] = ("", "secrets")) -> EncryptedStore:
+    return EncryptedStore(below, Transformers({resource: Transformer(providers)}))
+
+
+async def _raw(below: MemoryStore, key: str = _SECRET) -> bytes:
+    kept = await below.get(key)
+    assert kept is not None
+    return kept.value
+
+
+async def test_the_store_below_never_sees_the_value() -> None:
+    below = MemoryStore()
+    heard: list[Event] = []
+    below.watch("", 0, lambda events, _: heard.extend(events))
+    store = _store(below, _gcm("one"))
+    revision, (kept, _) = await store.txn([Put(_SECRET, _VALUE, 0, _STAMP), Put(_POD, b"{}")])
+    whole = _VALUE.replace(b'"resourceVersion":""', b'"resourceVersion":"1"')
+    assert kept == KeyValue(_SECRET, whole, 1, revision)
+    assert await store.get(_SECRET) == kept
+    raw = await _raw(below)
+    assert raw.startswith(b"k8s:enc:aesgcm:v1:one:")
+    assert b"swordfish" not in raw
+    assert not any(b"swordfish" in event.now.value for event in heard if event.now is not None)
+    assert await _raw(below, _POD) == b"{}"
+
+
+async def test_the_revision_is_that_of_the_last_write() -> None:
+    store = _store(MemoryStore(), _gcm("one"))
+    told: list[Event] = []
+    await store.txn([Put(_SECRET, _VALUE, 0, _STAMP)])
+    await store.txn([Put(_POD, b"{}")])
+    await store.txn([Put(_SECRET, _VALUE, 1, _STAMP)])
+    store.watch("core/secrets/", 0, lambda events, _: told.extend(events))
+    shown = [(event.now.value if event.now else b"", event.before.value if event.before else b"") for event in told]
+    assert [b'"resourceVersion":"1"' in shown[0][0], b'"resourceVersion":"3"' in shown[1][0]] == [True, True]
+    assert shown[1][1] == shown[0][0]
+    with pytest.raises(CompareFailed) as failure:
+        await store.txn([Put(_SECRET, _VALUE, 1, _STAMP)])
+    assert failure.value.current is not None
+    assert b'"resourceVersion":"3"' in failure.value.current.value
+
+
+async def test_every_key_reads_the_first_writes_and_the_rest_is_stale() -> None:
+    below = MemoryStore()
+    await below.txn([Put(_SECRET, _VALUE, 0, _STAMP)])
+    orders: list[tuple[bytes, tuple[Provider, ...]]] = [
+        (b"k8s:enc:aesgcm:v1:one:", (_gcm("one"), Identity())),
+        (b"k8s:enc:aesgcm:v1:two:", (_gcm("two", "one"), Identity())),
+        (b"k8s:enc:aescbc:v1:one:", (_cbc("one"), _gcm("two", "one"))),
+        (b"k8s:enc:secretbox:v1:s:",
+         (Keys("secretbox", "Secretbox", [NamedKey("s", Secretbox(b"s" * 32, urandom))]), _cbc("one"))),
+        (b"{", (Identity(), Keys("secretbox", "Secretbox", [NamedKey("s", Secretbox(b"s" * 32, urandom))]))),
+    ]  # fmt: skip
+    for prefix, providers in orders:
+        store = _store(below, *providers)
+        kept = await store.get(_SECRET)
+        assert kept is not None and b"swordfish" in kept.value
+        assert await store.stale(_SECRET)
+        await store.txn([Put(_SECRET, _VALUE, None, _STAMP)])
+        assert (await _raw(below)).startswith(prefix)
+        assert not await store.stale(_SECRET)
+    assert not await store.stale("core/secrets/default/none")
+    assert not await store.stale(_POD)
+
+
+async def test_the_same_provider_may_be_there_twice() -> None:
+    below = MemoryStore()
+    await _store(below, _gcm("one", secret=b"a")).txn([Put(_SECRET, _VALUE)])
+    kept = await _store(below, _gcm("one", secret=b"b"), _gcm("one", secret=b"a")).get(_SECRET)
+    assert kept is not None and kept.value == _VALUE
+
+
+@pytest.mark.parametrize(
+    ("providers", "why"),
+    [
+        ((_gcm("two"),), "no matching key was found for the provided AES transformer"),
+        ((_gcm("one", secret=b"b"),), "cipher: message authentication failed"),
+        ((_gcm("one", secret=b"b"), _gcm("two")),
+         "[cipher: message authentication failed, no matching key was found for the provided AES transformer]"),
+        ((_cbc("one"),), "no matching prefix found"),
+        ((Identity(),), "no matching prefix found"),
+    ],
+)  # fmt: skip
+async def test_a_value_that_no_key_reads_is_unreadable_and_leaves_the_others_alone(
+    providers: tuple[Provider, ...], why: str
+) -> None:
+    below = MemoryStore()
+    await _store(below, _gcm("one", secret=b"a")).txn([Put(_SECRET, _VALUE)])
+    store = _store(below, *providers)
+    await store.txn([Put(_SECRET + "2", _VALUE)])
+    first, second = (await store.list("core/secrets/")).items
+    assert isinstance(first.value, Unreadable) and first.value.why == why
+    assert second.value == _VALUE
+    assert not await store.stale(_SECRET)
+
+
+async def test_garbage_that_decrypts_is_unreadable_too() -> None:
+    below = MemoryStore()
+    data = AesCbc(b"c" * 32, urandom).encrypt(b"no stamp in here", b"")
+    await below.txn([Put(_SECRET, b"k8s:enc:aescbc:v1:one:" + data)])
+    kept = await _store(below, _cbc("one")).get(_SECRET)
+    assert kept is not None and isinstance(kept.value, Unreadable)
+
+
+async def test_the_keys_can_be_changed_while_the_store_is_in_use() -> None:
+    store = _store(MemoryStore(), _gcm("one"))
+    await store.txn([Put(_SECRET, _VALUE)])
+    store.transformers = Transformers({("", "secrets"): Transformer([_gcm("two", "one")])})
+    assert await store.stale(_SECRET)
+    kept = await store.get(_SECRET)
+    assert kept is not None and kept.value == _VALUE
+
+
+@pytest.mark.parametrize(
+    ("resource", "key", "encrypted"),
+    [
+        (("", "secrets"), "core/secrets/default/a", True),
+        (("", "secrets"), "core/secretsandmore/default/a", False),
+        (("", "secrets"), "apps/secrets/default/a", False),
+        (("", "*"), "core/namespaces/a", True),
+        (("", "*"), "apps/deployments/default/a", False),
+        (("apps", "*"), "apps/deployments/default/a", True),
+        (("example.com", "widgets"), "example.com/widgets/default/a", True),
+        (("*", "*"), "example.com/widgets/default/a", True),
+    ],
+)
+async def test_which_resources_are_encrypted(resource: tuple[str, str], key: str, encrypted: bool) -> None:
+    below = MemoryStore()
+    await _store(below, _gcm("one"), resource=resource).txn([Put(key, b"value")])
+    assert (await _raw(below, key) != b"value") == encrypted
+
+
+def test_identity_does_not_read_what_is_encrypted() -> None:
+    with pytest.raises(DecryptionError, match="identity transformer tried to read encrypted data"):
+        Identity().decrypt(b"k8s:enc:aesgcm:v1:one:xxx", b"")
