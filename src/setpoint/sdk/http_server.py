@@ -12,20 +12,27 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ssl import SSLContext, SSLError
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import httptools
 
 log = logging.getLogger("setpoint.operator.http")
 
-_MOST_CONNECTIONS = 256
-_LONGEST_HEAD = 64 * 1024
-_MOST_BUFFERED = 256 * 1024 * 1024
-"""Bytes of bodies that are still coming in, all connections together."""
-_IDLE = 90.0
-_READING = 30.0
-_HANDSHAKE = 10.0
 _AT_ONCE = 64 * 1024
+
+
+class Limits(NamedTuple):
+    body: int = 64 * 1024
+    head: int = 64 * 1024
+    connections: int = 256
+    buffered: int = 256 * 1024 * 1024
+    """Bytes of bodies that are still coming in, all connections together."""
+    idle: float = 90.0
+    """Seconds between two requests."""
+    transfer: float = 30.0
+    """For a request to come in, and for an answer to be taken."""
+    handshake: float = 10.0
 
 
 @dataclass(slots=True)
@@ -49,10 +56,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class HttpServer:
-    def __init__(self, handler: Handler, *, ssl: SSLContext | None = None, longest_body: int = 64 * 1024) -> None:
+    def __init__(self, handler: Handler, *, ssl: SSLContext | None = None, limits: Limits | None = None) -> None:
         self._handler = handler
         self._ssl = ssl
-        self._longest_body = longest_body
+        self._limits = limits or Limits()
         self._listener: asyncio.Server | None = None
         self._stopping = False
         self._connections: dict[asyncio.Task[None], bool] = {}
@@ -63,7 +70,7 @@ class HttpServer:
         """Listens, on all addresses if `host` is empty; the port. Raises OSError."""
         self._listener = await asyncio.start_server(
             self._serve, host or None, port, ssl=self._ssl, limit=_AT_ONCE,
-            ssl_handshake_timeout=_HANDSHAKE if self._ssl else None,
+            ssl_handshake_timeout=self._limits.handshake if self._ssl else None,
         )  # fmt: skip
         found: int = self._listener.sockets[0].getsockname()[1]
         return found
@@ -86,11 +93,11 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if self._stopping or len(self._connections) >= _MOST_CONNECTIONS:
+        if self._stopping or len(self._connections) >= self._limits.connections:
             writer.transport.abort()
             return
         self._connections[task] = False
-        incoming = _Incoming(self._longest_body, self._buffered)
+        incoming = _Incoming(self._limits, self._buffered)
         try:
             await self._exchange_all(task, incoming, reader, writer)
             writer.close()
@@ -123,7 +130,7 @@ class HttpServer:
                 response = Response(500, b"internal error\n")
             request.keep_alive = request.keep_alive and not self._stopping
             _write(writer, response, request)
-            async with asyncio.timeout(_READING):
+            async with asyncio.timeout(self._limits.transfer):
                 await writer.drain()
             self._connections[task] = False
             if not request.keep_alive:
@@ -133,7 +140,7 @@ class HttpServer:
         self, incoming: _Incoming, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Request | Response | None:
         """The next request; a refusal of what came instead; None at the end. Raises TimeoutError."""
-        limit = asyncio.timeout(_IDLE)
+        limit = asyncio.timeout(self._limits.idle)
         async with limit:
             while not incoming.complete:
                 began = incoming.begun
@@ -144,7 +151,7 @@ class HttpServer:
                 if refusal is not None:
                     return refusal
                 if incoming.begun and not began:
-                    limit.reschedule(asyncio.get_running_loop().time() + _READING)
+                    limit.reschedule(asyncio.get_running_loop().time() + self._limits.transfer)
                 if incoming.continues:
                     incoming.continues = False
                     writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -158,10 +165,10 @@ class _Buffered:
 class _Incoming:
     """Requests, as they come in over one connection."""
 
-    def __init__(self, longest_body: int, buffered: _Buffered) -> None:
+    def __init__(self, limits: Limits, buffered: _Buffered) -> None:
+        self._limits = limits
         self._buffered = buffered
         self._parser = httptools.HttpRequestParser(self)
-        self._longest_body = longest_body
         self._request = Request()
         self._url = b""
         self._pieces: list[bytes] = []
@@ -183,7 +190,7 @@ class _Incoming:
             return Response(400, b"this connection stays HTTP/1.1\n")
         except httptools.HttpParserError:
             return self._refusal or Response(400, b"this is not HTTP/1.1\n")
-        if self._in_head and self._head > _LONGEST_HEAD:
+        if self._in_head and self._head > self._limits.head:
             return Response(431, b"the head of the request is too long\n")
         return self._refusal
 
@@ -211,9 +218,9 @@ class _Incoming:
     def on_body(self, body: bytes) -> None:
         self._size += len(body)
         self._buffered.bytes += len(body)
-        if self._size > self._longest_body:
+        if self._size > self._limits.body:
             self._refusal = Response(413, b"the body of the request is too long\n")
-        elif self._buffered.bytes > _MOST_BUFFERED:
+        elif self._buffered.bytes > self._limits.buffered:
             self._refusal = Response(503, b"there are too many requests at once\n")
         if self._refusal is not None:
             self._pieces.clear()

@@ -17,6 +17,7 @@ from setpoint.sdk.loop import InFlight, Running
 from setpoint.sdk.metrics import Measurements
 from setpoint.sdk.registration import ReachedAt, configurations, definitions, register
 from setpoint.sdk.reviewing import Reviewer
+from setpoint.sdk.rights import cluster_role
 from setpoint.sdk.webhooks import Admission, Convert
 
 Part = Controller[Any, Any] | Admission[Any, Any] | Convert
@@ -90,6 +91,11 @@ class Operator:
         kinds = [each.kind for each in self.controllers] + [each.kind for each in self.admissions]
         found = definitions(kinds, self.conversions, reached)
         return found if reached is None else [*found, *configurations(self.name, self.admissions, reached)]
+
+    def role(self, reached: ReachedAt | None = None) -> dict[str, Any]:
+        """The ClusterRole with all that the operator must be allowed, but for what its reconciles do with `ctx.client`
+        besides."""
+        return cluster_role(self.name, self.controllers, self.manifests(reached))
 
     async def install(
         self, client: Client, clock: Clock, reached: ReachedAt | None = None, *, dry_run: bool = False

@@ -44,6 +44,8 @@ class RunOptions:
     webhook_certificates: str = ""
     grace: float = 30.0
     verbosity: int = 0
+    manifests: bool = False
+    """Print them, and that is all."""
 
 
 def parse(operator: str, arguments: Sequence[str] | None) -> RunOptions:
@@ -72,6 +74,7 @@ def parse(operator: str, arguments: Sequence[str] | None) -> RunOptions:
         webhook_certificates=given.webhook_cert_dir,
         grace=given.graceful_shutdown_timeout,
         verbosity=given.verbose,
+        manifests=given.print_manifests,
     )
 
 
@@ -84,6 +87,8 @@ def _parser(operator: str) -> argparse.ArgumentParser:
     add("-n", "--namespace", default="", help="work only there; by default everywhere")
     add("--no-install", action="store_true",
         help="leave the definitions of the kinds and the configuration of the webhooks to others")  # fmt: skip
+    add("--print-manifests", action="store_true",
+        help="print what would be installed and the ClusterRole that this operator needs, and end")  # fmt: skip
     add("--dry-run", action="store_true", help="write nothing: log what would change")
     add("--leader-elect", action="store_true", help="of several replicas, only the one that holds the Lease works")
     add("--leader-elect-resource-namespace", default="", metavar="NAMESPACE",

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import NoReturn, TypeVar
 
 from setpoint import __version__
-from setpoint.client import Unreachable
+from setpoint.client import Client, Unreachable
 from setpoint.client.access import Access
 from setpoint.client.connect import connect
 from setpoint.client.counted_requests import RequestCounts
@@ -25,7 +25,7 @@ from setpoint.sdk.certificates import CertificateProblem
 from setpoint.sdk.door import Doors
 from setpoint.sdk.loop import InFlight
 from setpoint.sdk.operator import Operator
-from setpoint.sdk.options import RunOptions, parse
+from setpoint.sdk.options import RunOptions, Service, parse
 from setpoint.sdk.registration import ReachedAt
 from setpoint.sdk.webhook_server import NotReachable, WebhookServer
 from setpoint.system import RandomIds, SystemClock, hostname
@@ -51,6 +51,9 @@ def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
     import uvloop
 
     options = parse(operator.name, arguments)
+    if options.manifests:
+        print_manifests(operator, options)
+        sys.exit(0)
     set_up_logging(options.verbosity)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -58,6 +61,17 @@ def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     sys.exit(code)
+
+
+def print_manifests(operator: Operator, options: RunOptions) -> None:
+    """For those who install an operator themselves: without the authority of its webhooks, which only a running one
+    knows."""
+    from setpoint.meta.yaml_write import write  # slow to load, and only needed here
+
+    service = options.webhook_service or Service(options.namespace or "default", f"{operator.name}-webhook")
+    reached = ReachedAt(options.webhook_url, service.namespace, service.name, service.port)
+    documents = [*operator.manifests(reached), operator.role(reached)]
+    sys.stdout.write("---\n".join(write(each).decode() for each in documents))
 
 
 def set_up_logging(verbosity: int) -> None:
@@ -75,7 +89,9 @@ async def _main(operator: Operator, options: RunOptions) -> int:
         return 1
     stop = asyncio.Event()
     _listen_to_signals(stop)
-    return await OperatorProcess(operator, options, access, SystemClock(), RandomIds()).run(stop)
+    clock, counts = SystemClock(), RequestCounts(access.server)
+    client = counts.watch_over(connect(access, clock, user_agent=f"{operator.name}/setpoint-v{__version__}"))
+    return await OperatorProcess(operator, options, access, client, clock, RandomIds(), counts).run(stop)
 
 
 def _listen_to_signals(stop: asyncio.Event) -> None:
@@ -91,14 +107,24 @@ def _listen_to_signals(stop: asyncio.Event) -> None:
 
 
 class OperatorProcess:
-    def __init__(self, operator: Operator, options: RunOptions, access: Access, clock: Clock, ids: Ids) -> None:
+    """All that is in such a process but the process itself: signals, logs, the way to the server."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        options: RunOptions,
+        access: Access,
+        client: Client,
+        clock: Clock,
+        ids: Ids,
+        counts: RequestCounts | None = None,
+    ) -> None:
         self._operator = operator
         self._options = options
+        self._client = client
         self._clock = clock
         self._ids = ids
-        self._counts = RequestCounts(access.server)
-        agent = f"{operator.name}/setpoint-v{__version__}"
-        self._client = self._counts.watch_over(connect(access, clock, user_agent=agent))
+        self._counts = counts
         self._in_flight = InFlight()
         self._manager: Manager | None = None
         self._installed = False
@@ -206,7 +232,7 @@ class OperatorProcess:
     # -- how it fares -------------------------------------------------------------------------------------------------
 
     def families(self) -> list[Family]:
-        election, found = self._election, self._counts.families()
+        election, found = self._election, self._counts.families() if self._counts is not None else []
         if election is not None:
             leads = [({"name": election.name}, int(election.leading.is_set()))]
             found.append(gauge("leader_election_master_status", "1 for the one that leads, 0 for others.", leads))

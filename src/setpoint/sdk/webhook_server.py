@@ -23,7 +23,7 @@ from setpoint.sdk.certificates import (
     shared_pair,
     still_good,
 )
-from setpoint.sdk.http_server import HttpServer, Request, Response
+from setpoint.sdk.http_server import HttpServer, Limits, Request, Response
 from setpoint.sdk.options import RunOptions, Service
 from setpoint.sdk.registration import ReachedAt
 from setpoint.sdk.reviewing import Reviewer
@@ -61,7 +61,7 @@ class WebhookServer:
         self._at = self._place()
         self._pair = await self._current()
         self._context = server_context(self._pair)
-        server = HttpServer(self._handle, ssl=self._context, longest_body=_LONGEST_BODY)
+        server = HttpServer(self._handle, ssl=self._context, limits=Limits(body=_LONGEST_BODY))
         where = self._options.webhooks
         port = await server.start(where.host, where.port)
         self._server = server
@@ -88,6 +88,7 @@ class WebhookServer:
                 found = await self._current()
                 if found == self._pair:
                     continue
+                server_context(found)  # to try it: one that does not load leaves a context without any
                 load_pair(self._context, found)
                 before, self._pair = self._pair, found
                 log.info("the webhooks have another certificate")

@@ -1,0 +1,191 @@
+"""An operator's process from within, in virtual time: who leads, what it says when it cannot go on, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from setpoint.client.access import Access
+from setpoint.cluster.system import RandomIds
+from setpoint.meta.errors import Forbidden
+from setpoint.meta.exposition import text
+from setpoint.sdk import Context, Controller, Kind, Object, Operator, Validate
+from setpoint.sdk.options import RunOptions
+from setpoint.sdk.process import OperatorProcess
+from setpoint.testing import VirtualCluster, virtual
+from setpoint.testing.link import Link, LinkedClient
+
+LEASE = ("coordination.k8s.io/v1", "Lease")
+
+
+@dataclass
+class TeapotSpec:
+    cups: int = 4
+
+
+Teapot = Kind("example.com/v1", "Teapot", spec=TeapotSpec)
+
+
+def teapot(name: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Teapot", "metadata": meta, "spec": {}}
+
+
+class Replica:
+    """One of several processes of the same operator."""
+
+    def __init__(self, cluster: VirtualCluster, number: int, operator: Operator, **options: Any) -> None:
+        self.link = Link(f"replica {number}")
+        self.stop = asyncio.Event()
+        client = LinkedClient(cluster.client.named(operator.name), self.link)
+        self.process = OperatorProcess(
+            operator, RunOptions(**options), Access("https://192.0.2.1"), client, cluster.clock, RandomIds(number)
+        )
+
+    async def run(self) -> int:
+        return await self.process.run(self.stop)
+
+
+def who(looks: list[tuple[str, str]], number: int) -> Operator:
+    async def brew(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
+        looks.append((str(number), obj.name))
+
+    return Operator("tea", Controller(Teapot, brew))
+
+
+@virtual(nodes=0)
+async def test_one_of_two_leads_and_the_other_takes_over(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[tuple[str, str]] = []
+    first, second = (Replica(cluster, each, who(looks, each), leader_elect=True) for each in (1, 2))
+    async with asyncio.TaskGroup() as tasks:
+        one = tasks.create_task(first.run())
+        await cluster.sleep(1)
+        assert first.process.ready() == ""
+        two = tasks.create_task(second.run())
+        await cluster.sleep(5)
+        await cluster.client.create(teapot("a"))
+        await cluster.sleep(1)
+        assert looks == [("1", "a")]
+        assert second.process.ready() == "", "to stand by is to be ready"
+        assert 'leader_election_master_status{name="tea"} 1' in text(first.process.families())
+        assert 'leader_election_master_status{name="tea"} 0' in text(second.process.families())
+
+        first.link.severed = True
+        await cluster.sleep(40)
+        assert one.result() == 1
+        assert "no longer holds the lease default/tea; this process ends" in caplog.text
+        await cluster.client.create(teapot("b"))
+        await cluster.sleep(1)
+        assert looks[1:] == [("2", "a"), ("2", "b")]
+
+        second.stop.set()
+        await cluster.sleep(1)
+        assert two.result() == 0
+    lease = await cluster.client.get(LEASE, "tea", "default")
+    assert lease["spec"]["holderIdentity"] == "", "who ends in order gives it back"
+
+
+@virtual(nodes=0)
+async def test_what_is_under_way_may_end(cluster: VirtualCluster) -> None:
+    done: list[str] = []
+
+    async def slow(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
+        await ctx.clock.sleep(10)
+        done.append(obj.name)
+
+    replica = Replica(cluster, 1, Operator("tea", Controller(Teapot, slow, workers=1)), grace=30.0)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(replica.run())
+        await cluster.sleep(1)
+        for name in ("a", "b"):
+            await cluster.client.create(teapot(name))
+        await cluster.sleep(1)
+        replica.stop.set()
+        await cluster.sleep(8)
+        assert not running.done()
+        await cluster.sleep(2)
+        assert (running.result(), done) == (0, ["a"]), "what had not begun does not begin"
+
+
+@virtual(nodes=0)
+async def test_and_not_for_ever(cluster: VirtualCluster) -> None:
+    async def stuck(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
+        await ctx.clock.sleep(1000)
+
+    replica = Replica(cluster, 1, Operator("tea", Controller(Teapot, stuck)), grace=5.0)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(replica.run())
+        await cluster.sleep(1)
+        await cluster.client.create(teapot("a"))
+        await cluster.sleep(1)
+        replica.stop.set()
+        await cluster.sleep(6)
+        assert running.result() == 0
+
+
+@virtual(nodes=0)
+async def test_a_cluster_that_is_not_there_is_tried_again(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[tuple[str, str]] = []
+    replica = Replica(cluster, 1, who(looks, 1))
+    replica.link.severed = True
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(replica.run())
+        await cluster.sleep(8)
+        said = [each.getMessage() for each in caplog.records if each.name == "setpoint.operator"]
+        assert said == [f"the link is severed; next attempt in {pause} s" for pause in (1, 2, 4, 8)]
+        assert replica.process.ready() == "the kinds are not served yet"
+        replica.link.severed = False
+        await cluster.sleep(10)
+        await cluster.client.create(teapot("a"))
+        await cluster.sleep(1)
+        assert looks == [("1", "a")]
+        replica.stop.set()
+        await running
+
+
+@virtual(nodes=0)
+async def test_what_it_may_not_do_ends_it_with_a_sentence(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(cluster, 1, who([], 1))
+
+    async def refuse(write: Any) -> None:
+        raise Forbidden("customresourcedefinitions is forbidden")
+
+    replica.link.before_write = refuse
+    assert await replica.run() == 1
+    assert caplog.messages == ["customresourcedefinitions is forbidden; this process ends"]
+
+
+@virtual(nodes=0)
+async def test_others_may_install_it_and_it_may_only_try(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "setpoint.operator")
+    looks: list[tuple[str, str]] = []
+    definitions = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    for options in ({"install": False}, {"dry_run": True}):
+        replica = Replica(cluster, 1, who(looks, 1), leader_elect=True, **options)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(replica.run())
+            await cluster.sleep(10)
+            assert (await cluster.client.list(definitions)).items == []
+            replica.stop.set()
+            assert await running == 0
+    assert "would create CustomResourceDefinition teapots.example.com" in caplog.text
+
+
+@virtual(nodes=0)
+async def test_webhooks_that_nobody_would_find(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+    async def check(review: Any, obj: Any) -> None: ...
+
+    replica = Replica(cluster, 1, Operator("tea", Validate(Teapot, check)))
+    assert await replica.run() == 1
+    assert "say --webhook-url or --webhook-service; this process ends" in caplog.text

@@ -1,0 +1,182 @@
+"""The certificates of webhooks: believed by a client, shared by replicas, renewed in time, replaced by others."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64decode
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from setpoint.client.access import Access
+from setpoint.sdk import Kind, Operator, ReachedAt, Validate
+from setpoint.sdk.certificates import (
+    CertificateProblem,
+    Pair,
+    make_pair,
+    read_pair,
+    server_context,
+    shared_pair,
+    still_good,
+)
+from setpoint.sdk.options import Address, RunOptions, Service
+from setpoint.sdk.webhook_server import NotReachable, WebhookServer
+from setpoint.testing import VirtualClock, VirtualCluster, virtual
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = ("tea.default.svc", "127.0.0.1")
+SECRET = ("v1", "Secret")
+
+
+async def nothing(review: Any, obj: Any) -> None: ...
+
+
+OPERATOR = Operator("tea", Validate(Kind("v1", "ConfigMap"), nothing))
+
+
+async def shown_to(pair: Pair, authority: bytes, name: str) -> None:
+    """A connection from one who believes this authority."""
+
+    async def bye(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(bye, "127.0.0.1", 0, ssl=server_context(pair))
+    context = ssl.create_default_context(cadata=authority.decode())
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+        writer.close()
+
+
+async def test_a_client_believes_it() -> None:
+    pair = make_pair(NAMES, datetime.now(UTC))
+    for name in NAMES:
+        await shown_to(pair, pair.authority, name)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        await shown_to(pair, pair.authority, "other.default.svc")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await shown_to(pair, make_pair(NAMES, datetime.now(UTC)).authority, NAMES[0])
+
+
+def test_it_is_renewed_in_time_by_the_same_authority() -> None:
+    pair = make_pair(NAMES, NOW)
+    assert still_good(pair, NAMES, NOW + timedelta(days=300))
+    assert not still_good(pair, (*NAMES, "more"), NOW)
+    later = NOW + timedelta(days=310)
+    assert not still_good(pair, NAMES, later)
+    renewed = make_pair(NAMES, later, pair)
+    assert still_good(renewed, NAMES, later)
+    assert (renewed.authority, renewed.certificate != pair.certificate) == (pair.authority, True)
+    much_later = NOW + timedelta(days=3600)
+    assert make_pair(NAMES, much_later, renewed).authority != pair.authority
+    assert not still_good(Pair(b"", b"nonsense", b""), NAMES, NOW)
+
+
+@virtual(nodes=0)
+async def test_replicas_share_one(cluster: VirtualCluster) -> None:
+    class Calendar(VirtualClock):
+        days = 0
+
+        def now(self) -> datetime:
+            return NOW + timedelta(days=self.days)
+
+    calendar = Calendar()
+
+    async def replica() -> Pair:
+        return await shared_pair(cluster.client, calendar, "default", "tea-tls", NAMES)
+
+    first, second = await asyncio.gather(replica(), replica())
+    assert first == second
+    kept = await cluster.client.get(SECRET, "tea-tls", "default")
+    assert kept["type"] == "kubernetes.io/tls"
+    assert b64decode(kept["data"]["tls.crt"]) == first.certificate
+    calendar.days = 310
+    renewed = await replica()
+    assert (renewed.authority, renewed.certificate != first.certificate) == (first.authority, True)
+    assert await replica() == renewed
+    await cluster.client.patch(SECRET, "tea-tls", {"data": {"ca.key": None}}, "default")
+    assert (await replica()).authority != first.authority, "what is broken is made anew"
+
+
+def test_files_that_others_keep(tmp_path: Path) -> None:
+    with pytest.raises(CertificateProblem, match="cannot read the certificate of the webhooks"):
+        read_pair(tmp_path)
+    pair = make_pair(NAMES, NOW)
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    assert read_pair(tmp_path) == Pair(b"", pair.certificate, pair.key)
+    (tmp_path / "ca.crt").write_bytes(pair.authority)
+    assert read_pair(tmp_path).authority == pair.authority
+    with pytest.raises(CertificateProblem, match="cannot be used"):
+        server_context(Pair(b"", pair.certificate, make_pair(NAMES, NOW).key))
+
+
+ANYWHERE = Address("127.0.0.1", 0)
+
+
+def server(cluster: VirtualCluster, access: Access | None = None, **options: Any) -> WebhookServer:
+    access = access or Access("https://192.0.2.1", namespace="tea-system")
+    reviewer = OPERATOR.reviewer(cluster.client, cluster.clock)
+    given = RunOptions(webhooks=ANYWHERE, **options)
+    return WebhookServer("tea", reviewer, given, access, cluster.client, cluster.clock)
+
+
+@virtual(nodes=0)
+async def test_where_the_server_is_told_to_look(cluster: VirtualCluster) -> None:
+    in_pod = Access("https://10.0.0.1", namespace="default", in_cluster=True)
+    here = Access("https://127.0.0.1:6443")
+    for opened, expected in (
+        (server(cluster, webhook_url="https://dev.example.com:9443"), ReachedAt(url="https://dev.example.com:9443")),
+        (
+            server(cluster, webhook_service=Service("default", "hooks", 8443)),
+            ReachedAt(namespace="default", service="hooks", port=8443),
+        ),
+        (server(cluster, in_pod), ReachedAt(namespace="default", service="tea-webhook")),
+    ):
+        reached = await opened.open()
+        assert reached.authority.startswith(b"-----BEGIN CERTIFICATE-----")
+        assert reached == ReachedAt(**{**expected.__dict__, "authority": reached.authority})
+        await opened.close(0.0)
+    opened = server(cluster, here)
+    assert (await opened.open()).url.startswith("https://127.0.0.1:")
+    await opened.close(0.0)
+    with pytest.raises(NotReachable, match="not like https"):
+        await server(cluster, webhook_url="http://dev").open()
+
+
+@virtual(nodes=0)
+async def test_what_others_replace_is_taken_up(cluster: VirtualCluster, tmp_path: Path) -> None:
+    def write(pair: Pair) -> None:
+        for name, data in (("ca.crt", pair.authority), ("tls.crt", pair.certificate), ("tls.key", pair.key)):
+            (tmp_path / name).write_bytes(data)
+
+    told: list[ReachedAt] = []
+
+    async def register(reached: ReachedAt) -> None:
+        told.append(reached)
+
+    first = make_pair(NAMES, NOW)
+    write(first)
+    opened = server(cluster, webhook_url="https://dev", webhook_certificates=str(tmp_path))
+    assert (await opened.open()).authority == first.authority
+    keeping = asyncio.ensure_future(opened.keep(register))
+    await cluster.sleep(200)
+    assert told == []
+    renewed = make_pair(NAMES, NOW, first)
+    write(renewed)
+    await cluster.sleep(61)
+    assert told == [], "the authority is the same"
+    other = make_pair(NAMES, NOW)
+    write(other)
+    (tmp_path / "tls.key").write_bytes(b"half")
+    await cluster.sleep(61)
+    assert told == [], "what cannot be used is left alone"
+    write(other)
+    await cluster.sleep(61)
+    assert [each.authority for each in told] == [other.authority]
+    keeping.cancel()
+    await opened.close(0.0)
