@@ -156,10 +156,10 @@ async def test_what_it_may_not_do_ends_it_with_a_sentence(
 ) -> None:
     replica = Replica(cluster, 1, who([], 1))
 
-    async def refuse(write: Any) -> None:
+    async def refuse(write: Any, go: Any) -> None:
         raise Forbidden("customresourcedefinitions is forbidden")
 
-    replica.link.before_write = refuse
+    replica.link.through = refuse
     assert await replica.run() == 1
     assert caplog.messages == ["customresourcedefinitions is forbidden; this process ends"]
 
