@@ -84,7 +84,8 @@ async def embedded_cluster(
     hosts = NearHosts(NearFirst(NetworkServers(), api.nodes, CacheReader(api), clock))
     services = wire(api, config, None, hosts)
     await api.start()
-    await bootstrap(api, _ADDRESS)
+    if start is None:
+        await bootstrap(api, _ADDRESS)
     async with asyncio.TaskGroup() as tasks:
         compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
         try:
