@@ -22,6 +22,7 @@ from setpoint.client.transport import (
     Unreachable,
     UpgradingTransport,
     header,
+    takes_objects,
 )
 from setpoint.client.warning_header import warning_texts
 from setpoint.meta.clock import Clock
@@ -51,7 +52,7 @@ class Sender:
         self.impersonate = impersonate
         self.limiter = limiter
         self.on_warning = on_warning
-        self._objects = transport if isinstance(transport, ObjectTransport) else None
+        self._objects = transport if takes_objects(transport) else None
         self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._who: list[tuple[str, str]] = [("user-agent", user_agent)]
         if impersonate is not None:

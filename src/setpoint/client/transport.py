@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     from setpoint.client.upgraded import Upgraded
@@ -86,7 +86,6 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-@runtime_checkable
 class ObjectTransport(Transport, Protocol):
     """A transport that has no wire to cross can take objects as they are, and hand out those that everyone shares."""
 
@@ -97,6 +96,11 @@ class ObjectTransport(Transport, Protocol):
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
         """A watch, or the refusal."""
         ...
+
+
+def takes_objects(transport: Transport) -> TypeGuard[ObjectTransport]:
+    # Every component has clients of its own, and asking a Protocol takes long.
+    return hasattr(transport, "exchange")
 
 
 @runtime_checkable

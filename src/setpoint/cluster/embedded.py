@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.far_server import NearFirst
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
@@ -69,6 +70,27 @@ class EmbeddedCluster:
         return State(self.store.fork(), self.journal.digest())
 
 
+def _server(
+    store: MemoryStore, clock: Clock, ids: Ids, config: ApiServerConfig
+) -> tuple[ApiServer, ServiceHooks, NearHosts]:
+    server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
+                     max_writes=config.max_mutating_requests_inflight)  # fmt: skip
+    api = ApiServer(store, clock, ids, server)
+    hosts = NearHosts(NearFirst(NetworkServers(), api.nodes, CacheReader(api), clock))
+    return api, wire(api, config, None, hosts), hosts
+
+
+async def bootstrapped(clock: Clock, ids: Ids) -> State:
+    """What the server makes before anything else happens. Whoever starts many clusters need have it made only once."""
+    store = MemoryStore()
+    journal = Journal(store, clock)
+    api, _, _ = _server(store, clock, ids, _config())
+    await api.start()
+    await bootstrap(api, _ADDRESS)
+    await api.stop()
+    return State(store, journal.digest())
+
+
 @asynccontextmanager
 async def embedded_cluster(
     clock: Clock, ids: Ids, options: EmbeddedOptions | None = None, start: State | None = None
@@ -78,11 +100,7 @@ async def embedded_cluster(
     config = options.config
     store = MemoryStore() if start is None else start.store.fork()
     journal = Journal(store, clock, None if start is None else start.digest)
-    server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
-                     max_writes=config.max_mutating_requests_inflight)  # fmt: skip
-    api = ApiServer(store, clock, ids, server)
-    hosts = NearHosts(NearFirst(NetworkServers(), api.nodes, CacheReader(api), clock))
-    services = wire(api, config, None, hosts)
+    api, services, hosts = _server(store, clock, ids, config)
     await api.start()
     if start is None:
         await bootstrap(api, _ADDRESS)

@@ -35,7 +35,7 @@ from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.own_error import OwnError, own_tasks
 from setpoint.testing.plan import Plan
 from setpoint.testing.rest import Rest
-from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot
+from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot, first_state
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
 Obj = dict[str, Any]
@@ -246,7 +246,7 @@ async def virtual_cluster(
             wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs,
         )  # fmt: skip
         ids = RandomIds(options.get("seed", 1))
-        state = None if start is None else start.state
+        state = await first_state() if start is None else start.state
         with OwnError() as own:
             async with embedded_cluster(clock, ids, EmbeddedOptions(parts), state) as embedded:
                 with own.block():

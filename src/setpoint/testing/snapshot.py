@@ -17,9 +17,10 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from setpoint.cluster.embedded import State
+from setpoint.cluster.embedded import State, bootstrapped
+from setpoint.cluster.system import RandomIds
 from setpoint.controllers.options import ControllerOptions
-from setpoint.testing.virtual_time import run_virtual
+from setpoint.testing.virtual_time import EPOCH, run_virtual
 
 if TYPE_CHECKING:
     from setpoint.testing.cluster import VirtualCluster
@@ -53,6 +54,31 @@ class Snapshot:
         """Another than before, so that nothing is called as what is there already; always the same one."""
         digest = sha256(f"{self.options.get('seed', 1)} {self.state.store.revision}".encode()).digest()
         return int.from_bytes(digest[:8])
+
+
+class _Still:
+    """It is always the same moment."""
+
+    def now(self) -> datetime:
+        return EPOCH
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise RuntimeError("the first objects are made at once")
+
+
+_SEED = 0x5E7901A7
+"""Of the objects that every cluster begins with. They are the same in all: a test's seed is for what comes after."""
+_first: list[State] = []
+
+
+async def first_state() -> State:
+    """Made once in a process, whatever the loop and the moment; so the first cluster is as all others."""
+    if not _first:
+        _first.append(await bootstrapped(_Still(), RandomIds(_SEED)))
+    return _first[0]
 
 
 class Prepared:

@@ -21,6 +21,7 @@ from setpoint.apiserver.http.message import (
     Response,
     StreamResponse,
     StreamWriter,
+    takes_events,
 )
 from setpoint.apiserver.reader import CacheReader
 from setpoint.kinds.strategy import UserInfo
@@ -134,7 +135,7 @@ async def _for_object(request: Request, reply: FarReply) -> Answer:
     if "watch=" in request.query and reply.status == 200:
 
         async def run(writer: StreamWriter) -> None:
-            await reply.run(_Events(writer) if isinstance(writer, EventWriter) else writer)
+            await reply.run(_Events(writer) if takes_events(writer) else writer)
 
         return StreamResponse(reply.status, reply.headers, run)
     collected = _Collected()

@@ -15,7 +15,7 @@ import orjson
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import list_refusal
-from setpoint.apiserver.http.message import Answer, EventWriter, StreamResponse, StreamWriter, frame
+from setpoint.apiserver.http.message import Answer, EventWriter, StreamResponse, StreamWriter, frame, takes_events
 from setpoint.apiserver.negotiate import JSON, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
 from setpoint.apiserver.registry import Registry
@@ -49,7 +49,7 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
         timeout = _MIN_TIMEOUT + registry.env.ids.below(_MIN_TIMEOUT)
 
     async def run(writer: StreamWriter) -> None:
-        if isinstance(writer, EventWriter) and form.transform != "Table":
+        if takes_events(writer) and form.transform != "Table":
             teller: _Teller = _Objects(registry, form, writer)
         else:
             teller = _Frames(call, registry, form, writer)
@@ -195,7 +195,7 @@ class _Stream:
             fields_of=registry.fields_of,
             deliver=self.deliver,
             finish=self.over.set,
-            decoded=isinstance(writer, EventWriter),
+            decoded=takes_events(writer),
         )
 
     def deliver(self, kind: str, entry: Entry, change: Change) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 import orjson
 
@@ -154,13 +154,17 @@ class ObjectResponse:
     """Only those that a client acts upon."""
 
 
-@runtime_checkable
 class EventWriter(StreamWriter, Protocol):
     """The open end of a watch that was asked for by an ObjectRequest."""
 
     def event(self, kind: str, obj: dict[str, Any], size: int) -> None:
         """`size` is what counts as buffered until the reader has taken it."""
         ...
+
+
+def takes_events(writer: StreamWriter) -> TypeGuard[EventWriter]:
+    # Asking a Protocol takes longer than all else that opening a watch does.
+    return hasattr(writer, "event")
 
 
 Answer = Response | StreamResponse | UpgradeResponse | ObjectResponse
