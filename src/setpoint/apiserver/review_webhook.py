@@ -19,7 +19,6 @@ from setpoint.meta.goformat import quote
 Obj = dict[str, Any]
 _ATTEMPTS = 5
 _PAUSE, _FACTOR, _JITTER = 0.5, 1.5, 0.2
-_PASSING = frozenset({429, 500, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,8 @@ class ReviewWebhook:
 
     async def ask(self, api_version: str, kind: str, spec: Obj) -> Obj:
         """The status of the review that comes back. Raises WebhookProblem."""
-        review = {"kind": kind, "apiVersion": api_version, "metadata": {}, "spec": spec, "status": {}}
+        empty: Obj = {"allowed": False} if kind == "SubjectAccessReview" else {"user": {}}
+        review = {"kind": kind, "apiVersion": api_version, "metadata": {}, "spec": spec, "status": empty}
         body, pause = orjson.dumps(review), _PAUSE
         for attempt in range(_ATTEMPTS):
             try:
@@ -78,9 +78,10 @@ class ReviewWebhook:
         return _read(response)
 
     def _status(self, answer: Obj, api_version: str, kind: str) -> Obj:
-        if answer.get("kind") != kind or answer.get("apiVersion") != api_version:
-            found = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
-            raise WebhookProblem(f"the webhook answered with {found} instead of {api_version}, Kind={kind}")
+        found = (answer.get("apiVersion") or api_version, answer.get("kind") or kind)
+        if found != (api_version, kind):
+            shown, wanted = (f"({version.rpartition('/')[2]}.{name})" for version, name in (found, (api_version, kind)))
+            raise WebhookProblem(f"converting {shown} to {wanted}: unknown conversion")
         status = answer.get("status")
         return status if isinstance(status, dict) else {}
 
@@ -90,5 +91,6 @@ def _read(response: Response) -> Obj:
     if 200 <= response.status < 300:
         return read_answer(data)
     retry = any(name.lower() == "retry-after" for name, _ in response.headers)
-    failure = _Passing if retry or response.status in _PASSING else WebhookProblem
-    raise failure(refusal_text(response.status, data))
+    passing = response.status == 429 or (response.status >= 500 and response.status != 503)
+    failure = _Passing if retry or passing else WebhookProblem
+    raise failure(refusal_text(response, data))

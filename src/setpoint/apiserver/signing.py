@@ -16,10 +16,11 @@ __all__ = ["BadSignature", "SigningKey", "TokenKeys", "UnknownKey"]
 class SigningKey(TokenKey):
     """Whatever the file holds; RSA is made, because every reader of tokens understands it."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Without a path it is gone with the process."""
+    def __init__(self, path: Path | None, *, is_ours: bool = True) -> None:
+        """Without a path it is gone with the process. One that is not ours must be there."""
         super().__init__(self.pem)
         self._path = path
+        self._is_ours = is_ours
         self._kept = b""
 
     def pem(self) -> bytes:
@@ -29,6 +30,8 @@ class SigningKey(TokenKey):
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
+            if not self._is_ours:
+                raise
             return self._make(self._path)
 
     def _make(self, path: Path) -> bytes:

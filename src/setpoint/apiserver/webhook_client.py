@@ -62,9 +62,9 @@ class WebhookClient:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
         data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
         if not 200 <= response.status < 300:
-            raise WebhookProblem(refusal_text(response.status, data))
+            raise WebhookProblem(refusal_text(response, data))
         if not data:
-            kind = next((value for name, value in response.headers if name.lower() == "content-type"), "")
+            kind = _content_type(response)
             raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
         return read_answer(data)
 
@@ -123,15 +123,24 @@ def read_answer(data: bytes) -> Obj:
     return answer or {}
 
 
-def refusal_text(code: int, data: bytes) -> str:
+def _content_type(response: Response) -> str:
+    return next((value for name, value in response.headers if name.lower() == "content-type"), "")
+
+
+def refusal_text(response: Response, data: bytes) -> str:
     """The message of a Status, if it is one; else what the code stands for."""
+    code = response.status
     try:
         status = orjson.loads(data)
     except orjson.JSONDecodeError:
         status = None
     if isinstance(status, dict) and status.get("kind") == "Status":
         return str(status.get("message", ""))
-    text = data[:_LONGEST_TEXT].decode("utf-8", "replace").strip() or "unknown"
+    text = "unknown"
+    if _content_type(response).startswith("text/") or not _content_type(response):
+        text = data[:_LONGEST_TEXT].decode("utf-8", "replace").strip()
+    if code == 406 and text in ("", "unknown"):
+        return "the server was unable to respond with a content type that the client supports"
     if code in (403, 406, 415):
         return text
     if code >= 500 and code not in _REFUSALS:

@@ -64,7 +64,7 @@ def _guard(api: ApiServer, policy: Policy) -> None:
 def signing_key(config: ApiServerConfig) -> SigningKey:
     """Of the tokens of service accounts."""
     if config.access.service_account_signing_key_file:
-        return SigningKey(Path(config.access.service_account_signing_key_file))
+        return SigningKey(Path(config.access.service_account_signing_key_file), is_ours=False)
     if config.data_dir == NOWHERE:
         return SigningKey(None)
     return SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")

@@ -33,17 +33,9 @@ class DistributedClaims:
         names, sources = claims[_NAMES], claims.get(_SOURCES)
         if not isinstance(names, dict):
             raise BadIssuer("oidc: error parsing distributed claim names: it is not an object")
-        if sources is None:
-            raise BadIssuer("oidc: no claim sources")
-        if not isinstance(sources, dict):
-            raise BadIssuer("oidc: could not parse claim sources: it is not an object")
         source = names.get(self._claim)
-        if source is None:
-            return claims
-        endpoint = sources.get(source)
-        if not isinstance(endpoint, dict):
-            raise BadIssuer(f"id token _claim_names contained a source {source} missing in _claims_sources")
-        if not endpoint.get("endpoint"):
+        endpoint = sources.get(source) if isinstance(sources, dict) else None
+        if not isinstance(endpoint, dict) or not endpoint.get("endpoint"):
             return claims
         return claims | {self._claim: await self._resolved(str(endpoint["endpoint"]), endpoint.get("access_token"))}
 
@@ -54,7 +46,7 @@ class DistributedClaims:
         except FetchProblem as problem:
             raise BadIssuer(f"{about}: {problem}") from None
         if not 200 <= answer.status <= 226:
-            raise BadIssuer(f"{about}: error while getting distributed claim JWT: {answer.status}")
+            raise BadIssuer(f"{about}: error while getting distributed claim JWT: {answer.phrase}")
         token = answer.body.decode("utf-8", "replace").strip()
         issuer = untrusted_issuer(token)
         if not issuer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,6 +21,14 @@ class Document(NamedTuple):
     body: bytes
     headers: dict[str, str]
     """Lower-case names."""
+
+    @property
+    def phrase(self) -> str:
+        """The status as it is written in answers."""
+        try:
+            return f"{self.status} {HTTPStatus(self.status).phrase}"
+        except ValueError:
+            return str(self.status)
 
     @property
     def text(self) -> str:

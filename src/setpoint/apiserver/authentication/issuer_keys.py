@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import orjson
@@ -37,7 +36,7 @@ async def discover(fetcher: Fetcher, issuer: str, discovery_url: str = "") -> st
     except FetchProblem as problem:
         raise BadIssuer(str(problem)) from None
     if answer.status != 200:
-        raise BadIssuer(f"{_status(answer)}: {answer.text}")
+        raise BadIssuer(f"{answer.phrase}: {answer.text}")
     document = _json(answer)
     if not isinstance(document, dict):
         raise BadIssuer(f"oidc: failed to decode provider discovery object: {_unreadable(answer)}")
@@ -91,7 +90,7 @@ class IssuerKeys:
         except FetchProblem as problem:
             raise BadIssuer(f"oidc: get keys failed {problem}") from None
         if answer.status != 200:
-            raise BadIssuer(f"oidc: get keys failed: {_status(answer)} {answer.text}")
+            raise BadIssuer(f"oidc: get keys failed: {answer.phrase} {answer.text}")
         document = _json(answer)
         if not isinstance(document, dict) or not isinstance(document.get("keys", []), list):
             raise BadIssuer(f"oidc: failed to decode keys: {_unreadable(answer)} {answer.text}")
@@ -142,10 +141,3 @@ def _unreadable(answer: Document) -> str:
     if kind.split(";")[0].strip() == "application/json":
         return "got Content-Type = application/json, but could not unmarshal as JSON"
     return f"expected Content-Type = application/json, got {quote(kind)}"
-
-
-def _status(answer: Document) -> str:
-    try:
-        return f"{answer.status} {HTTPStatus(answer.status).phrase}"
-    except ValueError:
-        return str(answer.status)

@@ -81,6 +81,7 @@ class TokenVerifier:
         claims = orjson.loads(payload)
         if not isinstance(claims, dict):
             raise TokenRefused("oidc: failed to unmarshal claims: it is not an object")
+        _check_sources(claims)
         issuer = claims.get("iss")
         if issuer != self._issuer and not (self._issuer == _GOOGLE and issuer == _GOOGLE_SHORT):
             raise TokenRefused(
@@ -108,6 +109,16 @@ class TokenVerifier:
             raise TokenRefused(f"oidc: token is expired (Token Expiry: {shown})")
         if starts is not None and now + _LEEWAY < starts:
             raise TokenRefused(f"oidc: current time {_shown(now)} before the nbf (not before) time: {_shown(starts)}")
+
+
+def _check_sources(claims: Claims) -> None:
+    """Of claims that are to be got elsewhere."""
+    names, sources = claims.get("_claim_names"), claims.get("_claim_sources")
+    for source in names.values() if isinstance(names, dict) else ():
+        if not source:
+            raise TokenRefused("oidc: failed to obtain source from claim name")
+        if not isinstance(sources, dict) or source not in sources:
+            raise TokenRefused("oidc: source does not exist")
 
 
 def _moment(value: Any) -> float | None:

@@ -145,10 +145,12 @@ async def test_one_question_for_all_who_ask_at_once(hook: tuple[FrontDoor, Hook]
         (Response(302, b"", [("Location", "https://other.example/")]), 1, "the server responded with the status code "
          "302 but did not return more information"),
         (Response(401, b""), 1, "the server has asked for the client to provide credentials"),
-        (Response(500, b"oh"), 5, 'an error on the server ("oh") has prevented the request from succeeding'),
+        (Response(502, b"oh"), 5, 'an error on the server ("oh") has prevented the request from succeeding'),
         (Response(503, b"", [("Retry-After", "1")]), 5, "the server is currently unable to handle the request"),
-        (Response(200, b'{"kind":"Status","apiVersion":"v1"}'), 1, "the webhook answered with v1, Kind=Status instead "
-         "of authentication.k8s.io/v1, Kind=TokenReview"),
+        (Response(500, b"{}", [("Content-Type", "application/json")]), 5, 'an error on the server ("unknown") has '
+         "prevented the request from succeeding"),
+        (Response(200, b'{"kind":"Status","apiVersion":"v1"}'), 1, "converting (v1.Status) to (v1.TokenReview): "
+         "unknown conversion"),
         (Response(200, b"[1]"), 1, "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go "
          r'value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string '
          r'"json:\"kind,omitempty\"" }'),

@@ -1,0 +1,179 @@
+"""Over real sockets: certificates of clients and proxies while authorities change, and an issuer of tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jwt
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from setpoint.apiserver.authentication.fetching import Fetcher
+from setpoint.apiserver.authentication.jwt_tokens import JwtIssuer, JwtTokens
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain, TokenRefused
+from setpoint.apiserver.http.certificates import (
+    CertificateFiles,
+    ensure_certificates,
+    issue_client_certificate,
+    server_context,
+)
+from setpoint.apiserver.http.message import Request, Response
+from setpoint.apiserver.http.server import Server
+from setpoint.cluster.access_config import AccessConfig
+from setpoint.cluster.client_trust import ClientTrust
+from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.far_servers import NetworkServers
+from setpoint.cluster.followed_file import FollowedFile
+from setpoint.cluster.system import SystemClock
+from setpoint.kinds.strategy import UserInfo
+from setpoint.meta.errors import Unauthorized
+
+
+def authority(directory: Path) -> CertificateFiles:
+    return ensure_certificates(directory, datetime.now(UTC))
+
+
+class Client:
+    """A connection with a certificate."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int, own: CertificateFiles, signer: CertificateFiles, name: str) -> Client:
+        context = ssl.create_default_context(cafile=own.ca)
+        certificate, key = issue_client_certificate(signer, name, [], datetime.now(UTC))
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(certificate + key)
+            file.flush()
+            context.load_cert_chain(file.name)
+        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost"))
+
+    async def who(self, **headers: str) -> str:
+        lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self._writer.write("\r\n".join(["GET / HTTP/1.1", "host: x", *lines, "", ""]).encode())
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = next(line for line in head.decode().lower().split("\r\n") if line.startswith("content-length"))
+        return (await self._reader.readexactly(int(length.split(":")[1]))).decode()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def trusting(config: ApiServerConfig, own: CertificateFiles) -> AsyncIterator[tuple[int, ClientTrust]]:
+    context = server_context(own, own.ca)
+    trust = ClientTrust(config, own.ca, context, SystemClock())
+    chain = AuthenticatorChain(trust.authenticators, False)
+
+    async def handle(request: Request) -> Response:
+        try:
+            user = chain.authenticate(request, [])
+        except Unauthorized:
+            return Response(401, b"nobody")
+        assert isinstance(user, UserInfo)
+        return Response(200, user.name.encode())
+
+    server = Server(handle, clock=SystemClock(), ssl=context)
+    _, port = await server.start("127.0.0.1", 0)
+    try:
+        yield port, trust
+    finally:
+        await server.stop(0)
+
+
+async def look_at_files(trust: ClientTrust) -> None:
+    for run in trust.background:
+        followed: Any = getattr(run, "__self__", None)
+        assert isinstance(followed, FollowedFile)
+        await followed.look()
+
+
+async def test_authorities_change_while_connections_are_open(tmp_path: Path) -> None:
+    own, first, second, front = (authority(tmp_path / name) for name in ("own", "first", "second", "front"))
+    clients = tmp_path / "clients.crt"
+    clients.write_bytes(first.ca.read_bytes())
+    access = AccessConfig(
+        requestheader_client_ca_file=str(front.ca),
+        requestheader_username_headers=["X-Remote-User"],
+        requestheader_allowed_names=["proxy"],
+    )
+    config = ApiServerConfig(tmp_path, client_ca_file=str(clients), access=access)
+    async with trusting(config, own) as (port, trust):
+        jane = await Client.open(port, own, first, "jane")
+        proxy = await Client.open(port, own, front, "proxy")
+        admin = await Client.open(port, own, own, "admin")
+        impostor = await Client.open(port, own, first, "proxy")
+        assert [await jane.who(), await proxy.who(), await admin.who()] == ["jane", "nobody", "admin"]
+        assert [await one.who(x_remote_user="bob") for one in (proxy, impostor)] == ["bob", "proxy"]
+        with pytest.raises((OSError, EOFError)):
+            # The handshake is over for the client before the server has looked at its certificate.
+            await (await Client.open(port, own, second, "kate")).who()
+        clients.write_bytes(second.ca.read_bytes())
+        await look_at_files(trust)
+        kate = await Client.open(port, own, second, "kate")
+        assert [await jane.who(), await kate.who(), await admin.who()] == ["nobody", "kate", "admin"]
+        clients.write_bytes(b"rubbish")
+        await look_at_files(trust)
+        assert await kate.who() == "kate"
+        for one in (jane, proxy, admin, impostor, kate):
+            one.close()
+
+
+def test_a_proxys_authority_signs_nothing_else(tmp_path: Path) -> None:
+    own, both = authority(tmp_path / "own"), authority(tmp_path / "both")
+    access = AccessConfig(requestheader_client_ca_file=str(both.ca))
+    config = ApiServerConfig(tmp_path, client_ca_file=str(both.ca), access=access)
+    with pytest.raises(ConfigError, match="contain overlapping certificates; --requestheader-allowed-names must be"):
+        ClientTrust(config, own.ca, server_context(own), SystemClock())
+    access.requestheader_allowed_names = ["proxy"]
+    ClientTrust(config, own.ca, server_context(own), SystemClock())
+    with pytest.raises(ConfigError, match="cannot use --client-ca-file"):
+        ClientTrust(ApiServerConfig(tmp_path, client_ca_file="/not/there"), own.ca, server_context(own), SystemClock())
+
+
+async def test_an_issuer_over_tls(tmp_path: Path) -> None:
+    files, strangers = authority(tmp_path / "issuer"), authority(tmp_path / "strangers")
+    key = ec.generate_private_key(ec.SECP256R1())
+    published = ECAlgorithm.to_jwk(key.public_key(), as_dict=True) | {"kid": "k"}
+    url = ""
+
+    async def handle(request: Request) -> Response:
+        found: object = (
+            {"issuer": url, "jwks_uri": f"{url}/keys"} if "well-known" in request.path else {"keys": [published]}
+        )
+        return Response(200, orjson.dumps(found), [("Content-Type", "application/json")])
+
+    server = Server(handle, clock=SystemClock(), ssl=server_context(files))
+    _, port = await server.start("127.0.0.1", 0)
+    url = f"https://127.0.0.1:{port}"
+    mappings = {"username": {"claim": "sub", "prefix": ""}}
+    told = {"issuer": {"url": url, "audiences": ["a"]}, "claimMappings": mappings}
+    claims = {"iss": url, "aud": "a", "sub": "jane", "exp": int(datetime.now(UTC).timestamp()) + 60}
+    token = jwt.encode(claims, key, "ES256", {"kid": "k"})
+    try:
+        issuer = JwtIssuer(told, Fetcher(NetworkServers(), files.ca.read_bytes()), SystemClock())
+        await issuer.begin()
+        assert issuer.problem == ""
+        verified = JwtTokens([issuer], SystemClock()).verify(token, ())
+        assert verified is not None
+        assert (await verified).user.name == "jane"  # type: ignore[misc,union-attr]
+        other = JwtIssuer(told, Fetcher(NetworkServers(), strangers.ca.read_bytes()), SystemClock())
+        await other.begin()
+        assert other.problem.endswith(
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+        )
+        with pytest.raises(TokenRefused, match="oidc: authenticator not initialized"):
+            other.verify(token)
+    finally:
+        await server.stop(0)
