@@ -101,9 +101,10 @@ class Operator:
         self, client: Client, clock: Clock, reached: ReachedAt | None = None, *, dry_run: bool = False
     ) -> None:
         """Defines the kinds that have models and says where the webhooks are, or brings that up to date; returns when
-        the kinds are served."""
-        wanted: Sequence[dict[str, Any]] = self.manifests(reached)
-        await register(dry_run_client(client) if dry_run else client, clock, self.name, wanted, dry_run=dry_run)
+        the kinds are served. What is installed about webhooks stays as it is where it is not said where they are."""
+        wanted, known = self.manifests(reached), reached is not None or not self.has_webhooks
+        client = dry_run_client(client) if dry_run else client
+        await register(client, clock, self.name, wanted, all_known=known, dry_run=dry_run)
 
     async def lead(self, client: Client, clock: Clock, ids: Ids, *, namespace: str, identity: str) -> None:
         """Works while it holds the Lease with the operator's name, for ever. Raises LeadershipLost."""

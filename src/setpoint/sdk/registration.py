@@ -18,6 +18,7 @@ Obj = dict[str, Any]
 
 _READY_WITHIN = 30.0
 _LOOK_EVERY = 0.1
+_DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _GROUP = "admissionregistration.k8s.io/v1"
 _CONFIGURATIONS = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
 _MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -111,17 +112,32 @@ def _hook(admission: Admission[Any, Any], reached: ReachedAt) -> Obj:
     return hook
 
 
-async def register(client: Client, clock: Clock, operator: str, wanted: Sequence[Obj], *, dry_run: bool) -> None:
+async def register(
+    client: Client, clock: Clock, operator: str, wanted: Sequence[Obj], *, all_known: bool, dry_run: bool
+) -> None:
     """Makes what is wanted, or brings it up to date, and returns when the definitions are served. Configurations of
-    an earlier time that are no longer wanted are deleted: they would stop writes that nobody answers for."""
+    an earlier time that are no longer wanted are deleted: they would stop writes that nobody answers for. Unless
+    `all_known`, it is not said where the webhooks are: what is there about them stays."""
     for obj in wanted:
+        if not all_known:
+            obj = await _with_conversion_as_it_is(client, obj)
         await client.apply(obj, field_manager=operator, force=True)
         if obj["kind"] == "CustomResourceDefinition" and not dry_run:
             await _served(client, clock, obj["metadata"]["name"])
+    if not all_known:
+        return
     kinds = {obj["kind"] for obj in wanted}
     for kind in _CONFIGURATIONS.values():
         if kind not in kinds:
             await _remove_own(client, (_GROUP, kind), operator)
+
+
+async def _with_conversion_as_it_is(client: Client, definition: Obj) -> Obj:
+    try:
+        found = await client.get(_DEFINITIONS, definition["metadata"]["name"])
+    except NotFound:
+        return definition
+    return {**definition, "spec": {"conversion": found["spec"].get("conversion"), **definition["spec"]}}
 
 
 async def _remove_own(client: Client, ref: tuple[str, str], operator: str) -> None:
@@ -134,7 +150,7 @@ async def _remove_own(client: Client, ref: tuple[str, str], operator: str) -> No
 async def _served(client: Client, clock: Clock, name: str) -> None:
     until = clock.monotonic() + _READY_WITHIN
     while True:
-        found = await client.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), name)
+        found = await client.get(_DEFINITIONS, name)
         conditions = (found.get("status") or {}).get("conditions") or ()
         if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
             return

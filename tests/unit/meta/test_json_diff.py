@@ -20,7 +20,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=4), st.dictionaries(KEYS, VALUES, max_size=4))
 def test_applied_it_gives_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert same(apply_json_patch(old, json_patch_between(old, new)), new)

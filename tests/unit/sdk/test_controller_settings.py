@@ -51,7 +51,7 @@ def taken(looks: Looks) -> list[str]:
     return found
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_what_is_referred_to_wakes_those_who_refer(cluster: VirtualCluster) -> None:
     found: dict[str, Any] = {}
 
@@ -76,7 +76,7 @@ async def test_what_is_referred_to_wakes_those_who_refer(cluster: VirtualCluster
         assert found == {"brown": None}, "white refers to another by now"
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_everything_is_looked_at_again_now_and_then(cluster: VirtualCluster) -> None:
     looks = Looks()
     async with cluster.running(Operator("tea", Controller(Teapot, looks, resync=60.0))):
@@ -93,7 +93,7 @@ async def test_everything_is_looked_at_again_now_and_then(cluster: VirtualCluste
         assert set(looks) == {"brown"}, "what is gone is not looked at"
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_one_that_takes_too_long_is_tried_again(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,7 +113,7 @@ async def test_one_that_takes_too_long_is_tried_again(
     assert (await cluster.client.get(Teapot.ref, "brown", "default"))["status"] == {"done": True}
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_only_some(cluster: VirtualCluster) -> None:
     looks, labelled = Looks(), Looks()
     operator = Operator(
@@ -134,7 +134,7 @@ async def test_only_some(cluster: VirtualCluster) -> None:
         assert (taken(looks), taken(labelled)) == ([], ["white"])
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_the_first_look_comes_when_the_finalizer_is_there(cluster: VirtualCluster) -> None:
     looks = Looks()
 
@@ -151,7 +151,7 @@ async def test_the_first_look_comes_when_the_finalizer_is_there(cluster: Virtual
         assert await cluster.find(Teapot.ref, "brown") is None
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_measured_under_the_names_that_people_know(cluster: VirtualCluster) -> None:
     looks = Looks(Result(requeue_after=600.0))
     async with cluster.running(Operator("tea", Controller(Teapot, looks, name="teapot"))) as manager:

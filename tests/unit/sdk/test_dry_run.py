@@ -52,7 +52,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-@virtual(nodes=0, controllers=())
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_nothing_is_written_and_everything_is_told(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,7 +79,7 @@ async def test_nothing_is_written_and_everything_is_told(
     assert await cluster.all(ConfigMap.ref) == [] and await cluster.events("brown") == []
 
 
-@virtual(nodes=0, controllers=())
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_whichever_way_it_is_written(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     real = cluster.client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from setpoint.client.access import Access
 from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.exposition import text
-from setpoint.sdk import Context, Controller, Kind, Object, Operator, Validate
+from setpoint.sdk import Context, Controller, Kind, Object, Operator, Validate, run
 from setpoint.sdk.options import RunOptions
 from setpoint.sdk.process import OperatorProcess
 from setpoint.testing import VirtualCluster, virtual
@@ -56,7 +57,7 @@ def who(looks: list[tuple[str, str]], number: int) -> Operator:
     return Operator("tea", Controller(Teapot, brew))
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_one_of_two_leads_and_the_other_takes_over(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -90,7 +91,7 @@ async def test_one_of_two_leads_and_the_other_takes_over(
     assert lease["spec"]["holderIdentity"] == "", "who ends in order gives it back"
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_what_is_under_way_may_end(cluster: VirtualCluster) -> None:
     done: list[str] = []
 
@@ -112,7 +113,7 @@ async def test_what_is_under_way_may_end(cluster: VirtualCluster) -> None:
         assert (running.result(), done) == (0, ["a"]), "what had not begun does not begin"
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_and_not_for_ever(cluster: VirtualCluster) -> None:
     async def stuck(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
         await ctx.clock.sleep(1000)
@@ -128,7 +129,7 @@ async def test_and_not_for_ever(cluster: VirtualCluster) -> None:
         assert running.result() == 0
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_a_cluster_that_is_not_there_is_tried_again(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,7 +151,7 @@ async def test_a_cluster_that_is_not_there_is_tried_again(
         await running
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_what_it_may_not_do_ends_it_with_a_sentence(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,7 +165,7 @@ async def test_what_it_may_not_do_ends_it_with_a_sentence(
     assert caplog.messages == ["customresourcedefinitions is forbidden; this process ends"]
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_others_may_install_it_and_it_may_only_try(
     cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,10 +183,27 @@ async def test_others_may_install_it_and_it_may_only_try(
     assert "would create CustomResourceDefinition teapots.example.com" in caplog.text
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_webhooks_that_nobody_would_find(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     async def check(review: Any, obj: Any) -> None: ...
 
     replica = Replica(cluster, 1, Operator("tea", Validate(Teapot, check)))
     assert await replica.run() == 1
     assert "say --webhook-url or --webhook-service; this process ends" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "the kubeconfig {} does not exist"),
+        ("{}", "the kubeconfig has no current context: choose one of its contexts"),
+        ("[]", "the kubeconfig {} is not a mapping of settings"),
+    ],
+)
+def test_no_cluster_at_all(content: str | None, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kubeconfig = tmp_path / "config"
+    if content is not None:
+        kubeconfig.write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        run(who([], 1), ["--kubeconfig", str(kubeconfig)])
+    assert (ended.value.code, caplog.messages) == (1, [said.format(kubeconfig)])

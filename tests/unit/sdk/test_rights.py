@@ -56,7 +56,7 @@ OPERATOR = Operator(
 )  # fmt: skip
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_they_are_enough(cluster: VirtualCluster) -> None:
     reached = ReachedAt(url="https://tea.webhooks.test")
     own = cluster.client.named("tea", Impersonation("tea"))
@@ -87,7 +87,7 @@ async def test_they_are_enough(cluster: VirtualCluster) -> None:
         await own.delete(Secret.ref, "tea-webhook-tls", "default")
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_also_to_lead(cluster: VirtualCluster) -> None:
     import asyncio
 

@@ -75,7 +75,7 @@ TEA = Operator(
 )  # fmt: skip
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_writes_are_changed_and_judged(cluster: VirtualCluster) -> None:
     client, warnings = cluster.client, list[str]()
     client.sender.on_warning = warnings.append
@@ -100,11 +100,12 @@ async def test_writes_are_changed_and_judged(cluster: VirtualCluster) -> None:
             await client.create(teapot("seven", cups=7))
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_one_that_is_not_there_fails_writes_unless_it_may(cluster: VirtualCluster) -> None:
     client = cluster.client
     async with cluster.running(TEA):
         pass
+    await TEA.install(client, cluster.clock)
     with pytest.raises(InternalError, match="connect: connection refused"):
         await client.create(teapot())
     lenient = Operator("tea", Controller(Teapot, nothing), Validate(Teapot, check, required=False))
@@ -116,7 +117,7 @@ async def test_one_that_is_not_there_fails_writes_unless_it_may(cluster: Virtual
     await client.create(teapot(cups=9))
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_what_they_are_asked_about(cluster: VirtualCluster) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -136,7 +137,7 @@ async def test_what_they_are_asked_about(cluster: VirtualCluster) -> None:
         assert seen == [("UPDATE", "labelled/status")]
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_one_that_takes_too_long(cluster: VirtualCluster) -> None:
     async def slow(review: Review[Any, Any], obj: Object[Any, Any]) -> None:
         await cluster.sleep(20)
@@ -181,7 +182,7 @@ def downgrade(pot: Obj) -> Obj:
 VERSIONS = Convert(PotV2, Version(PotV1, upgrade, downgrade, deprecated="use v2"))
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_several_versions_of_a_kind(cluster: VirtualCluster) -> None:
     client, litres = cluster.client, list[int]()
 
@@ -203,6 +204,10 @@ async def test_several_versions_of_a_kind(cluster: VirtualCluster) -> None:
         definition = await client.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "pots.example.com")
         versions = {each["name"]: (each["storage"], each.get("deprecated")) for each in definition["spec"]["versions"]}
         assert versions == {"v2": (True, None), "v1": (False, True)}
+        again = Operator("pots", Controller(PotV2, look), VERSIONS)
+        await again.install(client, cluster.clock)
+        kept = await client.get(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "pots.example.com")
+        assert kept["spec"]["conversion"] == definition["spec"]["conversion"], "where nobody says, it stays"
         with pytest.raises(ApiError, match=r"conversion to example\.com/v2 failed: invalid literal for int"):
             await client.create({**old, "metadata": {"name": "b", "namespace": "default"}, "spec": {"litres": "some"}})
 
@@ -215,7 +220,7 @@ def review(**request: Any) -> bytes:
     return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_answers_by_themselves(cluster: VirtualCluster) -> None:
     reviewer = TEA.reviewer(cluster.client, cluster.clock)
 

@@ -76,7 +76,7 @@ def test_it_is_renewed_in_time_by_the_same_authority() -> None:
     assert not still_good(Pair(b"", b"nonsense", b""), NAMES, NOW)
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_replicas_share_one(cluster: VirtualCluster) -> None:
     class Calendar(VirtualClock):
         days = 0
@@ -125,7 +125,7 @@ def server(cluster: VirtualCluster, access: Access | None = None, **options: Any
     return WebhookServer("tea", reviewer, given, access, cluster.client, cluster.clock)
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_where_the_server_is_told_to_look(cluster: VirtualCluster) -> None:
     in_pod = Access("https://10.0.0.1", namespace="default", in_cluster=True)
     here = Access("https://127.0.0.1:6443")
@@ -148,7 +148,7 @@ async def test_where_the_server_is_told_to_look(cluster: VirtualCluster) -> None
         await server(cluster, webhook_url="http://dev").open()
 
 
-@virtual(nodes=0)
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_what_others_replace_is_taken_up(cluster: VirtualCluster, tmp_path: Path) -> None:
     def write(pair: Pair) -> None:
         for name, data in (("ca.crt", pair.authority), ("tls.crt", pair.certificate), ("tls.key", pair.key)):
