@@ -9,7 +9,10 @@ from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
 from setpoint.meta.decode import DecodeError, decode
+from setpoint.meta.decode_custom import restore_nulls
 from setpoint.meta.errors import PlainServerError
+
+_ALWAYS_THERE = ("apiVersion", "kind", "metadata")
 
 
 def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
@@ -78,6 +81,8 @@ def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, 
         ) from None
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
+    if resource.is_custom:
+        restore_nulls(obj, {key: value for key, value in merged.items() if key not in _ALWAYS_THERE})
     registry.strategy.default(obj)
     registry.strategy.stamp(obj, call.now)
     if resource.namespaced and not obj["metadata"].get("namespace"):

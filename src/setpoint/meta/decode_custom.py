@@ -141,3 +141,17 @@ def map_decoder(type: Type, part: Part) -> Decoder:
         return out
 
     return decode_map
+
+
+def restore_nulls(decoded: Any, given: Any) -> None:
+    """Puts back the nulls of `given` that its decoded form has lost, and that no default took the place of: who applies
+    a null is told what is wrong with it."""
+    if given.__class__ is dict and decoded.__class__ is dict:
+        for key, one in given.items():
+            if one is None:
+                decoded.setdefault(key, None)
+            elif key in decoded:
+                restore_nulls(decoded[key], one)
+    elif given.__class__ is list and decoded.__class__ is list:
+        for found, one in zip(decoded, given):
+            restore_nulls(found, one)

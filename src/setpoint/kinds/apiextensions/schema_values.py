@@ -164,8 +164,11 @@ def _type_check(schema: Schema, of_default: bool) -> Check | None:
                 or (lenient and actual in ("string", "array"))
             ):
                 return 1
-        text = f"{name} in body must be of type {shown}: {quote(actual)}"
-        out.append(Problem(name, lambda path: type_invalid(path, actual, text)))
+        wanted, found = shown, actual
+        if known_format and value is not None and actual not in ("string", "array"):
+            wanted, found = format_name, _FORMATS.get(actual, "")
+        text = f"{name} in body must be of type {wanted}: {quote(found)}"
+        out.append(Problem(name, lambda path: type_invalid(path, found, text)))
         return 0
 
     return check
@@ -269,6 +272,8 @@ def _format_check(schema: Schema) -> Check | None:
     return check
 
 
+_FORMATS = {"integer": "int64", "number": "float64"}
+"""What a value is called where the schema names a format."""
 _RANGES = {"int32": 2**31, "int64": 2**63}
 
 

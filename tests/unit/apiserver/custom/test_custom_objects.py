@@ -331,6 +331,23 @@ async def test_apply_goes_by_the_schema(door: CustomDoor) -> None:
     assert (unknown.status, "field not declared in schema" in unknown.json["message"]) == (500, True)
 
 
+async def test_only_apply_says_what_is_wrong_with_a_null(door: CustomDoor) -> None:
+    with_default, may_be_null = {"type": "string", "default": "x"}, {"type": "string", "nullable": True}
+    parts = {"type": "array", "items": of(s=TEXT)}
+    await door.define(version(spec=of(s=TEXT, default=with_default, nullable=may_be_null, parts=parts)))
+    nulls = {"s": None, "default": None, "nullable": None, "parts": [{"s": None}]}
+    made = await door.make(FOOS, foo(spec=nulls))
+    assert made["spec"] == {"default": "x", "nullable": None, "parts": [{}]}
+    refused = await door.patch(f"{FOOS}/f?fieldManager=me&force=true", foo(spec=nulls), APPLY)
+    assert messages(refused) == [
+        'spec.parts[0].s: Invalid value: "null": spec.parts[0].s in body must be of type string: "null"',
+        'spec.s: Invalid value: "null": spec.s in body must be of type string: "null"',
+    ]
+    fine = {"default": None, "nullable": None}
+    applied = await door.patch(f"{FOOS}/g?fieldManager=me", foo("g", spec=fine), APPLY)
+    assert applied.json["spec"] == {"default": "x", "nullable": None}
+
+
 async def test_scale_reads_and_writes_where_the_definition_says(door: CustomDoor) -> None:
     paths = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size", "labelSelectorPath": ".status.sel"}
     await door.define(

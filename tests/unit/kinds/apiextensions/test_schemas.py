@@ -72,6 +72,13 @@ def test_schemas(schema: dict[str, Any], errors: list[str]) -> None:
                                                                           "less than 5"]),
         ({"type": "array", "maxItems": 1, "items": {"type": "string"}},
          ["p", "q"], ["Too many: 2: must have at most 1 item"]),
+        ({"type": "integer", "format": "int64"}, {}, ['Invalid value: "": a in body must be of type int64: ""']),
+        ({"type": "integer", "format": "int64"}, 1.5, [
+            'Invalid value: "float64": a in body must be of type int64: "float64"',
+            'Invalid value: "": Checked value must be of type integer with format int64 in a']),
+        ({"type": "integer", "format": "int64"}, "1", [
+            'Invalid value: "string": a in body must be of type integer: "string"']),
+        ({"type": "string", "format": "ipv4"}, 1, ['Invalid value: "int64": a in body must be of type ipv4: "int64"']),
         ({"type": "string", "format": "ipv4"}, "1.2.3", ['Invalid value: "1.2.3": a in body must be of type '
                                                          'ipv4: "1.2.3"']),
         ({"x-kubernetes-int-or-string": True},
