@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.dynamic.served import Served
+from setpoint.apiserver.admission.node_restriction import NodeRestriction
 from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.aggregation.documents import ApiServiceHooks, RemoteDocuments
 from setpoint.apiserver.aggregation.routing import Aggregation
@@ -97,9 +98,17 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> li
         WebhookClient(servers, CacheReader(api), api.clock),
     )
     try:
-        return build(surroundings, config.enable_admission_plugins, config.disable_admission_plugins)
+        return build(surroundings, _enabled(config), config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None
+
+
+def _enabled(config: ApiServerConfig) -> list[str]:
+    """Nodes that may write by the Node authorizer are held to what is theirs, unless somebody does not want that."""
+    restriction = NodeRestriction.name
+    unwanted = restriction in (*config.enable_admission_plugins, *config.disable_admission_plugins)
+    more = [restriction] if "Node" in config.authorization_mode and not unwanted else []
+    return [*config.enable_admission_plugins, *more]
 
 
 def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:

@@ -90,7 +90,7 @@ class NodeRestriction(Plugin):
             raise attrs.forbidden("could not determine pod from request data")
         pod = self._reader.get("", "pods", attrs.namespace, name)
         if pod is None:
-            raise NotFound.of("", "pods", name)
+            raise NotFound.of("", "pod", name)
         bound: str = pod["spec"].get("nodeName", "")
         return bound
 
@@ -114,7 +114,7 @@ class NodeRestriction(Plugin):
             raise attrs.forbidden(f'node "{node}" must not set blockOwnerDeletion on an owner reference')
         found = self._reader.get("", "nodes", "", node)
         if found is None:
-            raise NotFound.of("", "nodes", node)
+            raise NotFound.of("", "node", node)
         if owner.get("uid", "") != found["metadata"]["uid"]:
             why = f"node {node} UID mismatch: expected {owner.get('uid', '')} got {found['metadata']['uid']}"
             raise attrs.forbidden(why)

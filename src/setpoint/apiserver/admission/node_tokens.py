@@ -25,7 +25,7 @@ class NodeTokens:
             raise attrs.forbidden("node requested token with a pod binding without a uid")
         pod = self._reader.get("", "pods", attrs.namespace, ref["name"])
         if pod is None:
-            raise NotFound.of("", "pods", ref["name"])
+            raise NotFound.of("", "pod", ref["name"])
         if ref["uid"] != pod["metadata"]["uid"]:
             raise attrs.forbidden(
                 f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record. The object "
@@ -60,7 +60,7 @@ class NodeTokens:
                 driver = self._driver(pod, namespace, volume)
                 found = self._reader.get("storage.k8s.io", "csidrivers", "", driver) if driver else None
                 if driver and found is None:
-                    raise NotFound.of("storage.k8s.io", "csidrivers", driver)
+                    raise NotFound.of("storage.k8s.io", "csidriver", driver)
             except NotFound as error:
                 problems.append(error.message)
                 continue
@@ -78,11 +78,11 @@ class NodeTokens:
             return str((volume.get("csi") or {}).get("driver", ""))
         found = self._reader.get("", "persistentvolumeclaims", namespace, claim)
         if found is None:
-            raise NotFound.of("", "persistentvolumeclaims", claim)
+            raise NotFound.of("", "persistentvolumeclaim", claim)
         name = found["spec"].get("volumeName", "")
         bound = self._reader.get("", "persistentvolumes", "", name) if name else None
         if bound is None:
-            raise NotFound.of("", "persistentvolumes", name)
+            raise NotFound.of("", "persistentvolume", name)
         return str((bound["spec"].get("csi") or {}).get("driver", ""))
 
     async def check_certificate(self, node: str, attrs: Attributes) -> None:
@@ -96,7 +96,7 @@ class NodeTokens:
         self._check_node(node, attrs, spec, about)
         pod = self._reader.get("", "pods", attrs.namespace, spec.get("podName", ""))
         if pod is None:
-            why = NotFound.of("", "pods", spec.get("podName", "")).message
+            why = NotFound.of("", "pod", spec.get("podName", "")).message
             raise PlainServerError(f'while retrieving pod "{about}" named in the PodCertificateRequest: {why}')
         if spec.get("podUID", "") != pod["metadata"]["uid"]:
             raise PlainServerError(
@@ -128,7 +128,7 @@ class NodeTokens:
             )
         found = self._reader.get("", "nodes", "", node)
         if found is None:
-            why = NotFound.of("", "nodes", node).message
+            why = NotFound.of("", "node", node).message
             raise PlainServerError(f'while retrieving node "{node}" named in the PodCertificateRequest: {why}')
         if found["metadata"]["uid"] != spec.get("nodeUID", ""):
             raise PlainServerError(
@@ -145,7 +145,7 @@ class NodeTokens:
             )
         account = self._reader.get("", "serviceaccounts", attrs.namespace, name)
         if account is None:
-            why = NotFound.of("", "serviceaccounts", name).message
+            why = NotFound.of("", "serviceaccount", name).message
             raise PlainServerError(
                 f'while retrieving service account "{attrs.namespace}/{name}" named in the PodCertificateRequest: {why}'
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -28,6 +29,44 @@ async def test_concurrent_creates_never_exceed_a_quota(busy_door: FrontDoor) -> 
     assert quota["spec"] == {"hard": {"pods": "10"}}
     refusal = next(reply for reply in replies if reply.status == 403).json
     assert "exceeded quota: q, requested: pods=1, used: pods=10, limited: pods=10" in refusal["message"]
+
+
+async def test_64_creators_never_get_more_than_quota_and_limits_allow(busy_door: FrontDoor) -> None:
+    """What a LimitRange fills in is what a quota counts; what it refuses is not counted at all."""
+    door, hard = busy_door, {"pods": "100", "requests.cpu": "4", "limits.memory": "10Gi"}
+    limits = [{
+        "type": "Container", "default": {"cpu": "200m", "memory": "64Mi"}, "defaultRequest": {"cpu": "100m"},
+        "max": {"cpu": "1"},
+    }]  # fmt: skip
+    await door.make(f"{CORE}/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    await door.make(f"{CORE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+    await door.patch(f"{CORE}/resourcequotas/q/status", {"status": status})
+    most, pods = 0, door.api.caches["core/pods/"]
+    refusals: Counter[str] = Counter()
+
+    async def creator(number: int) -> int:
+        nonlocal most
+        made = 0
+        for turn in range(2):
+            name = f"p-{number}-{turn}"
+            greedy = {"resources": {"limits": {"cpu": "2"}}}
+            more = {"containers": [{"name": "c", "image": "img:1", **(greedy if (number + turn) % 8 == 0 else {})}]}
+            reply = await door.post(f"{CORE}/pods", pod(name, **more))
+            most = max(most, len(pods))
+            if reply.status == 201:
+                made += 1
+                assert reply.json["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m", "memory": "64Mi"}
+            else:
+                assert reply.status == 403, reply.body
+                refusals["limit" if "maximum cpu usage per Container is 1" in reply.message else "quota"] += 1
+        return made
+
+    created = sum(await asyncio.gather(*(creator(number) for number in range(64))))
+    assert (created, len(pods), most) == (40, 40, 40)
+    used = (await door.get(f"{CORE}/resourcequotas/q")).json["status"]["used"]
+    assert used == {"pods": "40", "requests.cpu": "4", "limits.memory": "2560Mi"}
+    assert refusals == {"limit": 16, "quota": 72}
 
 
 async def test_what_plugins_take_from_other_objects_is_not_shared_with_them(door: FrontDoor) -> None:
