@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from setpoint.testing.exploring import Exploration, Scenario
+from setpoint.testing.exploring import Exploration
+from setpoint.testing.trial import Scenario
 
 THOROUGH = bool(os.environ.get("SETPOINT_THOROUGH"))
 SEEDS = range(10 if THOROUGH else 1)

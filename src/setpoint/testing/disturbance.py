@@ -42,6 +42,8 @@ class Step:
     what: str
     armed: bool
     """Something could have gone wrong here: the plan was at work."""
+    matters: bool
+    """It is an event, or a write that changed something."""
     fault: str = ""
     """What went wrong here."""
     answer: str = ""
@@ -131,7 +133,7 @@ class Disturbance:
         task.add_done_callback(self._under_way.discard)
 
     def _step(self, at: str, nth: int, what: str) -> Step:
-        step = Step(at, nth, self._cluster.clock.monotonic() - self._began, what, self._armed)
+        step = Step(at, nth, self._cluster.clock.monotonic() - self._began, what, self._armed, at == "event")
         if len(self.steps) < _MOST_STEPS:
             self.steps.append(step)
         return step
@@ -156,11 +158,14 @@ class Disturbance:
             go = partial(self._at_write[fault.kind], fault, write, go)
         if self._noise is not None and self._armed:
             go = partial(self._noise.write, write, go)
+        revision = self._cluster.embedded.store.revision
         try:
-            return await go()
+            answer = await go()
         except (ApiError, Unreachable) as error:
             step.answer = f"{type(error).__name__}: {error}"
             raise
+        step.matters = _newer(answer, revision)
+        return answer
 
     async def _error(self, fault: Fault, write: Write, go: Go) -> Any:
         raise InternalError.of("the server is not well")
@@ -286,3 +291,9 @@ class Disturbance:
         self._noise = Noise(random.Random(fault.nth), self._cluster.clock)
         await self._cluster.sleep(fault.lasting)
         self._noise = None
+
+
+def _newer(answer: Any, revision: int) -> bool:
+    """Whether what a write was answered with came to be after this revision. Where nothing is shown, something went."""
+    shown = (answer.get("metadata") or {}).get("resourceVersion") if isinstance(answer, dict) else None
+    return shown is None or int(shown) > revision

@@ -10,32 +10,20 @@ a plan by which it happens again: `explore(operator, scenario, only="crash-after
 
 from __future__ import annotations
 
-import inspect
-import json
 import logging
 import warnings
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from setpoint.meta.errors import AlreadyExists, NotFound
-from setpoint.meta.times import parse_duration
-from setpoint.reconcile import Manager
 from setpoint.sdk import Operator
-from setpoint.testing.cluster import VirtualCluster, virtual_cluster
-from setpoint.testing.disturbance import Disturbance, Step
-from setpoint.testing.end_state import EndState, differences, end_state
+from setpoint.testing.end_state import differences
 from setpoint.testing.exploring_report import Diverged, told
 from setpoint.testing.plan import KINDS, Fault, Plan
-from setpoint.testing.virtual_time import run_virtual
+from setpoint.testing.trial import Ending, Scenario, Trial
 
 log = logging.getLogger("setpoint.testing")
-
-Scenario = Callable[..., Awaitable[None]]
-"""What users do: (cluster), or (cluster, outside)."""
 
 EVERY_FAULT = (
     "error", "conflict", "crash-before", "crash-after", "lost-answer", "timeout", "too-many", "stale", "rewind",
@@ -43,28 +31,6 @@ EVERY_FAULT = (
 )  # fmt: skip
 """The simplest first. Nodes are cut off only when asked for: that says more about Pods than about an operator."""
 LIMIT = 200
-_AFTERWARDS, _LONG_AFTERWARDS = "1m", "6m"
-"""Longer for built-in components: some look at everything only every five minutes, and what fell between is theirs.
-What an operator means to look at again is known from its queues."""
-_QUIET = 5.0
-
-
-@dataclass(slots=True)
-class Ending:
-    """What one run came to."""
-
-    plan: Plan
-    state: EndState = field(default_factory=dict)
-    """Of the resources that were touched; in peace, of all."""
-    touched: set[str] = field(default_factory=set)
-    """As the store names them."""
-    steps: list[Step] = field(default_factory=list)
-    failure: str = ""
-    """What the scenario, the check, or the wait for rest said."""
-    phase: str = "it did not start"
-    """How it would have to be told if it failed now."""
-    open: Plan = field(default_factory=Plan)
-    """What of the plan did not come to pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +38,7 @@ class Explored:
     """How much was tried."""
 
     writes: int
+    """That changed something."""
     events: int
     tried: int
     cases: int
@@ -83,111 +50,22 @@ class Explored:
 class Exploration:
     """A scenario whose end in peace is known, once it was asked for."""
 
-    def __init__(
-        self,
-        operator: Operator | Callable[..., Operator] | None,
-        scenario: Scenario,
-        *,
-        component: str | Sequence[str] = (),
-        outside: Callable[[], Any] | None = None,
-        check: Scenario | None = None,
-        leave_out: Sequence[str] = (),
-        afterwards: str = "",
-        **options: Any,
-    ) -> None:
+    def __init__(self, operator: Operator | Callable[..., Operator] | None, scenario: Scenario, **options: Any) -> None:
         """See `explore`."""
-        self._components = (component,) if isinstance(component, str) else tuple(component)
-        if (operator is None) == (not self._components):
-            raise ValueError("explore an operator, or a component of the cluster by its name")
-        self._operator = operator
-        self._scenario = scenario
-        self._outside = outside
-        self._check = check
-        self._leave_out = leave_out
-        usual = _AFTERWARDS if operator is not None else _LONG_AFTERWARDS
-        self._afterwards = parse_duration(afterwards or usual) / 1e9
-        self._options = {"nodes": 0, **options}
+        self._trial = Trial(operator, scenario, **options)
 
     @cached_property
     def peace(self) -> Ending:
         """Raises what the scenario raises."""
-        return self.under(Plan())
+        return self._trial.in_peace()
 
     def under(self, plan: Plan) -> Ending:
         """How it ends when this goes wrong."""
-        ending = Ending(plan)
-        # What neither this run nor the one in peace has touched is as it was at the beginning of both.
-        compared = self.peace.touched if plan.faults else None
-        try:
-            run_virtual(self._live, ending, compared)
-        except Exception as error:
-            if not plan.faults:
-                raise
-            ending.failure = f"{ending.phase}: {_why(error)}"
-        return ending
+        return self._trial.under(plan, self.peace)
 
     def differences(self, ending: Ending) -> str:
         """From the end in peace; empty when there are none."""
         return ending.failure or differences(self.peace.state, ending.state)
-
-    # -- one run ------------------------------------------------------------------------------------------------------
-
-    async def _live(self, ending: Ending, compared: set[str] | None) -> None:
-        async with AsyncExitStack() as stack:
-            world: list[Any] = []
-            if self._outside is not None:
-                made = self._outside()
-                world.append(await stack.enter_async_context(made) if hasattr(made, "__aenter__") else made)
-            cluster = await stack.enter_async_context(virtual_cluster(**self._options))
-            names = self._components or (await self._start(cluster, stack, world),)
-            await self._disturb(cluster, names, ending, world)
-            ending.phase = "the check failed"
-            if self._check is not None:
-                await self._check(cluster, *world)
-            only = None if compared is None else compared | ending.touched
-            ending.state = await end_state(cluster.client, self._leave_out, only)
-            ending.state["outside"] = Counter(_outside(each) for each in world)
-
-    async def _rest(self, cluster: VirtualCluster, names: Sequence[str]) -> None:
-        """Everything has had its chance: what is to be tried again was, and nobody writes any more."""
-        await cluster.sleep(self._afterwards)
-        for name in names:
-            manager = cluster.component(name).current
-            if isinstance(manager, Manager):
-                await cluster.sleep(manager.due_within)
-        await cluster.settle(_QUIET)
-
-    async def _start(self, cluster: VirtualCluster, stack: AsyncExitStack, world: list[Any]) -> str:
-        operator = self._operator
-        assert operator is not None
-        if not isinstance(operator, Operator):
-            make = operator
-            before = set(cluster.links)
-            await stack.enter_async_context(cluster.running(lambda: make(*world)))
-            (name,) = set(cluster.links) - before
-            return name
-        await stack.enter_async_context(cluster.running(operator))
-        return operator.name
-
-    async def _disturb(self, cluster: VirtualCluster, names: Sequence[str], ending: Ending, world: list[Any]) -> None:
-        store = cluster.embedded.store
-        store.watch(
-            "", store.revision, lambda events, _: ending.touched.update(_resource_of(each.key) for each in events)
-        )
-        disturbance = Disturbance(cluster, names, ending.plan, strict=False)
-        ending.steps = disturbance.steps
-        try:
-            async with disturbance:
-                ending.phase = "the scenario failed"
-                await self._scenario(cluster, *world)
-                ending.phase = "it does not come to rest"
-                await cluster.settle()
-                await disturbance.over()
-                await self._rest(cluster, names)
-        finally:
-            ending.open = disturbance.open
-
-    # -- many ---------------------------------------------------------------------------------------------------------
 
     def explore(
         self, *, only: str | Plan = "", faults: Sequence[str] = EVERY_FAULT, limit: int | None = None
@@ -218,23 +96,25 @@ class Exploration:
         if self.differences(ending):
             raise self._diverged(ending, 1, 1)
         if ending.open.faults:
-            counts = f"{self._count('write')} writes and {self._count('event')} events"
+            writes, events = (sum(step.at == at for step in self.peace.steps) for at in ("write", "event"))
+            counts = f"{writes} writes and {events} events"
             raise AssertionError(f"{ending.open} never came to pass: in peace there are {counts}")
         return self._explored(1, 1)
 
     def _explored(self, tried: int, cases: int) -> Explored:
-        return Explored(self._count("write"), self._count("event"), tried, cases)
+        return Explored(len(self._points("write")), len(self._points("event")), tried, cases)
 
     def _diverged(self, ending: Ending, tried: int, cases: int) -> Diverged:
         text = told(ending.plan, self.differences(ending), self.peace.steps, ending.steps, tried, cases)
         return Diverged(text, str(ending.plan))
 
-    def _count(self, at: str) -> int:
-        return sum(step.at == at and step.armed for step in self.peace.steps)
+    def _points(self, at: str) -> list[int]:
+        """At a write that changes nothing, nothing can go wrong that could not go wrong just before or after it."""
+        return [step.nth for step in self.peace.steps if step.at == at and step.armed and step.matters]
 
     def _cases(self, templates: Sequence[Plan]) -> Iterator[Plan]:
         for template in templates:
-            for nth in range(1, self._count(template.faults[0].at) + 1):
+            for nth in self._points(template.faults[0].at):
                 yield template.at_point(nth)
 
     @cached_property
@@ -269,26 +149,6 @@ def _spread(cases: Sequence[Plan], limit: int) -> list[Plan]:
     if len(cases) <= limit:
         return list(cases)
     return [cases[(2 * number + 1) * len(cases) // (2 * limit)] for number in range(limit)]
-
-
-def _why(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, NotFound | AlreadyExists):
-        return f"{error}. Under a fault things take longer: a scenario waits for what it relies on, by `cluster.until`"
-    return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-
-
-def _resource_of(key: str) -> str:
-    group, resource, *_ = key.split("/", 2)
-    return f"{group}/{resource}"
-
-
-def _outside(world: Any) -> str:
-    state = world.state() if callable(getattr(world, "state", None)) else world
-    if inspect.isawaitable(state):
-        raise TypeError("state() of what is outside is no coroutine")
-    return json.dumps({"kind": "outside", "state": state}, sort_keys=True, default=str)
 
 
 def explore(
