@@ -10,9 +10,11 @@ a plan by which it happens again: `explore(operator, scenario, only="crash-after
 
 from __future__ import annotations
 
+import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -79,17 +81,16 @@ class Exploration:
         chosen = _spread(cases, LIMIT if limit is None else limit)
         if len(chosen) < len(cases) and limit is None:
             warnings.warn(f"explore: {len(chosen)} of {len(cases)} cases are tried; more with limit=", stacklevel=3)
-        tried = 0
-        for case in sorted(chosen, key=self._size):
-            if tried % 20 == 0:
-                log.info("explore: %d of %d cases tried", tried, len(chosen))
-            tried += 1
-            ending = self.under(case)
-            if self.differences(ending):
-                smallest, more = self._smaller(ending, [each for each in cases if each not in set(chosen)])
-                raise self._diverged(smallest, tried + more, len(cases))
-        log.info("explore: all of %d cases came to the same", tried)
-        return self._explored(tried, len(cases))
+        with _little_garbage():
+            for tried, case in enumerate(sorted(chosen, key=self._size), 1):
+                if tried % 20 == 1:
+                    log.info("explore: case %d of %d, %s", tried, len(chosen), case)
+                ending = self.under(case)
+                if self.differences(ending):
+                    smallest, more = self._smaller(ending, [each for each in cases if each not in set(chosen)])
+                    raise self._diverged(smallest, tried + more, len(cases))
+        log.info("explore: all of %d cases came to the same", len(chosen))
+        return self._explored(len(chosen), len(cases))
 
     def _replay(self, plan: Plan) -> Explored:
         ending = self.under(plan)
@@ -142,6 +143,17 @@ class Exploration:
             if self.differences(found):
                 return found, tried
         return ending, tried
+
+
+@contextmanager
+def _little_garbage() -> Iterator[None]:
+    """Every run leaves a whole cluster to be collected: all that is there already need not be looked at each time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _spread(cases: Sequence[Plan], limit: int) -> list[Plan]:

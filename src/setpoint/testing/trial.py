@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Unpack
 
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.times import parse_duration
@@ -17,6 +18,7 @@ from setpoint.testing.cluster import VirtualCluster, virtual_cluster
 from setpoint.testing.disturbance import Disturbance, Step
 from setpoint.testing.end_state import EndState, end_state
 from setpoint.testing.plan import Plan
+from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot
 from setpoint.testing.virtual_time import run_virtual
 
 Scenario = Callable[..., Awaitable[None]]
@@ -59,7 +61,8 @@ class Trial:
         check: Scenario | None = None,
         leave_out: Sequence[str] = (),
         afterwards: str = "",
-        **options: Any,
+        start: Snapshot | Prepared | None = None,
+        **options: Unpack[ClusterOptions],
     ) -> None:
         self._components = (component,) if isinstance(component, str) else tuple(component)
         if (operator is None) == (not self._components):
@@ -71,12 +74,15 @@ class Trial:
         self._leave_out = leave_out
         usual = _AFTERWARDS if operator is not None else _LONG_AFTERWARDS
         self._afterwards = parse_duration(afterwards or usual) / 1e9
-        self._options = {"nodes": 0, **options}
+        self._start_with = start
+        self._options = options
+        if start is None:
+            self._options.setdefault("nodes", 0)
 
     def in_peace(self) -> Ending:
         """Raises what the scenario raises."""
         ending = Ending(Plan())
-        run_virtual(self._live, ending, None)
+        run_virtual(self._live, self._begin, ending, None)
         return ending
 
     def under(self, plan: Plan, peace: Ending) -> Ending:
@@ -84,18 +90,37 @@ class Trial:
         beginning of both."""
         ending = Ending(plan)
         try:
-            run_virtual(self._live, ending, peace.touched)
+            run_virtual(self._live, self._begin, ending, peace.touched)
         except Exception as error:
             ending.failure = f"{ending.phase}: {_why(error)}"
         return ending
 
-    async def _live(self, ending: Ending, compared: set[str] | None) -> None:
+    @cached_property
+    def _begin(self) -> Snapshot:
+        """With what every run begins: a cluster that is up, and knows the operator's kinds."""
+        start = self._start_with
+        return run_virtual(self._made, start.snapshot() if isinstance(start, Prepared) else start)
+
+    async def _made(self, start: Snapshot | None) -> Snapshot:
         async with AsyncExitStack() as stack:
-            world: list[Any] = []
-            if self._outside is not None:
-                made = self._outside()
-                world.append(await stack.enter_async_context(made) if hasattr(made, "__aenter__") else made)
-            cluster = await stack.enter_async_context(virtual_cluster(**self._options))
+            world = await self._outside_of(stack)
+            cluster = await stack.enter_async_context(virtual_cluster(start=start, **self._options))
+            operator = self._operator(*world) if callable(self._operator) else self._operator
+            if operator is not None and not operator.has_webhooks:
+                await operator.install(cluster.client.named(operator.name), cluster.clock)
+            await cluster.settle()
+            return cluster.snapshot()
+
+    async def _outside_of(self, stack: AsyncExitStack) -> list[Any]:
+        if self._outside is None:
+            return []
+        made = self._outside()
+        return [await stack.enter_async_context(made) if hasattr(made, "__aenter__") else made]
+
+    async def _live(self, begin: Snapshot, ending: Ending, compared: set[str] | None) -> None:
+        async with AsyncExitStack() as stack:
+            world = await self._outside_of(stack)
+            cluster = await stack.enter_async_context(virtual_cluster(start=begin))
             names = self._components or (await self._start(cluster, stack, world),)
             await self._disturb(cluster, names, ending, world)
             ending.phase = "the check failed"

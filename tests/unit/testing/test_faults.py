@@ -149,7 +149,7 @@ async def test_a_stale_cache_is_stale_after_a_restart_too(cluster: VirtualCluste
 async def test_a_node_is_cut_off_for_a_while(cluster: VirtualCluster) -> None:
     async def readiness() -> str:
         node = await cluster.client.get(("v1", "Node"), "node-2")
-        return next(each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready")
+        return str(next(each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"))
 
     async with cluster.running(Scribe([]).operator), cluster.faults("partition:1@node-2/2m"):
         await cluster.client.create(note("a"))
