@@ -63,6 +63,7 @@ class Informer:
         """The cache holds every change up to here; empty: list first."""
         self._expired = False
         self._handlers: list[Handler] = []
+        self._relisted: list[Callable[[], None]] = []
         self._indexes: dict[str, tuple[Index, dict[str, dict[str, Obj]]]] = {}
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -101,6 +102,11 @@ class Informer:
         # A new list: this may be a handler's own doing.
         self._handlers = [each for each in self._handlers if each is not handler]
 
+    def on_relist(self, call: Callable[[], None]) -> None:
+        """Called whenever everything had to be listed anew, because a watch could not go on where it was: of what came
+        and went in between nobody is told."""
+        self._relisted.append(call)
+
     def tell_again(self) -> None:
         """Every handler is told of everything, as of something new: who looks at what is, finds nothing to do."""
         for obj in tuple(self.items.values()):
@@ -136,6 +142,9 @@ class Informer:
         self._replace(found.items)
         self.resource_version = found.resource_version
         self._expired = False
+        if self.synced.is_set():
+            for call in self._relisted:
+                call()
         self.synced.set()
 
     async def _watch(self) -> None:

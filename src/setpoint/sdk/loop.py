@@ -112,6 +112,13 @@ class Running(Generic[Spec, Status]):
         for watch in wanted.watches:
             related = _related(watch, loop) if isinstance(watch, Watch) else self._referring(watch)
             self._seen[watch.kind.ref].add_handler(related)
+        for informer in self._seen.values():
+            informer.on_relist(self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        """A child may have come and gone without our hearing of it: nobody but its owner knows that it is missing."""
+        for key in self._informer.items:
+            self.loop.enqueue(key)
 
     def _referring(self, refers: Refers) -> Callable[[Obj | None, Obj | None], None]:
         kind, index = self._wanted.kind, f"refers to {refers.kind.ref}"

@@ -73,6 +73,7 @@ class Exploration:
         self, *, only: str | Plan = "", faults: Sequence[str] = EVERY_FAULT, limit: int | None = None
     ) -> Explored:
         """Raises Diverged."""
+        __tracebackhide__ = True
         if not self.peace.steps:
             raise AssertionError("in peace nothing is written or heard: there is nothing that could go wrong")
         if only:
@@ -187,6 +188,7 @@ def explore(
     `leave_out` names what may differ by nature: plurals (`secrets`) and fields (`teapots:status.attempts`).
     `afterwards` is how long everything is left alone before the ends are compared.
     All else are options of `virtual_cluster`; without nodes, unless `nodes` says otherwise."""
+    __tracebackhide__ = True
     if scenario is None:
         raise ValueError("explore needs a scenario")
     return Exploration(operator, scenario, **options).explore(only=only, faults=faults, limit=limit)

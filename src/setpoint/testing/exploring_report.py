@@ -14,6 +14,8 @@ _BEFORE, _AFTER = 3, 8
 class Diverged(AssertionError):
     """The end is another than in peace."""
 
+    __module__ = "setpoint.testing"
+
     def __init__(self, text: str, seed: str) -> None:
         super().__init__(text)
         self.seed = seed

@@ -83,6 +83,7 @@ def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
         options |= mark.kwargs
 
     def with_options(*args: Any, **named: Any) -> Explored:
+        __tracebackhide__ = True
         return explore(*args, **{**options, **named})
 
     return with_options

@@ -182,6 +182,17 @@ def test_a_scenario_that_relies_on_something_without_waiting_for_it() -> None:
         explore(careful, hasty, outside=dict, only="down:1/1m", **BARE)
 
 
+def test_a_child_that_comes_and_goes_unheard_is_made_again() -> None:
+    """Its coming was lost with a watch that expired, and when all is listed again it is gone: no change to be told."""
+
+    async def taken_away(cluster: VirtualCluster, outside: Outside) -> None:
+        await cluster.client.create(parcel("a"))
+        await cluster.until(lambda: cluster.find(ConfigMap.ref, "p-a"))
+        await cluster.client.delete(ConfigMap.ref, "p-a", "default")
+
+    explore(careful, taken_away, outside=dict, only="expire-watch:2", **BARE)
+
+
 def test_a_scenario_that_fails_in_peace_fails_as_itself() -> None:
     async def wrong(cluster: VirtualCluster) -> None:
         raise AssertionError("mine")

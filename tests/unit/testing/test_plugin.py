@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from setpoint.testing.plan import KINDS
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "test-your-operator.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS: dict[str, str] = dict(re.findall(r"(\w+\.py):\n\n```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+"""By the name that the page gives the file."""
 
 
 def run_pytest(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -30,15 +33,19 @@ def run_pytest(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]
 
 
 def test_the_page_is_true(tmp_path: Path) -> None:
-    operator, tests, any_language = BLOCKS
-    (tmp_path / "teapot_operator.py").write_text(operator)
-    (tmp_path / "test_teapot_operator.py").write_text(tests)
-    expected = 3
-    if shutil.which("kubectl"):
-        (tmp_path / "test_any_language.py").write_text(any_language)
-        expected = 4
-    done = run_pytest(tmp_path)
-    assert f"{expected} passed" in done.stdout, done.stdout + done.stderr
+    assert len(BLOCKS) == PAGE.count("```python"), "each says what to call it"
+    for name, code in BLOCKS.items():
+        if name != "test_any_language.py" or shutil.which("kubectl"):
+            (tmp_path / name).write_text(code)
+    done = run_pytest(tmp_path, "--tb=short")
+    assert re.search(r"^1 failed, \d+ passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    shown = "\n".join(line.removeprefix("E   ") for line in done.stdout.splitlines())
+    (failure,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert failure in shown, shown
+
+
+def test_the_page_tells_of_every_fault() -> None:
+    assert {kind for kind in KINDS if f"`{kind}:" not in PAGE} == set()
 
 
 def test_markers_parameters_and_classes(tmp_path: Path) -> None:
