@@ -34,7 +34,7 @@ Objects = Callable[[str], Iterable[Obj]]
 _LONG_TURN = 0.005
 """Seconds after which a turn of the loop has lasted long enough."""
 _CALLED = 8
-"""How many of those who wait are called in a turn."""
+"""Seats that those who wait get in a turn."""
 _PATIENCE = 15.0
 """How long somebody waits: a quarter of the time that a request may take."""
 LENDING = 10
@@ -171,8 +171,9 @@ class Fairness:
         busy = [*busy[self._next :], *busy[: self._next]]
         called = 0
         while busy and called < _CALLED:
-            busy = [level for level in busy if level.queues.dispatch()]
-            called += len(busy)
+            given = [level.queues.dispatch() for level in busy]
+            called += sum(given)
+            busy = [level for level, seats in zip(busy, given, strict=True) if seats]
         if busy:
             self._turn(self._clock.monotonic())
 

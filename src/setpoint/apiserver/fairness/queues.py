@@ -97,8 +97,8 @@ class Queues:
             self._activate(queue)
         return waiting
 
-    def dispatch(self) -> bool:
-        """Gives a seat to the one whose turn it is; False: nobody waits, or there is none."""
+    def dispatch(self) -> int:
+        """Gives seats to the one whose turn it is, and says how many; 0: nobody waits, or there are not enough."""
         while self._active:
             queue = self._active[0][2]
             while queue.waiting and (queue.waiting[0].gone or queue.waiting[0].turn.done()):
@@ -108,7 +108,7 @@ class Queues:
                 queue.active = False
                 continue
             if not self.fits(queue.waiting[0].seats):
-                return False
+                return 0
             heappop(self._active)
             next_ = queue.waiting.popleft()
             self._count = queue.served
@@ -117,8 +117,8 @@ class Queues:
             self.give_up(next_)
             self.in_use += next_.seats
             next_.turn.set_result(None)
-            return True
-        return False
+            return next_.seats
+        return 0
 
     def give_up(self, waiting: Waiting) -> None:
         """It waits no longer."""

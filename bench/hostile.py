@@ -1,0 +1,273 @@
+"""How others fare while somebody misbehaves: `python bench/hostile.py [--seconds 6] [attack ...]`.
+
+Starts a server of its own (TLS, RBAC, a durable store, 2,000 ConfigMaps). A bystander reads one object 50 times a
+second, over one connection: first in peace, then while another user, in another process, does what the attack is
+about. Tells how long the bystander's requests took, and how much memory the server took meanwhile. The attacker runs on
+the same machine: what it takes of the processor is not the server's fault, so a column tells how long the bystander
+waits when the attacker works against another server of the same kind.
+
+With `--flags="--enable-priority-and-fairness=false"` the server is started without its protection."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import shlex
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import uvloop
+from load import Connection, Target, connect
+
+PATH = "/api/v1/namespaces/default/configmaps"
+RATE = 50
+TOKENS = "admin-token,admin,1,system:masters\nnice-token,nice,2,readers\nrude-token,rude,3,readers\n"
+Attack = Callable[[Target, asyncio.Event], Awaitable[None]]
+
+
+# -- what the attacker does -------------------------------------------------------------------------------------------
+
+
+async def flood(target: Target, end: asyncio.Event, request: Callable[[int], bytes], clients: int) -> None:
+    async def one(number: int) -> None:
+        connection: Connection | None = None
+        sent = number
+        while not end.is_set():
+            sent += clients
+            try:
+                connection = connection or await connect(target)
+                status, _ = await connection.send(request(sent))
+            except (OSError, EOFError):
+                connection = None
+                await asyncio.sleep(0.1)
+                continue
+            if status == 429:
+                await asyncio.sleep(0.01)  # not even the second that it was asked to wait
+
+    await asyncio.gather(*(one(number) for number in range(clients)))
+
+
+async def reads(target: Target, end: asyncio.Event) -> None:
+    request = target.request("GET", f"{PATH}/map-1")
+    await flood(target, end, lambda _: request, 500)
+
+
+async def lists(target: Target, end: asyncio.Event) -> None:
+    request = target.request("GET", PATH)
+    await flood(target, end, lambda _: request, 50)
+
+
+async def writes(target: Target, end: asyncio.Event) -> None:
+    def request(number: int) -> bytes:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"rude-{number}"}, "data": {"a": "b"}}
+        return target.request("POST", PATH, json.dumps(body).encode())
+
+    await flood(target, end, request, 300)
+
+
+async def agents(target: Target, end: asyncio.Event) -> None:
+    """Every request under another name."""
+
+    def request(number: int) -> bytes:
+        return target.request("GET", f"{PATH}/map-1").replace(b"bench/1", f"agent-{number}/{number}".encode())
+
+    await flood(target, end, request, 100)
+
+
+async def strangers(target: Target, end: asyncio.Event) -> None:
+    """With tokens that are none, one after the other."""
+
+    def request(number: int) -> bytes:
+        return target.request("GET", f"{PATH}/map-1").replace(target.token.encode(), f"guess-{number}".encode())
+
+    await flood(target, end, request, 200)
+
+
+async def huge_heads(target: Target, end: asyncio.Event) -> None:
+    request = target.request("GET", f"{PATH}/map-1").replace(
+        b"\r\n\r\n", b"\r\nX-Long: " + b"x" * 900_000 + b"\r\n\r\n"
+    )
+    await flood(target, end, lambda _: request, 20)
+
+
+async def slow_readers(target: Target, end: asyncio.Event) -> None:
+    """300 watches that nobody reads, while everything they watch changes."""
+    kept: list[asyncio.BaseTransport] = []
+    loop = asyncio.get_running_loop()
+    host, port = target.address
+    for _ in range(300):
+        transport, _ = await loop.create_connection(asyncio.Protocol, host, port, ssl=target.tls)
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(target.request("GET", f"{PATH}?watch=1"))
+        transport.pause_reading()
+        kept.append(transport)
+
+    def change(number: int) -> bytes:
+        body = json.dumps({"data": {"text": "x" * 10_000, "number": str(number)}}).encode()
+        return target.request("PATCH", f"{PATH}/map-{number % 2000}", body, "application/merge-patch+json")
+
+    await flood(target, end, change, 20)
+    for each in kept:
+        assert isinstance(each, asyncio.Transport)
+        each.abort()
+
+
+async def idle(target: Target, end: asyncio.Event) -> None:
+    """10,000 connections that ask for nothing."""
+    kept = []
+    loop = asyncio.get_running_loop()
+    host, port = target.address
+    context = target.tls
+    while len(kept) < 10_000 and not end.is_set():
+        made = (loop.create_connection(asyncio.Protocol, host, port, ssl=context) for _ in range(20))
+        kept += [each for each in await asyncio.gather(*made, return_exceptions=True) if isinstance(each, tuple)]
+    print(f"    {len(kept)} connections", flush=True)
+    await end.wait()
+    for transport, _ in kept:
+        transport.abort()
+
+
+async def half_open(target: Target, end: asyncio.Event) -> None:
+    """5,000 connections whose TLS handshake never ends."""
+    kept: list[socket.socket] = []
+    hello = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="x").do_handshake()
+    first = hello.read()[:100]
+    while not end.is_set():
+        if len(kept) < 5_000:
+            try:
+                kept.append(socket.create_connection(target.address, timeout=1))
+                kept[-1].send(first)
+            except OSError:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+    for each in kept:
+        each.close()
+
+
+ATTACKS: dict[str, Attack] = {
+    "reads": reads, "lists": lists, "writes": writes, "agents": agents, "strangers": strangers,
+    "huge-heads": huge_heads, "slow-readers": slow_readers, "half-open": half_open, "idle": idle,
+}  # fmt: skip
+
+
+def attacker(name: str, target: Target, seconds: float) -> None:
+    async def run() -> None:
+        end = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, end.set)
+        await ATTACKS[name](target, end)
+
+    uvloop.run(run())
+
+
+# -- who looks on -----------------------------------------------------------------------------------------------------
+
+
+async def bystander(target: Target, seconds: float) -> list[float]:
+    connection: Connection = await connect(target)
+    request, took = target.request("GET", f"{PATH}/map-1"), []
+    begun = time.perf_counter()
+    for number in range(int(seconds * RATE)):
+        await asyncio.sleep(max(0.0, begun + number / RATE - time.perf_counter()))
+        sent = time.perf_counter()
+        status, _ = await connection.send(request)
+        assert status == 200, status
+        took.append(time.perf_counter() - sent)
+    return sorted(took)
+
+
+def during(name: str, victim: Target, target: Target, seconds: float) -> list[float]:
+    """How long `target` takes for the bystander while `victim` is attacked."""
+    process = multiprocessing.get_context("spawn").Process(target=attacker, args=(name, victim, seconds + 4))
+    process.start()
+    time.sleep(2.5 if name != "idle" else 0.5)
+    try:
+        return uvloop.run(bystander(target, seconds))
+    finally:
+        process.join(60)
+        process.kill()
+
+
+# -- servers ----------------------------------------------------------------------------------------------------------
+
+
+def server(stack: ExitStack, name: str, flags: str) -> Target:
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    (directory / "tokens.csv").write_text(TOKENS)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "setpoint.cli", "apiserver", "--port", str(port), "--data-dir", directory / "data",
+            "--token-auth-file", directory / "tokens.csv", "--authorization-mode", "RBAC", *shlex.split(flags),
+        ],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    target = Target(name, f"https://127.0.0.1:{port}", "admin-token", (process.pid,))
+    uvloop.run(_fill(target))
+    return target
+
+
+async def _fill(target: Target) -> None:
+    for _ in range(100):
+        try:
+            connection = await connect(target)
+            if (await connection.send(target.request("GET", "/readyz")))[0] == 200:
+                break
+        except OSError:
+            pass
+        await asyncio.sleep(0.1)
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maps"}
+    subjects = [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "readers"}]
+    for path, body in (
+        (f"{rbac}/clusterroles", {"metadata": {"name": "maps"}, "rules": rules}),
+        (f"{rbac}/clusterrolebindings", {"metadata": {"name": "maps"}, "roleRef": reference, "subjects": subjects}),
+        *((PATH, {"metadata": {"name": f"map-{n}"}, "data": {"text": "x" * 1000}}) for n in range(2000)),
+    ):
+        await connection.send(target.request("POST", path, json.dumps(body).encode()))
+
+
+def _as(target: Target, token: str) -> Target:
+    return Target(target.name, target.url, token, target.pids)
+
+
+def told(took: list[float]) -> str:
+    return f"{took[len(took) // 2] * 1e3:8.1f} {took[len(took) * 99 // 100] * 1e3:8.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("attacks", nargs="*", choices=[[], *ATTACKS], default=[])
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--flags", default="")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        target, other = server(stack, "target", options.flags), server(stack, "other", options.flags)
+        nice = _as(target, "nice-token")
+        print(f"{'bystander: ms':16}{'in peace':>18}{'beside an attack':>20}{'attacked':>18}   MiB before, after")
+        for name in options.attacks or ATTACKS:
+            before = target.memory() >> 20
+            peace = uvloop.run(bystander(nice, options.seconds))
+            beside = during(name, _as(other, "rude-token"), nice, options.seconds)
+            attacked = during(name, _as(target, "rude-token"), nice, options.seconds)
+            after = target.memory() >> 20
+            print(f"{name:16}{told(peace):>18}{told(beside):>20}{told(attacked):>18}   {before}, {after}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
