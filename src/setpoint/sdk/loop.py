@@ -14,7 +14,7 @@ from setpoint.reconcile import EventRecorder, Informer, Manager, RateLimitingQue
 from setpoint.reconcile.keys import controller_of
 from setpoint.reconcile.rate_limiting import Bucket, ExponentialBackoff
 from setpoint.sdk.context import Context
-from setpoint.sdk.controller import Controller, Refers, Watch
+from setpoint.sdk.controller import Controller, Reconcile, Refers, Watch
 from setpoint.sdk.kind import Kind, Object, Spec, Status
 from setpoint.sdk.metrics import Measurements
 from setpoint.sdk.own_metrics import LoopMetrics
@@ -194,19 +194,24 @@ class Running(Generic[Spec, Status]):
             await self._set_finalizers(obj, [*_finalizers(raw), wanted.finalizer])
             if not self._dry_run:
                 return None  # the change brings us back
+        return await self._told(context, obj, wanted.reconcile)
+
+    async def _told(self, context: Context[Spec, Status], obj: Object[Spec, Status], look: Reconcile) -> Result | None:
+        """What it says of the status is written also when it fails; but not when it is cancelled: whoever ends it waits
+        for no server."""
         try:
-            return await wanted.reconcile(context, obj)
-        finally:
+            result = await look(context, obj)
+        except Exception:
             await self._write_status(context, obj)
+            raise
+        await self._write_status(context, obj)
+        return result
 
     async def _finalized(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> Result | None:
         finalizer, finalize = self._wanted.finalizer, self._wanted.finalize
         if finalize is None or finalizer not in _finalizers(obj.raw):
             return None
-        try:
-            result = await finalize(context, obj)
-        finally:
-            await self._write_status(context, obj)
+        result = await self._told(context, obj, finalize)
         if result is not None:
             return result
         await self._set_finalizers(obj, [each for each in _finalizers(obj.raw) if each != finalizer])
