@@ -29,9 +29,10 @@ log = logging.getLogger("setpoint.testing")
 
 EVERY_FAULT = (
     "error", "conflict", "crash-before", "crash-after", "lost-answer", "timeout", "too-many", "stale", "rewind",
-    "duplicate", "drop-watch", "expire-watch", "delay-watch", "down", "down/1m",
+    "duplicate", "drop-watch", "expire-watch", "delay-watch", "down", "down/30s",
 )  # fmt: skip
-"""The simplest first. Nodes are cut off only when asked for: that says more about Pods than about an operator."""
+"""The simplest first. None lasts as long as `cluster.until` waits. Nodes are cut off only when asked for: that says
+more about Pods than about an operator."""
 LIMIT = 200
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
-from setpoint.testing import Diverged, Exploration, VirtualCluster, explore
+from setpoint.testing import Diverged, Exploration, VirtualCluster, explore, prepared
 
 BARE: dict[str, Any] = {"controllers": (), "scheduler": False}
 
@@ -170,6 +170,25 @@ def test_few_of_many_cases_are_spread_and_an_earlier_one_is_looked_for() -> None
         explore(remembers, sent_and_changed, faults=("down/1m",), limit=1, **BARE)
     assert caught.value.seed == "down:2/1m"
     assert "(case 3 of 5)" in str(caught.value)
+
+
+def test_it_is_told_when_not_all_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("setpoint.testing.exploring.LIMIT", 1)
+    exploration = Exploration(operator_of(believes_its_cache), sent_and_changed, **BARE)
+    with pytest.warns(UserWarning, match="explore: 1 of 3 cases are tried; more with limit="):
+        exploration.explore(faults=("error",))
+
+
+def test_what_is_there_before_the_scenario() -> None:
+    @prepared(nodes=0, **BARE)
+    async def with_a_box(cluster: VirtualCluster) -> None:
+        await cluster.client.create(box("other"))
+
+    async def check(cluster: VirtualCluster, outside: Outside) -> None:
+        assert await cluster.find(ConfigMap.ref, "other")
+
+    found = explore(careful, sent_and_changed, outside=dict, check=check, start=with_a_box, faults=("crash-after",))
+    assert found.tried == found.writes > 1
 
 
 def test_a_scenario_that_relies_on_something_without_waiting_for_it() -> None:
