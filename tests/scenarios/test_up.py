@@ -8,8 +8,11 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +24,7 @@ from setpoint.client import Client
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import SystemClock
+from setpoint.cluster.system import SystemClock, outward_address
 
 PODS = builtin("pods")
 WEB: dict[str, Any] = {
@@ -114,12 +117,38 @@ async def apply(kubeconfig: Path) -> None:
     await client.close()
 
 
+def status_of(url: str, context: ssl.SSLContext) -> int:
+    try:
+        with urllib.request.urlopen(url, context=context, timeout=10) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def strangers_see_no_more_than_its_health(directory: Path, port: int) -> None:
+    modes = {path: path.stat().st_mode & 0o777 for path in (directory, *directory.rglob("*"))}
+    assert modes[directory] == 0o700
+    secret = [path for path in modes if path.suffix in (".key", ".kubeconfig", ".db", ".pem")]
+    assert {path.name for path in secret} >= {"admin.kubeconfig", "scheduler.kubeconfig", "ca.key", "apiserver.key"}
+    assert {modes[path] for path in secret} == {0o600}
+    context = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))
+    here = f"https://127.0.0.1:{port}"
+    expected = {"/healthz": 200, "/livez": 200, "/readyz": 200, "/version": 200, "/api": 403, "/metrics": 403, "/": 403}
+    assert {path: status_of(here + path, context) for path in expected} == expected
+    assert status_of(f"{here}/api/v1/namespaces/kube-system/secrets", context) == 403
+    outward = outward_address()
+    if outward:
+        with pytest.raises(OSError), socket.create_connection((outward, port), timeout=5):
+            pass
+
+
 async def test_up_runs_a_deployment_heals_it_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     directory, port = tmp_path / "cluster", free_port()
     kubeconfig = directory / "admin.kubeconfig"
     with up(directory, port) as (process, said):
         assert f"https://127.0.0.1:{port}" in said
         assert f"export KUBECONFIG={kubeconfig}" in said
+        await asyncio.to_thread(strangers_see_no_more_than_its_health, directory, port)
         await apply(kubeconfig)
         before = await pods_when(kubeconfig, 5)
         victim = min(before)

@@ -45,6 +45,46 @@ async def test_nobody_else_becomes_somebody_by_it(local_server: Any) -> None:
         await stranger.list(PODS)
 
 
+async def may(client: Client, verb: str, resource: str, name: str = "", namespace: str = "", group: str = "") -> bool:
+    resource, _, subresource = resource.partition("/")
+    wanted = {
+        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
+        "namespace": namespace,
+    }  # fmt: skip
+    review = {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": wanted},
+    }  # fmt: skip
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return bool((await client.sender.json("POST", path, "", review))["status"]["allowed"])
+
+
+async def test_nothing_runs_as_administrator(local_server: Any) -> None:
+    async with components(local_server.api, local_server.clock, RandomIds(1), 1) as parts:
+        who = parts.who
+        everyone = (
+            who.controller_manager(), who.scheduler(), who.fleet(), who.stages(), who.addons(), who.node("node-1"),
+            who.controller("deployment-controller"), who.controller("generic-garbage-collector"),
+        )  # fmt: skip
+        for client in everyone:
+            user = await whoami(client)
+            assert "system:masters" not in user["groups"], user
+            assert not await may(client, "*", "*", group="*"), user
+            assert not await may(client, "create", "clusterrolebindings", group="rbac.authorization.k8s.io"), user
+        fleet, node, addons = who.fleet(), who.node("node-1"), who.addons()
+        for verb, resource, allowed in (
+            ("list", "secrets", True), ("watch", "pods", True), ("create", "events", True), ("create", "nodes", False),
+            ("patch", "pods/status", False), ("create", "pods", False), ("update", "secrets", False),
+            ("create", "serviceaccounts/token", False), ("list", "serviceaccounts", False),
+        ):  # fmt: skip
+            assert await may(fleet, verb, resource, namespace="default") == allowed, (verb, resource)
+        assert (await whoami(node))["groups"] == ["system:nodes", "system:authenticated"]
+        assert await may(node, "get", "nodes", "node-1") and not await may(node, "get", "nodes", "node-2")
+        assert not await may(node, "list", "secrets", namespace="default")
+        assert await may(addons, "create", "storageclasses", group="storage.k8s.io")
+        assert not await may(addons, "patch", "namespaces", "default")
+
+
 async def until(client: Client, count: int, not_these: frozenset[str] = frozenset()) -> frozenset[str]:
     """The names of the Pods, as soon as so many run."""
     found = await client.list(PODS, "default")
