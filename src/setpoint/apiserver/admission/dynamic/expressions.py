@@ -17,6 +17,7 @@ from setpoint.meta.cel import CelError, Program
 from setpoint.meta.cel.lazy import LazyMap
 from setpoint.meta.cel.libraries import authorizer as cel
 from setpoint.meta.goformat import aggregate, quote
+from setpoint.meta.selectors import Requirement, Selector, SelectorError, parse_fields, parse_labels
 
 BUDGET = 10_000_000
 """Of all expressions of one kind (validations, messages, ...) of a policy together."""
@@ -144,14 +145,24 @@ class Subject:
             user = _service_account(*check.service_account)
         if check.is_resource:
             access = Access(
-                user, check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name
-            )
+                user, check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name,
+                None, _requirements(parse_fields, check.field_selector),
+                _requirements(parse_labels, check.label_selector),
+            )  # fmt: skip
         else:
             access = Access(user, check.verb, path=check.path)
         ruling = self._authorizer.authorize(access)
         if not isinstance(ruling, tuple):
             raise _Unanswered(check, ruling)
         return _decision(ruling)
+
+
+def _requirements(parse: Callable[[str], Selector], text: str) -> tuple[Requirement, ...]:
+    """A selector that cannot be read confines nothing."""
+    try:
+        return parse(text).requirements
+    except SelectorError:
+        return ()
 
 
 def _decision(ruling: Ruling) -> cel.Decision:

@@ -11,6 +11,7 @@ from front_door import LIMITED_TOKEN
 from policies import APPS, CORE, REGISTRATION, binding, config, deployment, enforce, policy, rule
 
 from setpoint.apiserver.admission.plugin import Attributes
+from setpoint.apiserver.filters.authorize import Access, AuthorizerChain
 
 MAPS = f"{CORE}/configmaps"
 
@@ -331,6 +332,35 @@ async def test_generated_names_are_known(door: CustomDoor) -> None:
     await enforce(door, policy("p", "request.name.startsWith('gen-') && request.name == object.metadata.name"))
     made = {"metadata": {"generateName": "gen-"}, "data": {}}
     assert (await door.post(MAPS, made)).status == 201
+
+
+async def test_the_authorizer_is_told_of_selectors(door: CustomDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Access] = []
+    authorize = AuthorizerChain.authorize
+
+    def watched(chain: AuthorizerChain, access: Access) -> Any:
+        asked.append(access)
+        return authorize(chain, access)
+
+    monkeypatch.setattr(AuthorizerChain, "authorize", watched)
+    pods = "authorizer.group('').resource('pods')"
+    await enforce(
+        door,
+        policy(
+            "p",
+            f"{pods}.fieldSelector('spec.nodeName=n,a!=b').labelSelector('app in (x, y)').check('list').allowed()",
+            f"{pods}.fieldSelector('&').labelSelector('? ?').check('watch').allowed()",
+        ),
+    )
+    assert (await door.post(MAPS, config())).status == 201
+    (found,) = [access for access in asked if (access.resource, access.verb) == ("pods", "list")]
+    assert [(one.key, one.operator, one.values) for one in found.fields] == [
+        ("a", "!=", ("b",)),
+        ("spec.nodeName", "=", ("n",)),
+    ]
+    assert [(one.key, one.operator, one.values) for one in found.labels] == [("app", "in", ("x", "y"))]
+    (unread,) = [access for access in asked if (access.resource, access.verb) == ("pods", "watch")]
+    assert (unread.fields, unread.labels) == ((), ())
 
 
 async def test_whoever_may_not_is_told_by_the_authorizer(door: CustomDoor) -> None:
