@@ -116,7 +116,7 @@ class AuthorizerChain:
         """To be awaited only where an authorizer must ask somebody else first."""
         if MASTERS in access.user.groups:
             return Decision.ALLOW, ""
-        return _ask(self._authorizers, 0, access, [])
+        return _ask(self._authorizers, access, ())
 
     def replace(self, authorizers: Sequence[Authorizer]) -> None:
         """Others, from the next question on."""
@@ -139,20 +139,20 @@ class AuthorizerChain:
         )
 
 
-_Said = list[tuple[str, str]]
+_Said = tuple[tuple[str, str], ...]
 """By whom, and what."""
 
 
-def _ask(authorizers: tuple[Authorizer, ...], index: int, access: Access, said: _Said) -> Ruling | Awaitable[Ruling]:
-    """All from `index` on; `said` is what those before gave as reasons."""
-    for at in range(index, len(authorizers)):
-        ruling = authorizers[at].authorize(access)
+def _ask(authorizers: tuple[Authorizer, ...], access: Access, said: _Said) -> Ruling | Awaitable[Ruling]:
+    """One after the other; `said` is what others before gave as reasons."""
+    for authorizer in authorizers:
+        ruling = authorizer.authorize(access)
         if not isinstance(ruling, tuple):
-            return _await(ruling, authorizers, at, access, said)
+            return _await(ruling, authorizers[authorizers.index(authorizer) :], access, said)
         if ruling[0] is not Decision.NO_OPINION:
             return ruling
         if ruling[1]:
-            said.append((authorizers[at].name, ruling[1]))
+            said = (*said, (authorizer.name, ruling[1]))
     return Decision.NO_OPINION, _together(said) if said else ""
 
 
@@ -162,15 +162,14 @@ def _together(said: _Said) -> str:
     return Problem(aggregate(problems), reasons) if problems else reasons
 
 
-async def _await(
-    asked: Awaitable[Ruling], authorizers: tuple[Authorizer, ...], index: int, access: Access, said: _Said
-) -> Ruling:
+async def _await(asked: Awaitable[Ruling], authorizers: tuple[Authorizer, ...], access: Access, said: _Said) -> Ruling:
+    """The first of `authorizers` is being asked."""
     decision, reason = await asked
     if decision is not Decision.NO_OPINION:
         return decision, reason
     if reason:
-        said.append((authorizers[index].name, reason))
-    ruling = _ask(authorizers, index + 1, access, said)
+        said = (*said, (authorizers[0].name, reason))
+    ruling = _ask(authorizers[1:], access, said)
     return ruling if isinstance(ruling, tuple) else await ruling
 
 
