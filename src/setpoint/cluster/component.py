@@ -59,6 +59,9 @@ class Component(Generic[T]):
         task, stop = self._task, self._stop
         if task is None or stop is None:
             return
+        if self._running is None:
+            await self.kill()  # what is not ready yet has no order to end in
+            return
         stop.set()
         await asyncio.wait([task])
         self._task = self._running = self._stop = None

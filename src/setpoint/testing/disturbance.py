@@ -27,6 +27,7 @@ TOUCHED = "testing.setpoint.dev/touched"
 _NODE_STATE = "simulate.setpoint.dev/state"
 _PAST = 5.0
 """For so many seconds one that comes back is shown the past."""
+_STARTS_WITHIN = 600.0
 _MOST_STEPS = 100_000
 
 
@@ -243,7 +244,11 @@ class Disturbance:
     async def _restart(self, component: str, after: float) -> None:
         await self._cluster.kill(component)
         await self._cluster.sleep(after)
-        await self._cluster.start(component)
+        try:
+            async with asyncio.timeout(_STARTS_WITHIN):
+                await self._cluster.start(component)
+        except TimeoutError:
+            raise AssertionError(f"{component} is not ready {_STARTS_WITHIN:g} s after it was started again") from None
 
     # -- reads --------------------------------------------------------------------------------------------------------
 

@@ -212,6 +212,31 @@ def test_a_child_that_comes_and_goes_unheard_is_made_again() -> None:
     explore(careful, taken_away, outside=dict, only="expire-watch:2", **BARE)
 
 
+def test_an_operator_that_does_not_come_back() -> None:
+    starts = 0
+
+    def once() -> Operator:
+        nonlocal starts
+        starts += 1
+        if starts > 3:  # one to see its kinds, one in peace, one under the fault
+            raise RuntimeError("once and never again")
+        return operator_of(believes_its_cache)
+
+    with pytest.raises(Diverged, match="the scenario failed: RuntimeError: once and never again"):
+        explore(once, sent_and_changed, only="crash-after:1", **BARE)
+
+
+def test_an_operator_that_is_never_ready_again() -> None:
+    async def undefined(cluster: VirtualCluster) -> None:
+        await cluster.client.create(parcel("a"))
+        await cluster.instant()
+        await cluster.client.delete(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "parcels.example.com")
+        await cluster.settle()
+
+    with pytest.raises(Diverged, match="it does not come to rest: post is not ready 600 s after it was started again"):
+        explore(operator_of(believes_its_cache), undefined, only="crash-after:1", **BARE)
+
+
 def test_a_scenario_that_fails_in_peace_fails_as_itself() -> None:
     async def wrong(cluster: VirtualCluster) -> None:
         raise AssertionError("mine")
