@@ -28,7 +28,7 @@ _EVERYDAY = {
 @asynccontextmanager
 async def tell_events(call: Call, running: RunningCluster) -> AsyncIterator[None]:
     """While the block runs, what becomes known of the cluster from now on."""
-    client = running.components.who.client("setpoint:log", ("system:masters",), agent="setpoint")
+    client = running.components.event_reader()
     async with asyncio.TaskGroup() as tasks:
         telling = tasks.create_task(_follow(call, client))
         try:

@@ -23,11 +23,12 @@ from setpoint.cluster.component import Component
 from setpoint.cluster.component_logs import ComponentLogs
 from setpoint.cluster.default_storage import DEFAULT_STORAGE_RULES, ensure_default_storage
 from setpoint.cluster.elected import Elected
-from setpoint.cluster.identities import ADDONS, STAGES, Identities
+from setpoint.cluster.identities import ADDONS, EVENT_READER, STAGES, Identities
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
 from setpoint.cluster.system import hostname
 from setpoint.controllers.options import ControllerOptions
+from setpoint.kinds.bootstrap.policy_rules import READ, rule
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.exposition import Family
 from setpoint.reconcile import Manager
@@ -85,6 +86,11 @@ class Components:
 
     async def start(self, component: Component[Any]) -> None:
         await component.start(self._tasks)
+
+    def event_reader(self) -> Client:
+        """For whoever tells people what happens."""
+        self._api.own_identities.grant(EVENT_READER, [rule(READ, "core", "events")])
+        return self.who.client(EVENT_READER, agent="setpoint")
 
     async def __aenter__(self) -> Components:
         await self._entrance.__aenter__()

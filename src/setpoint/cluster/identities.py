@@ -14,6 +14,7 @@ from setpoint.meta.clock import Clock
 
 MASTERS = "system:masters"
 ADDONS = "system:addons"
+EVENT_READER = "system:event-reader"
 STAGES = "system:stages"
 """Plays what the stages of a fleet say, and has the rights for that and no others."""
 

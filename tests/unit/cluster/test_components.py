@@ -64,13 +64,16 @@ async def test_nothing_runs_as_administrator(local_server: Any) -> None:
         who = parts.who
         everyone = (
             who.controller_manager(), who.scheduler(), who.fleet(), who.stages(), who.addons(), who.node("node-1"),
-            who.controller("deployment-controller"), who.controller("generic-garbage-collector"),
+            who.controller("deployment-controller"), who.controller("generic-garbage-collector"), parts.event_reader(),
         )  # fmt: skip
         for client in everyone:
             user = await whoami(client)
             assert "system:masters" not in user["groups"], user
             assert not await may(client, "*", "*", group="*"), user
             assert not await may(client, "create", "clusterrolebindings", group="rbac.authorization.k8s.io"), user
+        assert await may(parts.event_reader(), "watch", "events") and not await may(
+            parts.event_reader(), "list", "pods"
+        )
         fleet, node, addons = who.fleet(), who.node("node-1"), who.addons()
         for verb, resource, allowed in (
             ("list", "secrets", True), ("watch", "pods", True), ("create", "events", True), ("create", "nodes", False),
