@@ -2,7 +2,8 @@
 
 Milliseconds, medians and the best: a fresh cluster of three nodes, the first in its process (modules are loaded) and
 further ones; a fork of a cluster with so many Pods until it is ready; a Deployment of ten Pods created and settled, and
-an hour at rest; a live cluster over HTTPS. CPU is the process's own: it says more on a busy machine."""
+an hour at rest; a case of `explore`; a live cluster over HTTPS. CPU is the process's own: it says more on a busy
+machine."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,35 @@ def settling(runs: int) -> None:
     rest.show("an hour at rest")
 
 
+@dataclass
+class CopySpec:
+    text: str = ""
+
+
+def exploring(runs: int, *, whole: bool) -> None:
+    """A case of `explore`: an operator that copies an object dies after its first write."""
+    from setpoint.sdk import Controller, Kind, Operator
+    from setpoint.testing import Exploration, Plan, VirtualCluster
+
+    kind, config_map = Kind("example.com/v1", "Copy", spec=CopySpec), Kind("v1", "ConfigMap")
+
+    async def copy(ctx: Any, obj: Any) -> None:
+        await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.name}, "data": {"a": "b"}})
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        meta = {"name": "one", "namespace": "default"}
+        await cluster.client.create({"apiVersion": "example.com/v1", "kind": "Copy", "metadata": meta, "spec": {}})
+
+    options: dict[str, Any] = {} if whole else {"controllers": (), "scheduler": False}
+    exploration = Exploration(Operator("copier", Controller(kind, copy, owns=(config_map,))), scenario, **options)
+    times, plan = Times(), Plan.parse("crash-after:1")
+    exploration.under(plan)
+    for _ in range(runs):
+        with Stopwatch(times):
+            exploration.under(plan)
+    times.show(f"a case of explore, {'all' if whole else 'no'} controllers")
+
+
 def live(runs: int) -> None:
     from setpoint.testing import live_cluster
 
@@ -144,7 +175,8 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     steps: list[Callable[[], None]] = [lambda: first(runs), lambda: further(runs)]
     steps += [lambda pods=pods: forks(runs, pods) for pods in FORKED]  # type: ignore[misc]
-    steps += [lambda: settling(runs), lambda: live(runs)]
+    steps += [lambda: settling(runs), lambda: exploring(runs, whole=True), lambda: exploring(runs, whole=False)]
+    steps += [lambda: live(runs)]
     for step in steps:
         step()
 

@@ -83,7 +83,7 @@ class Exploration:
         chosen = _spread(cases, LIMIT if limit is None else limit)
         if len(chosen) < len(cases) and limit is None:
             warnings.warn(f"explore: {len(chosen)} of {len(cases)} cases are tried; more with limit=", stacklevel=3)
-        with _little_garbage():
+        with _little_garbage(), _in_silence():
             for tried, case in enumerate(sorted(chosen, key=self._size), 1):
                 if tried % 20 == 1:
                     log.info("explore: case %d of %d, %s", tried, len(chosen), case)
@@ -156,6 +156,18 @@ def _little_garbage() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    """That connections break is nothing to be warned of here, hundreds of times."""
+    loops = logging.getLogger("setpoint.reconcile")
+    before = loops.level
+    loops.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        loops.setLevel(before)
 
 
 def _spread(cases: Sequence[Plan], limit: int) -> list[Plan]:
