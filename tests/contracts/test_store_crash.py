@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from effort import tries
 
 from setpoint.store.interface import Event
 from setpoint.store.sqlite import SqliteStore
 
-ROUNDS = 24
+ROUNDS = tries(8, 24)
 WRITERS = 64
 
 # Each writer owns a pair of keys, always written together, and some keys of its own, created and deleted. What is

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from effort import tries
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -204,8 +205,8 @@ class DurableModel(Model):
 
 
 TestMemory = ForkedModel.TestCase
-TestMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMemory.settings = settings(max_examples=tries(25, 60), stateful_step_count=40, deadline=None)
 TestSqlite = DurableModel.TestCase
 TestSqlite.settings = settings(
-    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=tries(12, 40), stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

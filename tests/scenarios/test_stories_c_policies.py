@@ -129,7 +129,7 @@ async def test_a_drain_never_takes_more_than_the_budget_allows(cluster: VirtualC
             pods = await cluster.all(PODS, selector="app=web")
             healthy = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and _is_ready(pod)]
             lowest = min(lowest, len(healthy))
-            await cluster.sleep(0.01)
+            await cluster.sleep(0.05)
 
     watching = asyncio.ensure_future(watch_over())
     node = (await cluster.all(PODS))[0]["spec"]["nodeName"]

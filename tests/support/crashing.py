@@ -6,15 +6,15 @@ By default some of the points at which something can go wrong are tried; all of 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
+
+from effort import tries
 
 from setpoint.testing.exploring import Exploration
 from setpoint.testing.trial import Scenario
 
-THOROUGH = bool(os.environ.get("SETPOINT_THOROUGH"))
-SEEDS = range(10 if THOROUGH else 1)
+SEEDS = range(tries(1, 10))
 
 
 class Crashing:
@@ -31,7 +31,7 @@ class Crashing:
 
     def crash(self, name: str, some: int, fault: str = "crash-after") -> None:
         """After some of its writes, spread over all of them."""
-        self._scenarios[name].explore(faults=(fault,), limit=10**6 if THOROUGH else some)
+        self._scenarios[name].explore(faults=(fault,), limit=tries(some, 10**6))
 
     def noise(self, name: str, seed: int) -> None:
         self._scenarios[name].explore(only=f"noise:{seed}")

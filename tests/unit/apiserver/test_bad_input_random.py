@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from effort import tries
 from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, FrontDoor, Reply
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -63,7 +64,9 @@ _DOCUMENTS = st.recursive(
 )
 _RESOURCES = st.sampled_from(STORED)
 _QUIET = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=tries(40, 400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 # Where a real server answers a plain 500, so do we: strategic patches and applied objects of wrong shapes, revisions
@@ -143,7 +146,7 @@ def test_random_documents(player: Player) -> None:
 def test_random_parts_of_valid_objects(player: Player) -> None:
     """Anything in the place of anything: what is written is validated, or refused, or stored, and never breaks."""
 
-    @settings(_QUIET, max_examples=400)
+    @settings(_QUIET, max_examples=tries(100, 1000))
     @given(resource=_RESOURCES, document=_DOCUMENTS, choices=st.lists(st.integers(0, 50), min_size=1, max_size=6))
     def play(resource: Resource, document: Any, choices: list[int]) -> None:
         body = _with(minimal(resource), choices, document)

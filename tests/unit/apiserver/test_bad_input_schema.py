@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+from effort import tries
 from front_door import FrontDoor
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -41,7 +42,11 @@ def test_requests_made_from_the_schema(served: tuple[asyncio.Runner, FrontDoor],
     cases = st.sampled_from(written).flatmap(lambda operation: operation.as_strategy())
 
     @settings(
-        max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
+        max_examples=tries(12, 100),
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        database=None,
     )
     @given(case=cases)
     def play(case: Any) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from itertools import count
 from typing import Any
 
 from setpoint.apiserver.fairness.classification import Classifier, Flow
@@ -36,8 +35,8 @@ _LONG_TURN = 0.005
 _CALLED = 8
 """Seats that those who wait get in a turn."""
 _PATIENCE = 15.0
-"""How long somebody waits: a quarter of the time that a request may take."""
-LENDING = 10
+"""How long somebody waits, or a little longer: a quarter of the time that a request may take."""
+_LENDING = 10.0
 """Seconds after which seats are lent and given back."""
 
 
@@ -206,10 +205,10 @@ class Fairness:
 
     async def run(self) -> None:
         """Whoever waits does not wait for ever; and seats are lent and given back."""
-        for second in count(1):
-            await self._clock.sleep(1.0)
+        while True:
+            for _ in range(2):
+                await self._clock.sleep(_LENDING / 2)
+                self._tire(self._clock.monotonic())
             now = self._clock.monotonic()
-            self._tire(now)
-            if second % LENDING == 0:
-                lend(self.levels.values(), now)
-                self._turn(now)
+            lend(self.levels.values(), now)
+            self._turn(now)
