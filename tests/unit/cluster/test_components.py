@@ -9,9 +9,11 @@ from local_server import TOKEN
 
 from setpoint.apiserver.filters.in_process import InProcessAuthenticator, peer_of
 from setpoint.client import Client
+from setpoint.client.access import Access
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import components
+from setpoint.cluster.remote import RemoteClients
 from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import Forbidden
 
@@ -86,6 +88,27 @@ async def test_nothing_runs_as_administrator(local_server: Any) -> None:
         assert not await may(node, "list", "secrets", namespace="default")
         assert await may(addons, "create", "storageclasses", group="storage.k8s.io")
         assert not await may(addons, "patch", "namespaces", "default")
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "becomes"),
+    [
+        ("system:node-fleet", (), "system:node:n7"),
+        ("kubernetes-admin", ("system:masters",), "system:node:n7"),
+        ("alice", (), "alice"),
+    ],
+)
+async def test_nodes_elsewhere_write_in_their_own_names_where_they_may(
+    local_server: Any, user: str, groups: tuple[str, ...], becomes: str
+) -> None:
+    local_server.api.authenticator.add(InProcessAuthenticator())
+    transport = InProcessTransport(local_server.entrance.for_peer(peer_of(user, groups)))
+    clients = RemoteClients(Access("https://192.0.2.1"), local_server.clock, own_accounts=False)
+    clients._client = Client(transport, local_server.clock)
+    await clients.speak_for_nodes()
+    with pytest.raises(Forbidden, match=f'User "{becomes}" cannot get resource "nodes"'):
+        await clients.node("n7").get(builtin("nodes"), "n8")
+    assert (await whoami(clients.fleet()))["username"] == user
 
 
 async def until(client: Client, count: int, not_these: frozenset[str] = frozenset()) -> frozenset[str]:
