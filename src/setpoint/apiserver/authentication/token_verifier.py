@@ -13,6 +13,7 @@ from setpoint.apiserver.authentication.claims import Claims
 from setpoint.apiserver.authentication.issuer_keys import BadIssuer, IssuerKeys
 from setpoint.apiserver.filters.authenticate import TokenRefused
 from setpoint.meta.clock import Clock
+from setpoint.meta.decode_report import describe
 from setpoint.meta.goformat import quote, quote_all
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
@@ -81,6 +82,7 @@ class TokenVerifier:
         claims = orjson.loads(payload)
         if not isinstance(claims, dict):
             raise TokenRefused("oidc: failed to unmarshal claims: it is not an object")
+        _check_types(claims)
         _check_sources(claims)
         issuer = claims.get("iss")
         if issuer != self._issuer and not (self._issuer == _GOOGLE and issuer == _GOOGLE_SHORT):
@@ -111,13 +113,40 @@ class TokenVerifier:
             raise TokenRefused(f"oidc: current time {_shown(now)} before the nbf (not before) time: {_shown(starts)}")
 
 
+def _check_types(claims: Claims) -> None:
+    """What a reader with types would stumble over. Null is as good as nothing."""
+    for name in ("iss", "sub", "nonce", "at_hash"):
+        if not isinstance(claims.get(name), str | None):
+            raise _unreadable(claims[name], f"Go struct field idToken.{name} of type string")
+    audience = claims.get("aud")
+    for one in audience if isinstance(audience, list) else [audience]:
+        if not isinstance(one, str | None):
+            raise _unreadable(audience, "Go value of type []string")
+    for name in ("exp", "iat", "nbf"):
+        moment = claims.get(name)
+        if isinstance(moment, bool) or not isinstance(moment, int | float | None) or moment in _ENDLESS:
+            raise _unreadable(moment, "Go value of type json.Number")
+    for name, of in (("_claim_names", "map[string]string"), ("_claim_sources", "map[string]oidc.claimSource")):
+        if not isinstance(claims.get(name), dict | None):
+            raise _unreadable(claims[name], f"Go struct field idToken.{name} of type {of}")
+
+
+_ENDLESS = (float("inf"), float("-inf"))
+
+
+def _unreadable(value: Any, into: str) -> TokenRefused:
+    return TokenRefused(f"oidc: failed to unmarshal claims: json: cannot unmarshal {describe(value)} into {into}")
+
+
 def _check_sources(claims: Claims) -> None:
     """Of claims that are to be got elsewhere."""
-    names, sources = claims.get("_claim_names"), claims.get("_claim_sources")
-    for source in names.values() if isinstance(names, dict) else ():
+    names, sources = claims.get("_claim_names") or {}, claims.get("_claim_sources") or {}
+    for source in names.values():
+        if not isinstance(source, str | None):
+            raise _unreadable(source, "Go struct field idToken._claim_names of type string")
         if not source:
             raise TokenRefused("oidc: failed to obtain source from claim name")
-        if not isinstance(sources, dict) or source not in sources:
+        if source not in sources:
             raise TokenRefused("oidc: source does not exist")
 
 

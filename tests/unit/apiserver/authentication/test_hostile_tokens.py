@@ -1,0 +1,108 @@
+"""Whatever a token holds, the answer is a user or a refusal."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable
+from typing import Any
+
+import orjson
+import pytest
+from front_door import VirtualClock
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_issuer import Issuer, Key, Network
+
+from setpoint.apiserver.authentication.fetching import Fetcher
+from setpoint.apiserver.authentication.jwt_tokens import JwtIssuer, JwtTokens
+from setpoint.apiserver.filters.authenticate import TokenRefused, Verified
+
+KEY = Key("k")
+NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+CLAIMS = st.sampled_from(
+    ["aud", "exp", "nbf", "iat", "sub", "groups", "jti", "email_verified", "a", "_claim_names", "_claim_sources"]
+)
+GOOD = {"iss": "https://issuer.example", "aud": "a", "sub": "jane", "exp": 4_000_000_000}
+MAPPINGS = [
+    {"username": {"claim": "sub", "prefix": ""}, "groups": {"claim": "groups", "prefix": "g:"}, "uid": {"claim": "a"}},
+    {
+        "username": {"expression": "claims.?sub.orValue('x') + string(claims.?a.orValue(''))"},
+        "groups": {"expression": "claims.groups"},
+        "extra": [{"key": "example.com/a", "valueExpression": "claims.a.b__dot__c"}],
+    },
+]
+
+
+async def issuers() -> list[JwtTokens]:
+    network, clock = Network(), VirtualClock()
+    Issuer(network, "issuer.example", KEY)
+    found = []
+    for mappings in MAPPINGS:
+        told = {"issuer": {"url": "https://issuer.example", "audiences": ["a"]}, "claimMappings": mappings}
+        issuer = JwtIssuer(told, Fetcher(network), clock)
+        await issuer.begin()
+        found.append(JwtTokens([issuer], clock))
+    return found
+
+
+async def judge(tokens: JwtTokens, token: str) -> Verified | None:
+    try:
+        found: Any = tokens.verify(token, ())
+        return await found if isinstance(found, Awaitable) else found
+    except TokenRefused as error:
+        assert str(error)
+        return None
+
+
+async def test_any_claims() -> None:
+    first, second = await issuers()
+
+    @settings(max_examples=50, deadline=None)
+    @given(st.dictionaries(CLAIMS, JSON, max_size=5))
+    def check(claims: dict[str, Any]) -> None:
+        token = KEY.sign(GOOD | claims)
+        for tokens in (first, second):
+            running = judge(tokens, token)
+            try:
+                while True:
+                    running.send(None)  # nothing in this network waits
+            except StopIteration as end:
+                assert end.value is None or end.value.user.name
+
+    await judge(first, KEY.sign(GOOD))  # so that the keys are known
+    await judge(second, KEY.sign(GOOD))
+    check()
+
+
+def encoded(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"{}", b"[]", b"7", b"", b"\xff", b'{"alg":7}', b'{"alg":["ES256"]}', b'{"alg":"ES256","kid":{}}',
+     b'{"alg":"ES256","crit":["x"]}', b'{"alg":"ES256","b64":false,"crit":["b64"]}', b"[" * 3000, b'{"alg":"none"}'],
+)  # fmt: skip
+async def test_any_head(head: bytes) -> None:
+    tokens, _ = await issuers()
+    for payload in (orjson.dumps(GOOD), b"{" * 3000):
+        for signature in ("", "AA", "!"):
+            assert await judge(tokens, f"{encoded(head)}.{encoded(payload)}.{signature}") is None
+
+
+@pytest.mark.parametrize("token", ["", ".", "..", "...", "a.b.c.d", "\udcff.\udcff.\udcff", "é.é.é", " . . ", "=.=.="])
+async def test_what_is_no_token(token: str) -> None:
+    tokens, _ = await issuers()
+    assert await judge(tokens, token) is None
+
+
+async def test_a_token_that_refers_to_nothing_sensible() -> None:
+    tokens, _ = await issuers()
+    for names in ({"groups": [1]}, {"groups": {}}, {"groups": ""}, {"groups": 7}, [], "x"):
+        for sources in ({}, [], {"": {}}, {"x": 7}, None):
+            await judge(tokens, KEY.sign(GOOD | {"_claim_names": names, "_claim_sources": sources}))
