@@ -24,6 +24,13 @@ What a reconcile may rely on:
   together lead to one;
 - whatever it raises is logged and tried again, later each time; a Result asks to look again after a while;
 - what it says of the status is written once, at the end, and only if it is news.
+
+What else there is, each with its own help:
+- what wakes a controller, and how: `Controller`, `Watch`, `Refers`, and for `when` the predicates `generation_changed`,
+  `labels_changed`, `annotations_changed`, `resource_version_changed`, `any_of`, `all_of`;
+- webhooks, which are parts of an operator as controllers are: `Validate`, `Mutate`, `Convert`;
+- what is measured besides: `Counter`, `Gauge`, `Histogram`, with `ctx.count`, `ctx.gauge`, `ctx.observe`;
+- an operator as a process, against any cluster: `run(operator)`; in a test: `cluster.running(operator)`.
 """
 
 from collections.abc import Sequence

@@ -38,5 +38,6 @@ def with_condition(
 
 
 def is_true(obj: Mapping[str, Any], type: str) -> bool:
+    """Whether the object, a dict, has such a condition and its status is True."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each["type"] == type and each["status"] == "True" for each in conditions)

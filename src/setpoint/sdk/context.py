@@ -68,12 +68,26 @@ class Context(Generic[Spec, Status]):
         """Makes them as they are described, by server-side apply: fields that are not mentioned belong to others. They
         are owned by this object, and go with it. What it owned before, of the kinds that the controller owns, and is
         not among them, is deleted, unless `prune` is off. Where all is as it should be, nothing is written."""
+        for child in children:
+            await self._may_own(child)
         applied = [
             await self.client.apply(self._adopted(child), field_manager=self._name, force=True) for child in children
         ]
         if prune:
             await self._prune({_identity(child) for child in applied})
         return applied
+
+    async def _may_own(self, child: Child) -> None:
+        """What is in a namespace owns only what is there too: the garbage collector takes anything else for a child
+        whose owner is gone, and deletes it."""
+        own = self._object.namespace
+        if not own:
+            return
+        resource = await self.client.resource((child["apiVersion"], child["kind"]))
+        if not resource.namespaced:
+            raise ValueError(f"{self._object!r} is in a namespace and cannot own a {child['kind']}, which is in none")
+        if child.get("metadata", {}).get("namespace", own) != own:
+            raise ValueError(f"{self._object!r} cannot own a {child['kind']} in another namespace")
 
     def _adopted(self, child: Child) -> Obj:
         owner = self._object.raw

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
+from setpoint.client.resources import BY_KIND
 from setpoint.sdk import models
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Kind(Generic[Spec, Status]):
     spec: type[Spec] | None = None
     status: type[Status] | None = None
     plural: str = ""
+    """As English has it, by default; built-in kinds know theirs."""
     namespaced: bool = True
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -63,6 +65,12 @@ class Kind(Generic[Spec, Status]):
     scale: Scale | None = None
     rules: tuple[Obj, ...] = field(default=())
     """CEL rules about the spec: `({"rule": "self.min <= self.max", "message": "..."},)`."""
+
+    def __post_init__(self) -> None:
+        built_in = BY_KIND.get(self.ref)
+        if built_in is not None:
+            object.__setattr__(self, "plural", built_in.plural)
+            object.__setattr__(self, "namespaced", built_in.namespaced)
 
     @property
     def ref(self) -> tuple[str, str]:
@@ -75,7 +83,7 @@ class Kind(Generic[Spec, Status]):
 
     @property
     def plural_name(self) -> str:
-        return self.plural or f"{self.kind.lower()}s"
+        return self.plural or _plural(self.kind.lower())
 
     def definition(self) -> Obj:
         """The CustomResourceDefinition that serves it. Raises ModelProblem."""
@@ -167,6 +175,14 @@ class Object(Generic[Spec, Status]):
     def __repr__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"<{self.kind.kind} {where}>"
+
+
+def _plural(word: str) -> str:
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{word}es"
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return f"{word[:-1]}ies"
+    return f"{word}s"
 
 
 def _column(column: Column) -> Obj:

@@ -26,10 +26,12 @@ def generation_changed(old: Obj | None, new: Obj | None) -> bool:
 
 
 def labels_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Some label is new, gone or another."""
     return _differ(old, new, "labels")
 
 
 def annotations_changed(old: Obj | None, new: Obj | None) -> bool:
+    """Some annotation is new, gone or another."""
     return _differ(old, new, "annotations")
 
 
@@ -39,10 +41,12 @@ def resource_version_changed(old: Obj | None, new: Obj | None) -> bool:
 
 
 def any_of(*predicates: Predicate) -> Predicate:
+    """One of them says yes."""
     return lambda old, new: any(predicate(old, new) for predicate in predicates)
 
 
 def all_of(*predicates: Predicate) -> Predicate:
+    """None of them says no."""
     return lambda old, new: all(predicate(old, new) for predicate in predicates)
 
 

@@ -128,3 +128,19 @@ def test_a_definition_needs_a_group_and_a_model() -> None:
     with pytest.raises(ModelProblem):
         Kind("v1", "Thing", spec=Pot).definition()
     assert Kind("a.example/v1", "Box", plural="boxes", spec=Lid).definition()["metadata"]["name"] == "boxes.a.example"
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural", "namespaced"),
+    [
+        (Kind("networking.k8s.io/v1", "Ingress"), "ingresses", True),
+        (Kind("v1", "Endpoints"), "endpoints", True),
+        (Kind("v1", "Node"), "nodes", False),
+        (Kind("example.com/v1", "Policy"), "policies", True),
+        (Kind("example.com/v1", "Gateway"), "gateways", True),
+        (Kind("example.com/v1", "Box"), "boxes", True),
+        (Kind("example.com/v1", "Ox", plural="oxen", namespaced=False), "oxen", False),
+    ],
+)
+def test_what_a_kind_is_called(kind: Kind[Any, Any], plural: str, namespaced: bool) -> None:
+    assert (kind.plural_name, kind.namespaced) == (plural, namespaced)

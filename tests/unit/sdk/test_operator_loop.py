@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from setpoint.cluster.system import RandomIds
 from setpoint.sdk import Column, Context, Controller, Kind, Object, Operator, Result, Watch, is_true
 from setpoint.testing import VirtualCluster, virtual
@@ -162,10 +164,26 @@ async def test_failures_are_tried_again_and_what_is_watched_wakes(cluster: Virtu
 
 @virtual(nodes=0)
 async def test_what_the_model_forbids_the_server_refuses(cluster: VirtualCluster) -> None:
-    import pytest
-
     from setpoint.meta.errors import Invalid
 
     async with at_work(cluster, Controller(Teapot, brew, owns=(ConfigMap,))):
         with pytest.raises(Invalid, match=r"spec\.cups"):
             await cluster.client.create(teapot(cups=100))
+
+
+@virtual(nodes=0)
+async def test_what_cannot_be_owned_is_not_made(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+    meta = {"name": "x", "namespace": "kube-system"}
+
+    async def overreach(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None:
+        if obj.spec.cups == 1:
+            await ctx.apply(config_map("fine"), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
+        await ctx.apply({**config_map("x"), "metadata": meta})
+
+    async with at_work(cluster, Controller(Teapot, overreach, owns=(ConfigMap,))):
+        await cluster.client.create(teapot(cups=1))
+        await cluster.client.create(teapot("white", cups=2))
+        await cluster.sleep(1)
+    assert "<Teapot default/brown> is in a namespace and cannot own a Namespace, which is in none" in caplog.text
+    assert "<Teapot default/white> cannot own a ConfigMap in another namespace" in caplog.text
+    assert await names(cluster) == set()
