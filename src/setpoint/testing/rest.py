@@ -20,12 +20,12 @@ from setpoint.testing.virtual_time import VirtualLoop
 _BUSY = 100
 """Reconciles of one object in a second: with nothing written meanwhile, that is a loop."""
 _MOMENT = 0.01
-_MANY_WRITES, _LARGE_SHARE = 200, 0.4
+_MANY_WRITES, _LARGE_SHARE = 100, 0.4
 """Of one object by one writer in one moment. (A ReplicaSet whose Pods all come at once has much less of a share.)"""
 _FIGHT_OF, _MANY_TURNS = 300, 50
 """Among so many writes, two that undo each other's so often."""
 _MANY_RECONCILES = 1000
-_MOST_WORRIES = 2000
+_MOST_WORRIES = 5000
 
 Managers = Callable[[], list[tuple[str, Manager]]]
 """Those that run now, and to which operator each belongs; to none: to the cluster itself."""
@@ -157,10 +157,12 @@ def _is_one_object(lately: Sequence[Written]) -> bool:
     """It is always the same that is written, or two undo what the other did."""
     if len(lately) < _MANY_WRITES:
         return False
-    (_, most), = Counter((each.who, each.key) for each in lately).most_common(1)  # fmt: skip
+    most = max(Counter((each.who, each.key) for each in lately).values())
     if most >= max(_MANY_WRITES, _LARGE_SHARE * len(lately)):
         return True
-    return bool(fights([(each, changes_of(each)) for each in lately[-_FIGHT_OF:]], _MANY_TURNS))
+    last = lately[-_FIGHT_OF:]
+    often = Counter(each.key for each in last)
+    return bool(fights([(each, changes_of(each)) for each in last if often[each.key] > _MANY_TURNS], _MANY_TURNS))
 
 
 def _check_reconciles(counters: Counters, most: float) -> None:

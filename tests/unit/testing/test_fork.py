@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,20 +129,32 @@ async def test_what_happens_in_one_is_not_seen_in_the_other(cluster: VirtualClus
     await cluster.client.create(config_map("afterwards"))
 
 
-@virtual(nodes=1)
+@virtual(nodes=0)
 async def test_watches_resume_in_a_fork(cluster: VirtualCluster) -> None:
     """Its history is that of the original."""
     revision = (await cluster.client.list(CONFIG_MAPS, "default")).resource_version
     await cluster.client.create(config_map("one"))
-    async with cluster.fork() as other, other.fork() as third:
-        await third.client.create(config_map("two"))
+    async with cluster.fork() as other:
+        await other.client.create(config_map("two"))
         seen = []
-        async with third.client.watch(CONFIG_MAPS, "default", resource_version=revision) as watch:
+        async with other.client.watch(CONFIG_MAPS, "default", resource_version=revision) as watch:
             async for _, obj in watch:
                 seen.append(obj["metadata"]["name"])
                 if len(seen) == 2:
                     break
         assert seen == ["one", "two"]
+
+
+@virtual(nodes=0)
+async def test_nothing_new_is_called_as_what_is_there(cluster: VirtualCluster) -> None:
+    """Also in the fork of a fork, whose components draw as many numbers as those of the first."""
+    made = [await cluster.client.create(config_map("one"))]
+    async with cluster.fork() as other:
+        made.append(await other.client.create(config_map("two")))
+        async with other.fork() as third:
+            made.append(await third.client.create(config_map("three")))
+            assert {each["metadata"]["name"] for each in await third.all(CONFIG_MAPS)} >= {"one", "two", "three"}
+    assert len({each["metadata"]["uid"] for each in made}) == 3
 
 
 @dataclass
@@ -187,7 +200,7 @@ async def forked(start: Snapshot | None = None, **options: Any) -> str:
     """What is done in a fork, as a fingerprint."""
     async with virtual_cluster(start=start, **options) as cluster:
         await cluster.client.create(workload("Deployment", "more", 2))
-        await cluster.sleep(30)
+        await cluster.settle()
         return cluster.fingerprint()
 
 
@@ -205,10 +218,17 @@ async def with_web(cluster: VirtualCluster) -> None:
 def test_a_snapshot_serves_many_loops_and_each_does_the_same() -> None:
     snapshot = with_web.snapshot()
     first = run_virtual(forked, snapshot)
-    assert run_virtual(forked, snapshot) == first
-    assert run_virtual(forked, snapshot, seed=9) != first
     assert run_virtual(forked, with_web.snapshot()) == first
+    assert run_virtual(forked, snapshot, seed=9) != first
     assert prepared_runs == 1
+
+
+def test_clusters_in_several_threads_do_not_disturb_one_another() -> None:
+    """Let alone those in several processes."""
+    snapshot = with_web.snapshot()
+    with ThreadPoolExecutor(3) as threads:
+        found = {each.result() for each in [threads.submit(run_virtual, forked, snapshot) for _ in range(3)]}
+    assert found == {run_virtual(forked, snapshot)}
 
 
 @virtual(start=with_web)
