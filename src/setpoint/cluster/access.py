@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from setpoint.apiserver.far_server import FarServers
@@ -61,12 +62,19 @@ def _guard(api: ApiServer, policy: Policy) -> None:
         api.env.hooks[(GROUP, plural)] = guard
 
 
+@cache
+def _in_memory() -> SigningKey:
+    """Of all servers of this process that have no files: it takes long to make one, and a copy of a cluster is to know
+    the tokens of its original."""
+    return SigningKey(None)
+
+
 def signing_key(config: ApiServerConfig) -> SigningKey:
     """Of the tokens of service accounts."""
     if config.access.service_account_signing_key_file:
         return SigningKey(Path(config.access.service_account_signing_key_file), is_ours=False)
     if config.data_dir == NOWHERE:
-        return SigningKey(None)
+        return _in_memory()
     return SigningKey((config.cert_dir or config.data_dir / "pki") / "sa.key")
 
 

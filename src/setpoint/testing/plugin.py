@@ -9,6 +9,9 @@ async def test_my_operator(cluster):                 # a whole cluster of its ow
 @pytest.mark.cluster(nodes=100, seed=7)              # see `setpoint.testing.virtual_cluster` for the options
 async def test_at_scale(cluster): ...
 
+@pytest.mark.cluster(start=busy)                     # on a copy of what `@prepared async def busy(cluster)` has left
+async def test_on_a_busy_one(cluster): ...
+
 def test_whatever_happens(explore):                  # again under every single fault at every point
     explore(my_operator, scenario)
 

@@ -157,6 +157,23 @@ async def test_nothing_new_is_called_as_what_is_there(cluster: VirtualCluster) -
     assert len({each["metadata"]["uid"] for each in made}) == 3
 
 
+@virtual(nodes=0)
+async def test_tokens_are_known_in_a_fork(cluster: VirtualCluster) -> None:
+    await cluster.settle()
+    group = "authentication.k8s.io/v1"
+    request = {"apiVersion": group, "kind": "TokenRequest", "spec": {}}
+    accounts = builtin("serviceaccounts")
+    made = await cluster.client.create(
+        request, resource=accounts, namespace="default", name="default", subresource="token"
+    )
+    review = {"apiVersion": group, "kind": "TokenReview", "spec": {"token": made["status"]["token"]}}
+    async with cluster.fork() as other:
+        assert (await other.client.create(review))["status"]["authenticated"]
+        await other.client.delete(accounts, "default", "default")
+        assert not (await other.client.create(review))["status"].get("authenticated")
+    assert (await cluster.client.create(review))["status"]["authenticated"]
+
+
 @dataclass
 class TeapotSpec:
     cups: int = 4
