@@ -89,6 +89,8 @@ class Round:
             try:
                 applied = await self._apply(entry, manifest.obj, dry_run=only_look)
             except ApiError as error:
+                if passes(error):
+                    raise
                 problems.append(Problem(manifest.file, f"{entry}: {error}"))
                 continue
             if reason := ailment(applied):
@@ -134,7 +136,9 @@ class Round:
                 fields = ["(deleted)"]
                 if there is not None:
                     fields = changed_fields(there, await self._apply(entry, manifest.obj, dry_run=True))
-            except ApiError:
+            except ApiError as error:
+                if passes(error):
+                    raise
                 continue  # applying will fail too, and be told
             if not fields:
                 continue
@@ -178,6 +182,12 @@ class Round:
             ctx.condition("Healthy", False, "NotHealthyYet", "; ".join(self.ailing)[:1000])
         else:
             ctx.condition("Healthy", True, "AllHealthy")
+
+
+def passes(error: ApiError) -> bool:
+    """Whether the same request may succeed another time: then all of it is tried again, soon. Otherwise the manifest is
+    to blame, or the rights that we have, and somebody has to be told."""
+    return error.code >= 500 or error.code in (409, 429)
 
 
 def name_of(sync: Synced) -> str:

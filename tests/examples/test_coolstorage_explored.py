@@ -18,7 +18,7 @@ class Outside(Provider):
     """With what has to be the same in the end: how many buckets there were, and how those that are there look."""
 
     def __init__(self) -> None:
-        super().__init__(VirtualClock().monotonic)
+        super().__init__(VirtualClock().monotonic, provisioning_seconds=1.0)
 
     def state(self) -> Obj:
         left = sorted((each["id"], each["sizeGB"], each["versioning"]) for each in self.buckets.values())
@@ -56,4 +56,4 @@ def exploration() -> Exploration:
 
 
 def test_one_bucket_for_one_object() -> None:
-    exploration().explore(limit=20)
+    exploration().explore(limit=12)

@@ -71,4 +71,4 @@ def exploration() -> Exploration:
 
 
 def test_the_source_is_what_counts() -> None:
-    exploration().explore(limit=15)
+    exploration().explore(limit=12)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from examples.postgres_operator import PostgresCluster, postgres_operator
 
 from setpoint.sdk import Invalid, NotFound, Operator, is_true
-from setpoint.testing import VirtualCluster, virtual
+from setpoint.testing import VirtualCluster, prepared, virtual
 
 Obj = dict[str, Any]
 PG = PostgresCluster.ref
@@ -41,12 +40,11 @@ def operator() -> Operator:
     return postgres_operator(counting_passwords())
 
 
-@asynccontextmanager
-async def with_orders(cluster: VirtualCluster, **spec: Any) -> AsyncIterator[None]:
+@prepared(nodes=1)
+async def running_orders(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
-        await cluster.client.create(orders(**spec))
+        await cluster.client.create(orders())
         await cluster.settle(quiet=10)
-        yield
 
 
 async def get(cluster: VirtualCluster) -> Obj:
@@ -61,9 +59,9 @@ async def names(cluster: VirtualCluster, resource: tuple[str, str], selector: st
     return {each["metadata"]["name"] for each in await cluster.all(resource, selector=selector)}
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_a_cluster_comes_up(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster):
+    async with cluster.running(operator()):
         found = await get(cluster)
         assert is_true(found, "Ready")
         status = found["status"]
@@ -81,21 +79,22 @@ async def test_a_cluster_comes_up(cluster: VirtualCluster) -> None:
         assert await get(cluster) == found, "at rest nothing is written"
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_backups_are_made_on_time_and_told(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster, replication={"replicas": 1}, backupSchedule="* * * * *"):
+    async with cluster.running(operator()):
         assert "lastBackup" not in (await get(cluster))["status"]
-        assert await names(cluster, BUDGET) == set(), "there is nothing to protect"
+        await change(cluster, replication={"replicas": 1}, backupSchedule="* * * * *")
         await cluster.advance("1m10s")
         assert (await get(cluster))["status"]["lastBackup"].startswith("2026-01-01T00:0")
         await change(cluster, backupSchedule=None)
         await cluster.settle()
         assert await names(cluster, CRON_JOB) == set()
+        assert await names(cluster, BUDGET) == set(), "there is nothing to protect"
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_meddling_is_undone(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster):
+    async with cluster.running(operator()):
         await cluster.client.patch(STATEFUL_SET, "orders", {"spec": {"replicas": 1}}, "default")
         await cluster.client.delete(("v1", "Service"), "orders", "default")
         await cluster.client.patch(("v1", "ConfigMap"), "orders-config", {"data": {"pg_hba.conf": "trust"}}, "default")
@@ -114,9 +113,9 @@ async def password(cluster: VirtualCluster) -> str:
     return b64decode(found["data"]["password"]).decode()
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_the_password_is_chosen_once(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster, replication={"replicas": 1}):
+    async with cluster.running(operator()):
         assert await password(cluster) == "password-1"
         with pytest.raises(Invalid, match="immutable"):
             await cluster.client.patch(SECRET, "orders-password", {"data": {"password": "eA=="}}, "default")
@@ -127,9 +126,9 @@ async def test_the_password_is_chosen_once(cluster: VirtualCluster) -> None:
         assert is_true(await get(cluster), "Ready")
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_an_upgrade_takes_the_primary_last(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster), cluster.client.watch(PG, "default") as watch:
+    async with cluster.running(operator()), cluster.client.watch(PG, "default") as watch:
         await change(cluster, engineVersion="17")
         phases: list[str] = []
         async for _, obj in watch:
@@ -142,9 +141,9 @@ async def test_an_upgrade_takes_the_primary_last(cluster: VirtualCluster) -> Non
         assert images == {"postgres:17"}
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_storage_grows_under_running_instances(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster):
+    async with cluster.running(operator()):
         before = {each["metadata"]["uid"] for each in await cluster.all(("v1", "Pod"))}
         await cluster.client.patch(STORAGE_CLASS, "standard", {"allowVolumeExpansion": False})
         await change(cluster, storageSize="1024Gi")
@@ -167,9 +166,9 @@ async def test_storage_grows_under_running_instances(cluster: VirtualCluster) ->
         assert (await get(cluster))["status"]["readyReplicas"] == 3
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_the_last_backup(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster):
+    async with cluster.running(operator()):
         await cluster.client.delete(PG, "orders", "default", propagation="Foreground")
         await cluster.settle(quiet=30)
         assert await cluster.find(PG, "orders") is None
@@ -182,7 +181,9 @@ async def test_the_last_backup(cluster: VirtualCluster) -> None:
 
 @virtual(nodes=0)
 async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCluster) -> None:
-    async with with_orders(cluster):
+    async with cluster.running(operator()):
+        await cluster.client.create(orders())
+        await cluster.settle(quiet=10)
         assert (await get(cluster))["status"]["phase"] == "Creating", "there are no nodes"
         await cluster.client.delete(PG, "orders", "default")
         await cluster.settle(quiet=10)
@@ -192,7 +193,7 @@ async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCl
         assert await cluster.find(PG, "orders") is None
 
 
-@virtual(nodes=1)
+@virtual(start=running_orders)
 async def test_a_namespace_that_goes_takes_its_clusters_along(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
