@@ -35,6 +35,8 @@ class FarServer:
     """Host and port as messages and the Host header have them; empty: those above."""
     certificate: bytes = field(default=b"", repr=False)
     """PEM of the certificate and the key that we show; empty: none."""
+    kept: bool = False
+    """It is asked often: connections to it are used again."""
     plain: bool = False
     """Without TLS: only for what an administrator has named himself."""
 

@@ -116,13 +116,15 @@ class FarNodes:
         return StreamResponse(head.status, head.without(_HOP_BY_HOP), _stream(head, reader, writer))
 
 
-def encoded(request: Request, host: str) -> bytes:
+def encoded(request: Request, host: str, *, keep: bool = False) -> bytes:
+    """`keep`: the connection is to stay open after the answer."""
     target = f"{request.path}?{request.query}" if request.query else request.path
     lines = [f"{request.method} {target} HTTP/1.1", f"host: {host}"]
     for name, value in request.headers.items():
         if name not in ("host", "content-length", "transfer-encoding", "connection"):
             lines += [f"{name}: {each}" for each in request.repeated.get(name) or [value]]
-    lines.append("connection: upgrade" if "upgrade" in request.headers else "connection: close")
+    if not keep:
+        lines.append("connection: upgrade" if "upgrade" in request.headers else "connection: close")
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"content-length: {len(request.body)}")
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "replace") + request.body

@@ -1,4 +1,5 @@
-"""HTTPS to webhooks and aggregated API servers: one connection for each request, closed after its answer."""
+"""HTTPS to webhooks, issuers of tokens and aggregated API servers. One connection for each request, closed after its
+answer; those who are asked for every request that comes in keep theirs."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import os
 import ssl
 import tempfile
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from functools import lru_cache
 from pathlib import Path
@@ -20,13 +22,21 @@ _CONNECT_TIMEOUT = 10.0
 _LONGEST = 16 * 1024 * 1024
 _UNKNOWN = frozenset((18, 19, 20, 21))
 """OpenSSL's numbers for chains that end with somebody who is not trusted."""
+_NOTHING = "EOF"
+"""No answer at all."""
+_MOST_IDLE, _MOST_SERVERS = 4, 64
 _HOP_BY_HOP = frozenset(("connection", "keep-alive", "transfer-encoding", "content-length"))
+
+
+_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NetworkServers:
     def __init__(self, certificate: Callable[[], Path] | None = None) -> None:
         """`certificate` gives the file with the certificate and key that we show where we speak for others."""
         self._certificate = certificate
+        self._idle: OrderedDict[FarServer, list[_Stream]] = OrderedDict()
+        """Connections that wait for the next question; bounded."""
 
     async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
         reader, writer = await self._connect(server)
@@ -55,16 +65,49 @@ class NetworkServers:
     async def post(self, server: FarServer, request: Request, timeout: float) -> Response:
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await self._connect(server)
-                try:
-                    head = await _answer(reader, writer, server, request, timeout)
-                    return Response(head.status, await _whole(head, reader), head.without(_HOP_BY_HOP))
-                finally:
-                    writer.close()
+                while server.kept and self._idle.get(server):
+                    stream = self._idle[server].pop()
+                    if stream[0].at_eof() or stream[1].is_closing():
+                        stream[1].close()
+                        continue
+                    try:
+                        return await self._exchange(server, request, timeout, stream)
+                    except FarServerProblem as problem:
+                        # The other end may close at any time what has not been used for long.
+                        if str(problem) != _NOTHING:
+                            raise
+                return await self._exchange(server, request, timeout, await self._connect(server))
         except TimeoutError:
             raise FarServerProblem("context deadline exceeded") from None
         except OSError as error:
             raise FarServerProblem(str(error)) from None
+
+    async def _exchange(self, server: FarServer, request: Request, timeout: float, stream: _Stream) -> Response:
+        reader, writer = stream
+        keep = False
+        try:
+            head = await _answer(reader, writer, server, request, timeout)
+            body = await _whole(head, reader)
+            # Only where the end of the answer is certain.
+            keep = (
+                server.kept and head.value("content-length").isdigit() and head.value("connection").lower() != "close"
+            )
+            return Response(head.status, body, head.without(_HOP_BY_HOP))
+        finally:
+            if keep:
+                self._keep(server, stream)
+            else:
+                writer.close()
+
+    def _keep(self, server: FarServer, stream: _Stream) -> None:
+        idle = self._idle.setdefault(server, [])
+        self._idle.move_to_end(server)
+        idle.append(stream)
+        excess = [idle.pop(0)] if len(idle) > _MOST_IDLE else []
+        if len(self._idle) > _MOST_SERVERS:
+            excess += self._idle.popitem(last=False)[1]
+        for _, writer in excess:
+            writer.close()
 
     async def _connect(self, server: FarServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = server.name or server.host
@@ -95,14 +138,14 @@ def _shown(server: FarServer) -> str:
 async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: FarServer, request: Request, timeout: float
 ) -> Head:
-    writer.write(encoded(request, server.address))
+    writer.write(encoded(request, server.address, keep=server.kept))
     try:
         async with asyncio.timeout(timeout):
             return await read_head(reader)
     except TimeoutError:
         raise FarServerProblem("net/http: timeout awaiting response headers") from None
     except OSError:
-        raise FarServerProblem("EOF") from None
+        raise FarServerProblem(_NOTHING) from None
 
 
 async def _whole(head: Head, reader: asyncio.StreamReader) -> bytes:

@@ -42,6 +42,7 @@ def webhook_endpoint(path: str, flag: str) -> Endpoint:
         shown=url.netloc.rpartition("@")[2],
         certificate=(access.certificate or b"") + b"\n" + (access.key or b"") if access.certificate else b"",
         plain=url.scheme == "http",
+        kept=True,
     )
     path_ = url.path or "/"
     return Endpoint(server, f"{url.scheme}://{server.shown}{path_}", path_, url.query, authorization)

@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?")
+_BLOCK = rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?"
 _NO_KEYS = "data does not contain any valid RSA or ECDSA public keys"
 _CURVES = {256: ("ES256", "P-256"), 384: ("ES384", "P-384"), 521: ("ES512", "P-521")}
 
@@ -111,7 +111,7 @@ def verifying_keys(data: bytes) -> list[VerifyingKey]:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
     found = []
-    for match in _BLOCK.finditer(data):
+    for match in re.finditer(_BLOCK, data):
         kind, block = match[1], match[0]
         if kind == b"EC PARAMETERS":
             continue

@@ -129,3 +129,38 @@ class _Nobody:
 
     def closed(self) -> Awaitable[None]:
         return asyncio.get_running_loop().create_future()
+
+
+async def test_who_is_asked_often_keeps_a_connection(files: CertificateFiles) -> None:
+    """As long as the other end does; one that it has closed in the meantime is no failure."""
+    served: list[int] = []
+    hang_up = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(0)
+        while not hang_up.is_set():
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            await reader.readexactly(2)
+            served[-1] += 1
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            if len(served) == 1 and served[0] == 3:
+                break
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_context(files))
+    port = listener.sockets[0].getsockname()[1]
+    servers = NetworkServers()
+    server = FarServer("127.0.0.1", port, "far.default.svc", files.ca.read_bytes(), kept=True)
+    try:
+        for _ in range(5):
+            assert (await servers.post(server, asks(), 5.0)).body == b"ok"
+        assert served == [3, 2]
+        hang_up.set()
+        assert (await servers.post(server, asks(), 5.0)).body == b"ok"
+        with pytest.raises(FarServerProblem, match="EOF"):
+            await servers.post(server, asks(), 5.0)
+    finally:
+        listener.close()
