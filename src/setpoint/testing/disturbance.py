@@ -69,6 +69,12 @@ class Disturbance:
         """What the components did and heard, in order."""
         self.writes = self.events = 0
         self._cluster = cluster
+        unknown = [name for name in components if name not in cluster.links]
+        if unknown or not components:
+            known = ", ".join(cluster.links)
+            raise ValueError(
+                f"nothing runs here that is called {', '.join(unknown) or 'an operator'}; there are {known}"
+            )
         self._links = [cluster.links[name] for name in components]
         self._open = list(plan)
         """What has not come to pass."""
@@ -93,12 +99,12 @@ class Disturbance:
         return Plan(tuple(self._open))
 
     async def __aenter__(self) -> Disturbance:
-        self._tasks = await self._group.__aenter__()
-        self._began = self._cluster.clock.monotonic()
-        self._first_revision = self._cluster.embedded.store.revision
         for link in self._links:
             if link.through or link.delivery or link.asking:
                 raise RuntimeError(f"something is going wrong with {link.name} already: one plan at a time")
+        self._tasks = await self._group.__aenter__()
+        self._began = self._cluster.clock.monotonic()
+        self._first_revision = self._cluster.embedded.store.revision
         for link in self._links:
             link.through, link.delivery, link.asking = self._write, self._event, self._asked
         self._armed = True

@@ -206,6 +206,14 @@ async def test_an_operator_is_stopped_and_started_by_its_name(cluster: VirtualCl
 
 
 @bare
+async def test_who_is_not_there_cannot_be_disturbed(cluster: VirtualCluster) -> None:
+    with pytest.raises(ValueError, match="nothing runs here that is called ghost; there are controllers, scheduler"):
+        cluster.faults("error:1", of="ghost")
+    with pytest.raises(ValueError, match="nothing runs here that is called an operator"):
+        cluster.faults("error:1")
+
+
+@bare
 async def test_components_can_be_disturbed_too(cluster: VirtualCluster) -> None:
     with pytest.raises(AssertionError, match="never came to pass"):
         async with cluster.faults("error:1", of=("controllers", "scheduler")):
