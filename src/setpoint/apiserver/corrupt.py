@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from setpoint.kinds.catalog import Resource
-from setpoint.meta.errors import ApiError, InternalError, TooManyRequests, qualified
+from setpoint.meta.errors import ApiError, Conflict, InternalError, TooManyRequests, qualified
 from setpoint.store.interface import KeyValue, Unreadable
 
 _ENCRYPTED = b"k8s:enc:"
@@ -36,6 +36,13 @@ class CorruptObject(InternalError):
 
     def for_writers(self) -> InternalError:
         return InternalError.of(_not_transformable(self.why))
+
+
+def readable(resource: Resource, key: str, name: str) -> Conflict:
+    """The refusal to delete an object as one that cannot be read, when it can."""
+    why = "unsafe deletion is not allowed because the object is decodable from storage"
+    text = f"StorageError: invalid object, Code: 4, Key: /registry{_path(key)}, ResourceVersion: 0, "
+    return Conflict.of(resource.group, resource.plural, name, f"{text}AdditionalErrorMsg: {why}")
 
 
 def list_refusal(resource: Resource, corrupt: Mapping[str, str], paged: bool) -> ApiError:

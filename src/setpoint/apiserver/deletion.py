@@ -9,9 +9,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.corrupt import readable
 from setpoint.apiserver.options import DeleteOptions
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.watch_cache import Entry, Obj
+from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Obj
 from setpoint.meta.errors import Conflict
 from setpoint.meta.times import format_time, parse_time
 from setpoint.store.interface import CompareFailed, Delete
@@ -66,6 +67,25 @@ async def delete(
                 raise registry.not_found(name) from None
             continue
         return (entry.restamped(revision) if registry.strategy.returns_deleted else entry), True
+
+
+async def delete_unread(call: Call, registry: Registry, name: str) -> None:
+    """One that cannot be read, and only such: without preconditions, admission, finalizers and whatever else would
+    have to look at it."""
+    key = registry.key(call.target.namespace, name)
+    while True:
+        entry = registry.cache.get(key)
+        if entry is None:
+            raise registry.not_found(name)
+        if not isinstance(entry, CorruptEntry):
+            raise readable(registry.resource, key, name)
+        if call.dry_run:
+            return
+        try:
+            await registry.env.store.txn([Delete(key, entry.revision)], registry.cause(call))
+        except CompareFailed:
+            continue
+        return
 
 
 async def _write(call: Call, registry: Registry, key: str, entry: Entry, obj: Obj) -> Entry | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,9 @@ def _manager_of(agent: str) -> str:
 # -- delete -------------------------------------------------------------------------------------------------------
 
 
+UNREAD = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
 @dataclass(slots=True)
 class DeleteOptions:
     grace: int | None = None
@@ -107,6 +111,8 @@ class DeleteOptions:
     orphan: bool | None = None
     uid: str | None = None
     revision: str | None = None
+    unread: bool = False
+    """Though it cannot be read, and only then."""
 
     def as_sent(self, dry_run: bool) -> dict[str, Any]:
         """As a client writes them; what is not set is left out."""
@@ -135,6 +141,7 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
             orphan=body.get("orphanDependents"),
             uid=preconditions.get("uid"),
             revision=preconditions.get("resourceVersion"),
+            unread=bool(body.get(UNREAD)),
         )
         dry_run = list(body.get("dryRun") or ())
     else:
@@ -143,6 +150,7 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
             options.grace = integer(call.option("gracePeriodSeconds"))
         if "orphanDependents" in call.query:
             options.orphan = truthy(call.option("orphanDependents"))
+        options.unread = UNREAD in call.query and truthy(call.option(UNREAD))
         dry_run = call.query.get("dryRun", [])
     errs: Errors = []
     policy = options.propagation
@@ -152,8 +160,22 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
     if policy is not None and policy not in _POLICIES[:3]:
         errs.append(not_supported("propagationPolicy", policy, _POLICIES))
     call.dry_run = _dry_run(dry_run, errs)
+    if options.unread:
+        errs += [invalid(UNREAD, True, f"cannot be set together with .{name}") for name in _besides(options, body)]
     _refuse("DeleteOptions", errs)
     return options
+
+
+def _besides(options: DeleteOptions, body: dict[str, Any] | None) -> Iterator[str]:
+    """What makes no sense for an object that nobody can read."""
+    if options.propagation is not None:
+        yield "propagationPolicy"
+    if options.orphan is not None:
+        yield "orphanDependents"
+    if options.grace is not None:
+        yield "gracePeriodSeconds"
+    if body is not None and body.get("preconditions") is not None:
+        yield "preconditions"
 
 
 # -- list and watch -----------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from setpoint.apiserver.admission.plugin import Attributes, Chain, Shape
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import CorruptObject
 from setpoint.apiserver.encoding import Encoding, stamp_offset
+from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache
@@ -86,6 +87,7 @@ class Environment:
     hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
     stale: Callable[[str], Awaitable[bool]] | None = None
     """Whether the value under a key should be written once more, though nothing in it has changed."""
+    authorizer: AuthorizerChain | None = None
 
 
 Change = Callable[[Obj | None], Awaitable[Obj]]

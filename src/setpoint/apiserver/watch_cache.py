@@ -359,7 +359,8 @@ class ResourceCache:
             elif before is not None:
                 del self._entries[event.key]
                 self._keys.remove(event.key)
-                self.corrupt.pop(event.key, None)
+                if self.corrupt.pop(event.key, None) is not None:
+                    before = None  # nobody has ever been told of it
             self.revision = self.changed = event.revision
             if self._watches:
                 self._dispatch(Change(event.key, event.revision, now, before))

@@ -199,7 +199,7 @@ def _follow_encryption(api: ApiServer, config: ApiServerConfig, encryption: Encr
     api.env.stale = encryption.store.stale
     api.metrics.sources.append(encryption.families)
     if config.encryption_provider_config_automatic_reload:
-        api.background.append(lambda: encryption.follow(api))
+        api.background.append(encryption.follow(api).run)
 
 
 def _audit_log(api: ApiServer, config: ApiServerConfig) -> AuditLog | None:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from setpoint.apiserver.audit.auditor import Auditor, Sink
 from setpoint.apiserver.audit.buffered import BatchOptions, Buffered
@@ -16,12 +15,12 @@ from setpoint.apiserver.audit.log_file import LogFile, RotatingFile
 from setpoint.apiserver.audit.policy import Policy, PolicyError, read_policy
 from setpoint.apiserver.audit.sinks import Both, Failures, IgnoringFailures, LogSink, Truncating
 from setpoint.apiserver.audit.webhook import Post, PostFailed, WebhookSink
-from setpoint.client.failures import failure
-from setpoint.client.https import HttpsTransport
-from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
-from setpoint.client.transport import Unreachable
+from setpoint.apiserver.far_server import FarServerProblem
+from setpoint.apiserver.http.message import Peer, Request
 from setpoint.cluster.audit_config import AuditConfig, BackendConfig
 from setpoint.cluster.config import ConfigError
+from setpoint.cluster.far_servers import NetworkServers
+from setpoint.cluster.webhook_kubeconfig import webhook_endpoint
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.exposition import Family
 
@@ -43,7 +42,6 @@ class AuditLog:
         self._running: list[Callable[[], Awaitable[None]]] = []
         self._buffers: list[Buffered] = []
         self._close: list[Callable[[], object]] = []
-        self._transports: list[HttpsTransport] = []
         policy = _policy(config.policy_file)
         sinks = []
         if config.log_path:
@@ -71,8 +69,6 @@ class AuditLog:
                 _, late = await asyncio.wait(tasks, timeout=_LAST_WORDS)
                 for task in late:
                     task.cancel()
-            for transport in self._transports:
-                await transport.close()
             for close in self._close:
                 close()
 
@@ -102,29 +98,9 @@ class AuditLog:
         return file
 
     def _webhook(self, config: AuditConfig) -> Sink:
-        post = self._post(config.webhook_config_file)
+        post = _post(config.webhook_config_file)
         sink = WebhookSink(post, config.webhook_initial_backoff, self._clock, self._ids, self._failures)
         return self._truncated(config.webhook, self._in_mode(config.webhook, sink, concurrent=True))
-
-    def _post(self, path: str) -> Post:
-        try:
-            access = Kubeconfig.load([Path(path)], must_exist=True).access()
-            transport = HttpsTransport(access, self._clock, timeout=_WEBHOOK_TIMEOUT)
-        except (KubeconfigError, ValueError) as error:
-            raise ConfigError(f"initializing audit webhook: {error}") from None
-        self._transports.append(transport)
-        where = "" if urlsplit(access.server).path.rstrip("/") else "/"
-        headers = [("content-type", "application/json"), ("accept", "application/json"), ("user-agent", "setpoint")]
-
-        async def post(body: bytes) -> None:
-            try:
-                reply = await transport.request("POST", where, "", headers, body)
-            except (Unreachable, KubeconfigError) as error:
-                raise PostFailed(str(error)) from None
-            if not 200 <= reply.status < 300:
-                raise PostFailed(failure(reply).message)
-
-        return post
 
     def _in_mode(self, config: BackendConfig, sink: Sink, *, concurrent: bool) -> Sink:
         if config.mode == "blocking-strict":
@@ -143,6 +119,25 @@ class AuditLog:
         if not config.truncate_enabled:
             return sink
         return Truncating(sink, config.truncate_max_event_size, config.truncate_max_batch_size, self._failures)
+
+
+def _post(path: str) -> Post:
+    """Raises ConfigError."""
+    endpoint, servers = webhook_endpoint(path, "initializing audit webhook"), NetworkServers()
+    headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "kube-apiserver"}
+    if endpoint.authorization:
+        headers["authorization"] = endpoint.authorization
+
+    async def post(body: bytes) -> None:
+        request = Request("POST", endpoint.path, endpoint.query, headers, body, Peer())
+        try:
+            response = await servers.post(endpoint.server, request, _WEBHOOK_TIMEOUT)
+        except FarServerProblem as problem:
+            raise PostFailed(f'Post "{endpoint.url}": {problem}') from None
+        if not 200 <= response.status < 300:
+            raise PostFailed(f"the server responded with the status code {response.status}")
+
+    return post
 
 
 async def _tidying(file: RotatingFile) -> None:

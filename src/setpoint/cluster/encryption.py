@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from hashlib import sha256
 from os import urandom
 from pathlib import Path
@@ -11,14 +12,12 @@ from pathlib import Path
 from setpoint.apiserver.server import ApiServer
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.encryption_config import EncryptionConfigError, read_encryption_config
+from setpoint.cluster.followed_file import FollowedFile
 from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import Family, counter, gauge
 from setpoint.store.encryption.encrypted_store import Below, EncryptedStore
-from setpoint.store.encryption.providers import Transformers
 
 log = logging.getLogger("setpoint.cluster")
-
-_LOOK_EVERY = 60.0
 
 
 class Encryption:
@@ -26,49 +25,35 @@ class Encryption:
 
     def __init__(self, path: str, below: Below, clock: Clock) -> None:
         """Raises ConfigError."""
-        self._path = Path(path)
+        self._path = path
         self._clock = clock
         self._reloads = {"success": 0, "failure": 0}
         self._last: dict[str, float] = {}
         try:
-            self._digest, transformers = self._read()
+            self._data = Path(path).read_bytes()
+            transformers = read_encryption_config(self._data, path, urandom)
+        except OSError as error:
+            why = f'error reading encryption provider configuration file "{path}": open {path}'
+            raise ConfigError(
+                f"error while parsing file: error while loading file: {why}: {(error.strerror or '').lower()}"
+            ) from None
         except EncryptionConfigError as error:
             raise ConfigError(str(error)) from None
         self.store = EncryptedStore(below, transformers)
 
-    def _read(self, known: str = "") -> tuple[str, Transformers]:
-        """Raises EncryptionConfigError."""
-        path = str(self._path)
-        try:
-            data = self._path.read_bytes()
-        except OSError as error:
-            why = f'error reading encryption provider configuration file "{path}": open {path}'
-            raise EncryptionConfigError(
-                f"error while parsing file: error while loading file: {why}: {(error.strerror or '').lower()}"
-            ) from None
-        digest = f"sha256:{sha256(data).hexdigest()}"
-        if digest == known:
-            return digest, Transformers({})
-        return digest, read_encryption_config(data, path, urandom)
+    def follow(self, api: ApiServer) -> FollowedFile:
+        """Whoever runs it lets changes take effect. What cannot be used changes nothing; and what was read before
+        stays readable in memory."""
+        return FollowedFile(self._path, self._data, partial(self._take, api), self._clock)
 
-    async def follow(self, api: ApiServer) -> None:
-        """Once a minute. What cannot be used changes nothing; what was read before stays readable in memory."""
-        while True:
-            await self._clock.sleep(_LOOK_EVERY)
-            await self.reload(api)
-
-    async def reload(self, api: ApiServer) -> bool:
-        """Whether there was something new, and it could be used."""
+    async def _take(self, api: ApiServer, data: bytes) -> bool:
         try:
-            digest, transformers = self._read(self._digest)
+            self.store.transformers = read_encryption_config(data, self._path, urandom)
         except EncryptionConfigError as error:
             self._count("failure")
             log.error("error processing encryption config file %s: %s", self._path, error)
-            return False
-        if digest == self._digest:
-            return False
-        self._digest = digest
-        self.store.transformers = transformers
+            return True
+        self._data = data
         for cache in list(api.caches.values()):
             if cache.corrupt:
                 await cache.read_again()
@@ -94,5 +79,5 @@ class Encryption:
         yield gauge(
             "apiserver_encryption_config_controller_last_config_info",
             "Information about the last applied encryption configuration with hash as label.",
-            [({"hash": self._digest}, 1.0)],
+            [({"hash": f"sha256:{sha256(self._data).hexdigest()}"}, 1.0)],
         )

@@ -54,6 +54,7 @@ def wire(
         network = NetworkServers((lambda: front.certificate) if front is not None else None)
         servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)
     wire_access(api, config, servers)
+    api.env.authorizer = api.authorizer
     api.env.admission = Chain(_plugins(api, config, servers))
     api.health = _health(api)
     if config.enable_priority_and_fairness:

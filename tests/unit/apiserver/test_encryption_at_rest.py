@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import FrontDoor
+from front_door import LIMITED_TOKEN, FrontDoor
 
 from setpoint.store.encryption.ciphers import AesGcm
 from setpoint.store.encryption.encrypted_store import EncryptedStore
@@ -122,6 +122,45 @@ async def test_without_its_key_a_secret_cannot_be_read_and_there_is_no_list() ->
     await door.api.caches["core/secrets/"].read_again()
     assert [item["metadata"]["name"] for item in (await door.get(_SECRETS)).json["items"]] == ["s", "t"]
     assert (await door.get("/readyz")).status == 200
+    await door.close()
+
+
+_UNREAD = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
+async def test_what_cannot_be_read_can_be_deleted_by_those_who_insist() -> None:
+    below = MemoryStore()
+    before = await _open(below, "a")
+    await before.make(_SECRETS, _SECRET)
+    door = await _open(below, "b")
+    await door.make(_SECRETS, {"metadata": {"name": "t"}})
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", _UNREAD: True}
+    roles = "/apis/rbac.authorization.k8s.io/v1"
+    may = {"verbs": ["delete"], "apiGroups": [""], "resources": ["secrets"]}
+    await door.make(f"{roles}/clusterroles", {"metadata": {"name": "deleters"}, "rules": [may]})
+    subject = {"kind": "User", "name": "limited", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "deleters", "apiGroup": "rbac.authorization.k8s.io"}
+    bound = {"metadata": {"name": "deleters"}, "roleRef": role, "subjects": [subject]}
+    await door.make(f"{roles}/clusterrolebindings", bound)
+    refused = await door.delete(f"{_SECRETS}/s", options, token=LIMITED_TOKEN)
+    assert refused.status == 403
+    assert 'not permitted to do "unsafe-delete-ignore-read-errors", reason: ' in refused.message
+    decodable = await door.delete(f"{_SECRETS}/t", options)
+    assert (decodable.status, decodable.message) == (
+        409,
+        'Operation cannot be fulfilled on secrets "t": StorageError: invalid object, Code: 4, Key: '
+        "/registry/secrets/default/t, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because "
+        "the object is decodable from storage",
+    )
+    together = await door.delete(f"{_SECRETS}/s", {**options, "gracePeriodSeconds": 0})
+    assert f"{_UNREAD}: Invalid value: true: cannot be set together with .gracePeriodSeconds" in together.message
+    assert "is not allowed with DELETECOLLECTION" in (await door.delete(_SECRETS, options)).message
+    assert (await door.delete(f"{_SECRETS}/s?dryRun=All&{_UNREAD}=true")).status == 200
+    assert (await door.get(_SECRETS)).status == 429
+    gone = await door.delete(f"{_SECRETS}/s?{_UNREAD}=true")
+    assert gone.json["details"] == {"name": "s", "kind": "Secret"}
+    assert (await door.delete(f"{_SECRETS}/s", options)).status == 404
+    assert [item["metadata"]["name"] for item in (await door.get(_SECRETS)).json["items"]] == ["t"]
     await door.close()
 
 

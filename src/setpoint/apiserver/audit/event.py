@@ -16,22 +16,18 @@ _TRUNCATED = "audit.k8s.io/truncated"
 
 
 class AuditEvent:
-    """Encoded at most once, whoever writes it. Nobody changes it."""
+    __slots__ = ("item", "level")
 
-    __slots__ = ("_item", "fields", "level")
-
-    def __init__(self, fields: Obj, level: int) -> None:
-        self.fields = fields
-        """In the order in which they are written; without kind and apiVersion."""
+    def __init__(self, item: bytes, level: int) -> None:
+        self.item = item
+        """As it stands in an EventList: JSON in one line, without kind and apiVersion."""
         self.level = level
-        self._item: bytes | None = None
 
     @property
-    def item(self) -> bytes:
-        """As it stands in an EventList."""
-        if self._item is None:
-            self._item = orjson.dumps(self.fields)
-        return self._item
+    def fields(self) -> Obj:
+        """Read anew each time."""
+        found: Obj = orjson.loads(self.item)
+        return found
 
     @property
     def line(self) -> bytes:
@@ -50,7 +46,7 @@ class AuditEvent:
         """Without them."""
         fields = {name: value for name, value in self.fields.items() if name not in ("requestObject", "responseObject")}
         fields["annotations"] = {**fields.get("annotations", {}), _TRUNCATED: "true"}
-        return AuditEvent(fields, self.level)
+        return AuditEvent(orjson.dumps(fields), self.level)
 
     @property
     def text(self) -> str:

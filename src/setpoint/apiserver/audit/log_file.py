@@ -68,7 +68,8 @@ class RotatingFile:
 
     def _rotate(self) -> None:
         before = os.fstat(self._descriptor)
-        os.rename(self._path, self._moved_to(self._clock.now()))
+        if self._path.exists():  # else somebody has moved it already, or the last attempt got no further
+            os.rename(self._path, self._moved_to(self._clock.now()))
         flags = os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
         fresh = os.open(self._path, flags, before.st_mode & 0o777)
         os.close(self._descriptor)

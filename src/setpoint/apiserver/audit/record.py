@@ -32,6 +32,10 @@ Obj = dict[str, Any]
 Send = Callable[[AuditEvent], Awaitable[bool]]
 
 _LONG_RUNNING = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+_REFERENCE = (
+    "resource", "namespace", "name", "uid", "apiGroup", "apiVersion", "resourceVersion", "subresource",
+)  # fmt: skip
+_FROM_BODY = ("namespace", "name", "uid", "resourceVersion")
 _STATUS_FIELDS = ("status", "message", "reason", "details", "code")
 _STATUS = b'{"kind":"Status",'
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
@@ -48,35 +52,29 @@ class Annotations(dict[str, str]):
 
 class Record:
     __slots__ = (
-        "_acted", "_agent", "_clock", "_constraint", "_id", "_ips", "_long", "_omit", "_omit_managed_fields",
-        "_received", "_ref", "_request", "_response", "_send", "_started_only", "_status", "_uri", "_user", "_verb",
+        "_access", "_acted", "_beginning", "_clock", "_constraint", "_head", "_long", "_omit", "_omit_managed_fields",
+        "_received", "_ref", "_request", "_request_sent", "_response", "_send", "_started_only", "_status",
         "annotations", "level",
     )  # fmt: skip
 
     def __init__(self, call: Call, access: Access, applied: Applied, clock: Clock, send: Send) -> None:
-        request, target = call.request, call.target
         self.level, self._omit, self._omit_managed_fields = applied
         self._clock, self._send = clock, send
-        self._id = call.audit_id
+        self._request_sent, self._access = call.request, access
+        self._head = b'{"level":"%b","auditID":%b,"stage":"' % (
+            LEVELS[self.level].encode(),
+            orjson.dumps(call.audit_id),
+        )
         self._received = format_micro(call.now)
-        self._uri = f"{request.path}?{request.query}" if request.query else request.path
-        self._verb = access.verb
-        self._user = _user(access.user)
-        self._acted: Obj | None = None
+        self._acted: UserInfo | None = None
         self._constraint = ""
-        self._ips, self._agent = source_ips(request), user_agent(request)
-        self._ref: Obj | None = None
-        if access.path is None:
-            self._ref = {
-                "resource": access.resource, "namespace": access.namespace, "name": access.name, "uid": "",
-                "apiGroup": access.group, "apiVersion": access.version, "resourceVersion": "",
-                "subresource": access.subresource,
-            }  # fmt: skip
-        self._long = access.verb == "watch" or (access.path is None and target.subresource in _LONG_RUNNING)
+        self._ref: Obj | None = _reference(access) if access.path is None else None
+        self._beginning = b""
+        """What follows the stage in every event; empty: it must be written anew."""
+        self._long = access.verb == "watch" or (access.path is None and access.subresource in _LONG_RUNNING)
         self._started_only = False
         self._status: Obj | None = None
-        self._request: orjson.Fragment | None = None
-        self._response: orjson.Fragment | None = None
+        self._request = self._response = b""
         self.annotations = Annotations()
 
     @property
@@ -90,7 +88,7 @@ class Record:
         self._started_only = True
 
     def acts_as(self, user: UserInfo, constraint: str) -> None:
-        self._acted, self._constraint = _user(user), constraint
+        self._acted, self._constraint, self._beginning = user, constraint, b""
 
     def decided(self, decision: Decision, reason: str) -> None:
         if decision is not Decision.ALLOW and isinstance(reason, Problem):
@@ -103,19 +101,18 @@ class Record:
         """The body of the request as an object, which is not looked at any more after this returns."""
         ref, meta = self._ref, obj.get("metadata")
         if ref is not None and isinstance(meta, dict):
-            for name in ("namespace", "name", "uid", "resourceVersion"):
-                if not ref[name]:
-                    ref[name] = meta.get(name) or ""
+            known = {**{name: meta[name] for name in _FROM_BODY if meta.get(name)}, **ref}
+            self._ref, self._beginning = {name: known[name] for name in _REFERENCE if name in known}, b""
         if self.level < REQUEST:
             return
         named = {"kind": kind, "apiVersion": api_version}
         whole = {**named, **obj, **named}
-        self._request = orjson.Fragment(orjson.dumps(_bare(whole) if self._omit_managed_fields else whole))
+        self._request = orjson.dumps(_bare(whole) if self._omit_managed_fields else whole)
 
     def patched(self, patch: Any) -> None:
         """The body as a patch, parsed: what is no JSON must not get into the log."""
         if self.level >= REQUEST:
-            self._request = orjson.Fragment(orjson.dumps(patch))
+            self._request = orjson.dumps(patch)
 
     def refused(self, error: ApiError, negotiated: bool = True) -> None:
         """`negotiated`: the client can read it."""
@@ -125,7 +122,7 @@ class Record:
         status = error.status()
         self._take_status(status)
         if self.level == REQUEST_RESPONSE:
-            self._response = orjson.Fragment(orjson.dumps(status))
+            self._response = orjson.dumps(status)
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
@@ -183,7 +180,7 @@ class Record:
                 self._take_status(answer.value)
             if self.level == REQUEST_RESPONSE:
                 value = answer.value
-                self._response = orjson.Fragment(orjson.dumps(_bare(value) if self._omit_managed_fields else value))
+                self._response = orjson.dumps(_bare(value) if self._omit_managed_fields else value)
             return
         body = answer.body
         if call.resource is None:
@@ -195,7 +192,7 @@ class Record:
             self._take_status(orjson.loads(body))
         if self.level == REQUEST_RESPONSE:
             whole = body if isinstance(body, bytes) else b"".join(body)
-            self._response = _fragment(whole, _bare if self._omit_managed_fields else None)
+            self._response = _in_a_line(whole, _bare if self._omit_managed_fields else None)
 
     def _take_status(self, status: Obj) -> None:
         shown = {name: status[name] for name in _STATUS_FIELDS if status.get(name)}
@@ -212,34 +209,57 @@ class Record:
         if stage in self._omit:
             return True
         at = self._received if stage == RECEIVED else format_micro(self._clock.now())
-        return await self._send(AuditEvent(self._fields(stage, at), self.level))
+        return await self._send(AuditEvent(self._item(stage, at), self.level))
 
-    def _fields(self, stage: str, at: str) -> Obj:
+    def _item(self, stage: str, at: str) -> bytes:
+        """In the order of upstream's fields."""
+        beginning = self._beginning or self._begin()
+        pieces = [self._head, stage.encode(), beginning]
+        if self._status is not None:
+            pieces += b',"responseStatus":', orjson.dumps(self._status)
+        if self._request:
+            pieces += b',"requestObject":', self._request
+        if self._response:
+            pieces += b',"responseObject":', self._response
+        pieces.append(f',"requestReceivedTimestamp":"{self._received}","stageTimestamp":"{at}"'.encode())
+        if self.annotations:
+            pieces += b',"annotations":', orjson.dumps(self.annotations)
+        pieces.append(b"}")
+        return b"".join(pieces)
+
+    def _begin(self) -> bytes:
+        request = self._request_sent
         fields: Obj = {
-            "level": LEVELS[self.level], "auditID": self._id, "stage": stage, "requestURI": self._uri,
-            "verb": self._verb, "user": self._user,
-        }  # fmt: skip
+            "requestURI": f"{request.path}?{request.query}" if request.query else request.path,
+            "verb": self._access.verb,
+            "user": _user(self._access.user),
+        }
         if self._acted is not None:
-            fields["impersonatedUser"] = self._acted
+            fields["impersonatedUser"] = _user(self._acted)
             if self._constraint:
                 fields["authenticationMetadata"] = {"impersonationConstraint": self._constraint}
-        if self._ips:
-            fields["sourceIPs"] = self._ips
-        if self._agent:
-            fields["userAgent"] = self._agent
+        if ips := source_ips(request):
+            fields["sourceIPs"] = ips
+        if agent := user_agent(request):
+            fields["userAgent"] = agent
         if self._ref is not None:
-            fields["objectRef"] = {name: value for name, value in self._ref.items() if value}
-        if self._status is not None:
-            fields["responseStatus"] = dict(self._status)
-        if self._request is not None:
-            fields["requestObject"] = self._request
-        if self._response is not None:
-            fields["responseObject"] = self._response
-        fields["requestReceivedTimestamp"] = self._received
-        fields["stageTimestamp"] = at
-        if self.annotations:
-            fields["annotations"] = dict(self.annotations)
-        return fields
+            fields["objectRef"] = self._ref
+        self._beginning = b'",' + orjson.dumps(fields)[1:-1]
+        return self._beginning
+
+
+def _reference(access: Access) -> Obj:
+    shown: Obj = {"resource": access.resource}
+    if access.namespace:
+        shown["namespace"] = access.namespace
+    if access.name:
+        shown["name"] = access.name
+    if access.group:
+        shown["apiGroup"] = access.group
+    shown["apiVersion"] = access.version
+    if access.subresource:
+        shown["subresource"] = access.subresource
+    return shown
 
 
 def _user(user: UserInfo) -> Obj:
@@ -255,8 +275,8 @@ def _user(user: UserInfo) -> Obj:
     return shown
 
 
-def _fragment(body: bytes, change: Callable[[Obj], Obj] | None = None) -> orjson.Fragment | None:
-    """A body as part of a line; None: it is no JSON object."""
+def _in_a_line(body: bytes, change: Callable[[Obj], Obj] | None = None) -> bytes:
+    """A body as part of a line; empty: it is no JSON object."""
     body = body.strip()
     if body[:1] not in (b"{", b"["):
         # YAML is rare, and its library slow to load.
@@ -265,15 +285,15 @@ def _fragment(body: bytes, change: Callable[[Obj], Obj] | None = None) -> orjson
         try:
             value, _ = parse_yaml(body)
         except BodyError:
-            return None
-        return orjson.Fragment(orjson.dumps(change(value) if change is not None else value))
+            return b""
+        return orjson.dumps(change(value) if change is not None else value)
     if change is None and b"\n" not in body:
-        return orjson.Fragment(body)
+        return body
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return None
-    return orjson.Fragment(orjson.dumps(change(value) if change is not None else value))
+        return b""
+    return orjson.dumps(change(value) if change is not None else value)
 
 
 def _bare(obj: Obj) -> Obj:

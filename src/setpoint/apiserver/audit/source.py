@@ -13,6 +13,9 @@ _CUT = "...TRUNCATED"
 
 def source_ips(request: Request) -> list[str]:
     headers, found = request.headers, list[str]()
+    if "x-forwarded-for" not in headers and "x-real-ip" not in headers:
+        remote = _address(request.peer.address)
+        return [remote] if remote else []
     forwarded = headers.get("x-forwarded-for")
     if forwarded:
         if "x-forwarded-for" in request.repeated:

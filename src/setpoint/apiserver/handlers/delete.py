@@ -6,18 +6,22 @@ from typing import Any
 
 from setpoint.apiserver import deletion
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.filters.authorize import Decision, access_of
 from setpoint.apiserver.handlers.list import continue_token, select
 from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, Form, body_type
-from setpoint.apiserver.options import DeleteOptions, delete_options, list_options
+from setpoint.apiserver.options import UNREAD, DeleteOptions, delete_options, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_list, respond_object, respond_value
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.tables import type_of
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
-from setpoint.meta.errors import BadRequest, NotFound
+from setpoint.meta.errors import BadRequest, Forbidden, Invalid, NotFound
+from setpoint.meta.field import invalid
+from setpoint.meta.goformat import quote
 
+_UNSAFE = "unsafe-delete-ignore-read-errors"
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
@@ -76,11 +80,36 @@ def _warn(call: Call, registry: Registry, options: DeleteOptions) -> None:
 
 async def delete(call: Call, registry: Registry, form: Form) -> Answer:
     options = read_options(call)
+    if options.unread:
+        return await _delete_unread(call, registry, form)
     _warn(call, registry, options)
     entry, gone = await deletion.delete(call, registry, call.target.name, options)
     if not gone or registry.strategy.returns_deleted:
         return respond_object(call, form, registry, entry)
     return success(call, form, registry, entry)
+
+
+async def _delete_unread(call: Call, registry: Registry, form: Form) -> Answer:
+    if call.audit is not None:
+        call.audit.annotations["apiserver.k8s.io/unsafe-delete-ignore-read-error"] = ""
+    name, authorizer = call.target.name, registry.env.authorizer
+    access = access_of(call)._replace(verb=_UNSAFE)
+    ruling = authorizer.authorize(access) if authorizer is not None else (Decision.DENY, "there is no authorizer")
+    decision, reason = ruling if isinstance(ruling, tuple) else await ruling
+    if decision is not Decision.ALLOW:
+        why = f"not permitted to do {quote(_UNSAFE)}, reason: {reason}"
+        raise Forbidden.of(registry.resource.group, registry.resource.plural, name, why)
+    await deletion.delete_unread(call, registry, name)
+    details = {"name": name, "kind": registry.resource.kind}
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+        "code": 200,
+    }
+    return respond_value(call, Form(form.media_type if not form.transform else JSON, pretty=form.pretty), status)
 
 
 def success(call: Call, form: Form, registry: Registry, entry: Entry) -> Answer:
@@ -96,6 +125,9 @@ def success(call: Call, form: Form, registry: Registry, entry: Entry) -> Answer:
 async def delete_collection(call: Call, registry: Registry, form: Form) -> Answer:
     """Each matching object as if deleted alone; the answer lists them as they were before."""
     options = read_options(call)
+    if options.unread:
+        text = "is not allowed with DELETECOLLECTION, try again after removing the option"
+        raise Invalid.of("meta.k8s.io", "DeleteOptions", "", [invalid(UNREAD, True, text)])
     _warn(call, registry, options)
     wanted = list_options(call, False, registry)
     revision = registry.cache.fresh

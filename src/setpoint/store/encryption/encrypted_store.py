@@ -51,6 +51,8 @@ class EncryptedStore:
         self._below = below
         self.transformers = transformers
         """May be replaced at any time: what is written and read from then on goes by the new ones."""
+        self._under_way: dict[bytes, Put] = {}
+        """What is being written, by what it is encrypted to: those who watch need not decrypt it."""
 
     # -- as it is below -----------------------------------------------------------------------------------------------
 
@@ -113,6 +115,8 @@ class EncryptedStore:
         transformer = self.transformers.for_key(kept.key)
         if transformer is None:
             return kept
+        if self._under_way and (put := self._under_way.get(kept.value)) is not None:
+            return kept._replace(value=_stamped(put, kept.mod_revision))
         try:
             value, _ = transformer.decrypt(kept.value, kept.key.encode())
         except DecryptionError as error:
@@ -137,10 +141,14 @@ class EncryptedStore:
                     plain[at] = op
                     data = transformer.encrypt(_with_stamp(op), op.key.encode())
                     sent[at] = Put(op.key, data, op.expect)
+                    self._under_way[data] = op
         try:
             revision, answers = await self._below.txn(sent, cause)
         except CompareFailed as failed:
             raise CompareFailed(failed.key, self._read(failed.current)) from None
+        finally:
+            for at in plain:
+                self._under_way.pop(sent[at].value, None)  # type: ignore[union-attr]
         if not plain:
             return revision, answers
         return revision, [

@@ -29,7 +29,7 @@ def _event(name: str = "one", level: int = METADATA, **more: Any) -> AuditEvent:
         "userAgent": "tests", "requestReceivedTimestamp": "2026-01-01T00:00:00.120000Z",
         "stageTimestamp": "2026-01-01T00:00:00.130000Z", **more,
     }  # fmt: skip
-    return AuditEvent(fields, level)
+    return AuditEvent(orjson.dumps(fields), level)
 
 
 def _lost(failures: Failures) -> dict[str, float]:
@@ -78,6 +78,16 @@ def test_a_file_that_is_there_is_continued(tmp_path: Path) -> None:
     for _ in range(3):
         without_limit.write(b"c" * 90)
     assert (tmp_path / "endless.log").stat().st_size == 270
+
+
+def test_a_file_that_somebody_moved_away_begins_anew_when_it_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    file = _file(path, Time())
+    file.write(b"a" * 90)
+    path.rename(tmp_path / "elsewhere")
+    file.write(b"b" * 20)
+    assert path.read_bytes() == b"b" * 20
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_old_files_go_by_number_and_age_and_the_rest_is_compressed(tmp_path: Path) -> None:
