@@ -108,6 +108,48 @@ async def test_all_that_one_may_do(full_door: FrontDoor) -> None:
     assert (await full_door.post(path, {"spec": {}})).message == "no namespace on request"
 
 
+ANYBODY = {
+    "create selfsubjectaccessreviews,selfsubjectrulesreviews.authorization.k8s.io",
+    "create selfsubjectreviews.authentication.k8s.io",
+    "get /healthz,/livez,/readyz,/version,/version/",
+    "get /api,/api/*,/apis,/apis/*,/healthz,/livez,/openapi,/openapi/*,/readyz,/version,/version/",
+}
+ACCOUNT = {
+    "get,list,watch clustertrustbundles.certificates.k8s.io",
+    "get /.well-known/openid-configuration,/.well-known/openid-configuration/,/openid/v1/jwks,/openid/v1/jwks/",
+}
+EVENTS = "create,patch,update events.,events.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "rules"),
+    [
+        ("alice", (), ANYBODY),
+        ("root", ("system:masters",), ANYBODY | {"* *.*", "* *"}),
+        ("system:node:n1", ("system:nodes",), ANYBODY),
+        ("system:kube-proxy", (), ANYBODY | {
+            "list,watch endpoints,services.", "get,list,watch nodes.", "list,watch servicecidrs.networking.k8s.io",
+            "list,watch endpointslices.discovery.k8s.io", EVENTS,
+        }),
+        ("system:serviceaccount:kube-system:ttl-controller", ("system:serviceaccounts",), ANYBODY | ACCOUNT | {
+            "list,patch,update,watch nodes.", EVENTS,
+        }),
+    ],
+)  # fmt: skip
+async def test_what_those_may_do_whom_a_cluster_begins_with(
+    full_door: FrontDoor, user: str, groups: tuple[str, ...], rules: set[str]
+) -> None:
+    headers = {"impersonate-user": user} | ({"impersonate-group": groups[0]} if groups else {})
+    reply = await full_door.post(f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {"namespace": "x"}}, headers=headers)
+    status = reply.json["status"]
+    assert {
+        f"{','.join(rule['verbs'])} {','.join(rule['resources'])}.{','.join(rule['apiGroups'])}"
+        for rule in status["resourceRules"]
+    } | {
+        f"{','.join(rule['verbs'])} {','.join(rule['nonResourceURLs'])}" for rule in status["nonResourceRules"]
+    } == rules
+
+
 async def test_reviews_are_asked_and_nothing_else(door: FrontDoor) -> None:
     assert (await door.get(SELF)).status == 405
     assert (await door.get(f"{SELF}/x")).status == 404
