@@ -71,6 +71,13 @@ Sync = Kind(
     "Sync",
     spec=SyncSpec,
     status=SyncStatus,
+    rules=(
+        {
+            "rule": "duration(self.interval) >= duration('1s')",
+            "message": "once a second is the most",
+            "fieldPath": ".interval",
+        },
+    ),
     columns=(
         Column("Synced", '.status.conditions[?(@.type=="Synced")].status'),
         Column("Healthy", '.status.conditions[?(@.type=="Healthy")].status'),

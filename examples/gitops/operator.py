@@ -28,6 +28,8 @@ Ctx = Context[SyncSpec, SyncStatus]
 Synced = Object[SyncSpec, SyncStatus]
 
 NOT_HEALTHY_YET = 5.0
+MOST_TOLD = 50
+"""Problems, and drifted objects, in the status: it has to fit into an object."""
 APPLIED_BY = "gitops.example.com/applied-by"
 """An annotation on everything that is applied."""
 KEEP = "gitops.example.com/prune"
@@ -140,7 +142,7 @@ class Round:
                 if passes(error):
                     raise
                 continue  # applying will fail too, and be told
-            if not fields:
+            if not fields or len(found) == MOST_TOLD:
                 continue
             old = known.get(str(entry))
             if old is not None and old.fields == fields and not undo:
@@ -166,7 +168,7 @@ class Round:
             SyncStatus(
                 revision=self.before.revision if problems else self.revision,
                 inventory=inventory,
-                problems=problems,
+                problems=problems[:MOST_TOLD],
                 drift=drift or self.before.drift,
                 observedGeneration=self.sync.generation,
             )

@@ -18,6 +18,7 @@ Ctx = Context[PostgresSpec, PostgresStatus]
 
 CronJob = Kind("batch/v1", "CronJob")
 Job = Kind("batch/v1", "Job")
+Namespace = Kind("v1", "Namespace", namespaced=False)
 Secret = Kind("v1", "Secret")
 CHILDREN = (
     StatefulSet,
@@ -45,7 +46,10 @@ def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe) -
         ctx.set_status(phase="Deleting")
         if not cluster.spec.skipFinalBackup and not await has_final_backup(ctx, cluster):
             return LOOK_AGAIN
-        await ctx.client.delete_collection(Claim.ref, cluster.namespace, label_selector=claim_selector(cluster))
+        if "orphan" in cluster["metadata"]["finalizers"]:
+            return LOOK_AGAIN  # its children are being set free; when that is done we see it below
+        if not await has_left_its_instances(ctx, cluster):
+            await ctx.client.delete_collection(Claim.ref, cluster.namespace, label_selector=claim_selector(cluster))
         await release_password(ctx, cluster)
         return None
 
@@ -92,13 +96,25 @@ async def release_password(ctx: Ctx, cluster: Cluster) -> None:
         return
 
 
+async def has_left_its_instances(ctx: Ctx, cluster: Cluster) -> bool:
+    """Whether it was deleted with `--cascade=orphan`: then they run on, and need their data."""
+    try:
+        found = await ctx.client.get(StatefulSet.ref, cluster.name, cluster.namespace)
+    except NotFound:
+        return False
+    return all(each["uid"] != cluster.uid for each in found["metadata"].get("ownerReferences") or ())
+
+
 async def has_final_backup(ctx: Ctx, cluster: Cluster) -> bool:
     try:
         job = await make_unless_there(ctx, final_backup_job(cluster))
     except Forbidden as error:
-        # The whole namespace is going, and nothing can be made in it any more.
-        ctx.log.warning("%s goes without a final backup: %s", cluster, error)
-        return True
+        namespace = await ctx.client.get(Namespace.ref, cluster.namespace)
+        if namespace["metadata"].get("deletionTimestamp"):
+            ctx.log.warning("%s goes with its namespace, in which no backup can be made any more", cluster)
+            return True
+        ctx.condition("FinalBackup", False, "Refused", str(error))
+        return False
     if is_true(job, "Complete"):
         return True
     if is_true(job, "Failed"):

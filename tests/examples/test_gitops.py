@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from examples.gitops import Sources, Sync, gitops_operator
 
-from setpoint.sdk import is_true
+from setpoint.sdk import Invalid, is_true
 from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]
@@ -161,6 +162,8 @@ async def test_drift_may_be_only_shown(cluster: VirtualCluster, tmp_path: Path) 
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "one.yaml").write_text(CONFIG % "one")
     async with with_sync(cluster, tmp_path, undo=False):
+        with pytest.raises(Invalid, match="once a second is the most"):
+            await cluster.client.patch(SYNC, "site", {"spec": {"interval": "5ms"}}, "default")
         await cluster.client.patch(CONFIG_MAP, "one", {"data": {"colour": "red"}}, "default")
         await cluster.advance("70s")
         assert (await condition(cluster))[:2] == ("False", "Drifted")

@@ -30,6 +30,14 @@ def orders(**spec: Any) -> Obj:
     }
 
 
+NO_JOBS = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "no-jobs", "namespace": "default"},
+    "spec": {"hard": {"count/jobs.batch": "0"}},
+}
+
+
 def counting_passwords() -> Callable[[], str]:
     """Each is another: a second one would be seen."""
     numbers = count(1)
@@ -179,6 +187,18 @@ async def test_the_last_backup(cluster: VirtualCluster) -> None:
         assert await names(cluster, ("v1", "Pod"), "app.kubernetes.io/component=instance") == set()
 
 
+@virtual(start=running_orders)
+async def test_instances_that_are_set_free_keep_their_data(cluster: VirtualCluster) -> None:
+    async with cluster.running(operator()):
+        await change(cluster, skipFinalBackup=True)
+        await cluster.client.delete(PG, "orders", "default", propagation="Orphan")
+        await cluster.settle(quiet=10)
+        assert await cluster.find(PG, "orders") is None
+        assert {"data-orders-0", "data-orders-1"} <= await names(cluster, CLAIM)
+        assert not any(each["metadata"].get("deletionTimestamp") for each in await cluster.all(CLAIM))
+        assert await password(cluster) == "password-1"
+
+
 @virtual(nodes=0)
 async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
@@ -188,6 +208,12 @@ async def test_a_backup_that_cannot_be_made_holds_the_cluster(cluster: VirtualCl
         await cluster.client.delete(PG, "orders", "default")
         await cluster.settle(quiet=10)
         assert (await get(cluster))["status"]["phase"] == "Deleting"
+        await cluster.client.create(NO_JOBS)
+        await cluster.settle()
+        await cluster.client.delete_collection(JOB, "default", propagation="Background")
+        await cluster.advance("2m")
+        (final,) = (each for each in (await get(cluster))["status"]["conditions"] if each["type"] == "FinalBackup")
+        assert (final["reason"], "exceeded quota" in final["message"]) == ("Refused", True)
         await change(cluster, skipFinalBackup=True)
         await cluster.settle(quiet=10)
         assert await cluster.find(PG, "orders") is None
