@@ -131,7 +131,7 @@ class Round:
     async def _drift(self, placed: dict[Entry, Manifest]) -> list[Drift]:
         """What applying would change."""
         ctx, undo, known = self.ctx, self.sync.spec.undo, {each.object: each for each in self.before.drift}
-        found = []
+        found: list[Drift] = []
         for entry, manifest in placed.items():
             there = await find(ctx, entry)
             try:
