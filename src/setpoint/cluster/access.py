@@ -108,7 +108,7 @@ def _tokens(api: ApiServer, config: ApiServerConfig, lookup: Lookup) -> None:
         extends=told.service_account_extend_token_expiration,
     )  # fmt: skip
     api.subresources[("", "serviceaccounts", "token")] = {"create": requests.create}
-    documents = IssuerDocuments(api, tokens, told.service_account_jwks_uri)
+    documents = IssuerDocuments(api, tokens, told.service_account_jwks_uri, config.advertise_address)
     api.paths[CONFIGURATION] = documents.configuration
     api.paths[KEYS] = documents.keys
 

@@ -103,6 +103,10 @@ async def test_where_others_find_the_keys(tmp_path: Path) -> None:
     door = await Servers().open(service_account_jwks_uri="https://elsewhere/keys", service_account_signing_key_file=key)
     assert (await door.get("/.well-known/openid-configuration")).json["jwks_uri"] == "https://elsewhere/keys"
     await door.close()
+    named = await FrontDoor.open(advertise_address="192.0.2.7", cert_dir=tmp_path)
+    document = (await named.get("/.well-known/openid-configuration")).json
+    assert document["jwks_uri"] == "https://192.0.2.7:6443/openid/v1/jwks"
+    await named.close()
 
 
 async def test_no_token_is_good_for_longer_than_allowed(tmp_path: Path) -> None:

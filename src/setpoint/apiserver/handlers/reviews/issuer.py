@@ -17,21 +17,26 @@ _KEY_SET = "application/jwk-set+json"
 
 
 class IssuerDocuments:
-    def __init__(self, api: ApiServer, tokens: ServiceAccountTokens, keys_at: str = "") -> None:
-        """`keys_at`: where others find the keys; empty: here."""
+    def __init__(self, api: ApiServer, tokens: ServiceAccountTokens, keys_at: str = "", host: str = "") -> None:
+        """`keys_at`: where others find the keys; empty: here, by the name `host` if there is one."""
         self._keys_at = keys_at
+        self._host = f"[{host}]" if ":" in host else host
         self._api = api
         self._tokens = tokens
 
     async def configuration(self, call: Call) -> Answer:
         document = {
             "issuer": self._tokens.issuer,
-            "jwks_uri": self._keys_at or f"https://{self._api.address}{KEYS}",
+            "jwks_uri": self._keys_at or f"https://{self._address()}{KEYS}",
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": self._tokens.keys.algorithms,
         }
         return _respond(call, document, JSON)
+
+    def _address(self) -> str:
+        address = self._api.address
+        return f"{self._host}:{address.rpartition(':')[2]}" if self._host else address
 
     async def keys(self, call: Call) -> Answer:
         return _respond(call, {"keys": self._tokens.keys.published}, _KEY_SET)
