@@ -71,7 +71,7 @@ async def _cluster(
         )
         async with Components(api, api.clock, api.ids, options) as running:
             if server.certificates is not None:
-                await FrontProxy(server.certificates, api.clock).publish(api)
+                await FrontProxy(server.certificates, api.clock, config).publish(api)
             yield RunningCluster(server, running)
 
 

@@ -11,9 +11,13 @@ from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
+import orjson
+
 from setpoint.apiserver.http.certificates import CertificateFiles, ensure_certificates, issue_client_certificate
 from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.server import ApiServer
+from setpoint.cluster.access_config import AccessConfig
+from setpoint.cluster.config import ApiServerConfig
 from setpoint.meta.clock import Clock
 
 NAME = "front-proxy-client"
@@ -21,9 +25,11 @@ _LIFETIME = timedelta(days=30)
 
 
 class FrontProxy:
-    def __init__(self, files: CertificateFiles, clock: Clock) -> None:
+    def __init__(self, files: CertificateFiles, clock: Clock, config: ApiServerConfig | None = None) -> None:
+        """`config`: which other clients and proxies are to be believed."""
         self._files = files
         self._clock = clock
+        self._config = config
 
     @cached_property
     def _authority(self) -> CertificateFiles:
@@ -41,14 +47,30 @@ class FrontProxy:
 
     async def publish(self, api: ApiServer) -> None:
         """What aggregated servers read when they start."""
+        clients, told = self._config.client_ca_file if self._config else "", AccessConfig()
+        if self._config is not None:
+            told = self._config.access
+        others = told.requestheader_client_ca_file
+        # Without names, whoever has a certificate of that authority is a proxy.
+        names = [] if others and not told.requestheader_allowed_names else [NAME, *told.requestheader_allowed_names]
         data = {
-            "client-ca-file": self._files.ca.read_text(),
-            "requestheader-allowed-names": f'["{NAME}"]',
-            "requestheader-client-ca-file": self._authority.ca.read_text(),
-            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
-            "requestheader-group-headers": '["X-Remote-Group"]',
-            "requestheader-uid-headers": '["X-Remote-Uid"]',
-            "requestheader-username-headers": '["X-Remote-User"]',
+            "client-ca-file": _joined(self._files.ca, clients),
+            "requestheader-allowed-names": _listed(names),
+            "requestheader-client-ca-file": _joined(self._authority.ca, others),
+            "requestheader-extra-headers-prefix": _listed(
+                ["X-Remote-Extra-", *told.requestheader_extra_headers_prefix]
+            ),
+            "requestheader-group-headers": _listed(["X-Remote-Group", *told.requestheader_group_headers]),
+            "requestheader-uid-headers": _listed(["X-Remote-Uid", *told.requestheader_uid_headers]),
+            "requestheader-username-headers": _listed(["X-Remote-User", *told.requestheader_username_headers]),
         }
         meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
         await ensure(api, "", "configmaps", {"metadata": meta, "data": data})
+
+
+def _joined(own: Path, other: str) -> str:
+    return own.read_text() + (Path(other).read_text() if other else "")
+
+
+def _listed(texts: list[str]) -> str:
+    return orjson.dumps(list(dict.fromkeys(texts))).decode()

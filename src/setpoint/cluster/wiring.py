@@ -49,7 +49,7 @@ def wire(
     api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None, servers: FarServers | None = None
 ) -> ServiceHooks:
     """`servers`: how webhooks and aggregated API servers are reached; by default over the network."""
-    front = FrontProxy(certificates, api.clock) if certificates is not None else None
+    front = FrontProxy(certificates, api.clock, config) if certificates is not None else None
     if servers is None:
         network = NetworkServers((lambda: front.certificate) if front is not None else None)
         servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)

@@ -1,17 +1,28 @@
-"""What docs/access.md shows, works."""
+"""What docs/access.md shows, works; and what is told to others of it."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from setpoint.apiserver.authentication.configuration import check_authentication, read_authentication
 from setpoint.apiserver.authorization.configuration import read_authorization
+from setpoint.apiserver.filters.authenticate import AuthenticatorChain
+from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.http.certificates import ensure_certificates
+from setpoint.apiserver.own_writes import ensure
+from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cli.access_options import ACCESS_FLAGS
 from setpoint.cluster.access_config import AccessConfig
+from setpoint.cluster.config import NOWHERE, ApiServerConfig
+from setpoint.cluster.front_proxy import FrontProxy
+from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.cluster.webhook_kubeconfig import webhook_endpoint
+from setpoint.cluster.wiring import wire
+from setpoint.store.memory import MemoryStore
 
 PAGE = (Path(__file__).parents[3] / "docs" / "access.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -52,3 +63,26 @@ def test_every_flag_is_a_setting(flag: object) -> None:
     plain = getattr(AccessConfig(), name)
     default = flag.default  # type: ignore[attr-defined]
     assert (list(default) if isinstance(default, tuple) else default) == plain
+
+
+async def test_aggregated_servers_learn_whom_to_believe(tmp_path: Path) -> None:
+    files = ensure_certificates(tmp_path / "pki", datetime.now(UTC))
+    other = ensure_certificates(tmp_path / "other", datetime.now(UTC)).ca
+    access = AccessConfig(
+        requestheader_client_ca_file=str(other),
+        requestheader_allowed_names=["mine"],
+        requestheader_username_headers=["X-Remote-User", "X-User"],
+    )
+    config = ApiServerConfig(tmp_path, client_ca_file=str(other), access=access)
+    store, clock = MemoryStore(), SystemClock()
+    api = ApiServer(store, clock, RandomIds(1), Options(AuthenticatorChain([], True), AuthorizerChain(())))
+    wire(api, ApiServerConfig(NOWHERE), None)
+    await api.start()
+    await ensure(api, "", "namespaces", {"metadata": {"name": "kube-system"}})
+    await FrontProxy(files, clock, config).publish(api)
+    found = api.registry("", "configmaps").get("kube-system", "extension-apiserver-authentication").obj["data"]
+    await api.stop()
+    assert found["client-ca-file"] == files.ca.read_text() + other.read_text()
+    assert found["requestheader-client-ca-file"].endswith(other.read_text())
+    assert found["requestheader-allowed-names"] == '["front-proxy-client","mine"]'
+    assert found["requestheader-username-headers"] == '["X-Remote-User","X-User"]'
