@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,8 +74,11 @@ class Process:
         self.said: list[str] = []
 
     def until(self, pattern: str) -> re.Match[str]:
-        """Reads what it says until this comes."""
+        """Reads what it says until this has come."""
         assert self.started.stderr is not None
+        for line in self.said:
+            if found := re.search(pattern, line):
+                return found
         for line in self.started.stderr:
             self.said.append(line)
             if found := re.search(pattern, line):
@@ -94,9 +98,12 @@ def operator(page: Path, cluster: LiveCluster, *flags: str) -> Iterator[Process]
         *flags,
     ]  # fmt: skip
     with subprocess.Popen(command, cwd=page, env=environment(page), stderr=subprocess.PIPE, text=True) as started:
+        patience = threading.Timer(60.0, started.kill)
+        patience.start()
         try:
             yield Process(started)
         finally:
+            patience.cancel()
             started.kill()
 
 

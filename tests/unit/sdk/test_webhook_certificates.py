@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from setpoint.client import Client
 from setpoint.client.access import Access
 from setpoint.sdk import Kind, Operator, ReachedAt, Validate
 from setpoint.sdk.certificates import (
@@ -25,6 +26,7 @@ from setpoint.sdk.certificates import (
 from setpoint.sdk.options import Address, RunOptions, Service
 from setpoint.sdk.webhook_server import NotReachable, WebhookServer
 from setpoint.testing import VirtualClock, VirtualCluster, virtual
+from setpoint.testing.link import Go, Link, LinkedClient, Write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("tea.default.svc", "127.0.0.1")
@@ -86,16 +88,27 @@ async def test_replicas_share_one(cluster: VirtualCluster) -> None:
 
     calendar = Calendar()
 
-    async def replica() -> Pair:
-        return await shared_pair(cluster.client, calendar, "default", "tea-tls", NAMES)
+    async def replica(client: Client = cluster.client) -> Pair:
+        return await shared_pair(client, calendar, "default", "tea-tls", NAMES)
 
-    first, second = await asyncio.gather(replica(), replica())
-    assert first == second
+    faster: list[Pair] = []
+    link = Link("slow replica")
+
+    async def overtaken(write: Write, go: Go) -> Any:
+        link.through = None
+        faster.append(await replica())
+        return await go()
+
+    link.through = overtaken
+    first = await replica(LinkedClient(cluster.client, link))
+    assert [first] == faster, "whoever is first decides"
     kept = await cluster.client.get(SECRET, "tea-tls", "default")
     assert kept["type"] == "kubernetes.io/tls"
     assert b64decode(kept["data"]["tls.crt"]) == first.certificate
     calendar.days = 310
-    renewed = await replica()
+    link.through = overtaken
+    renewed = await replica(LinkedClient(cluster.client, link))
+    assert renewed == faster[1]
     assert (renewed.authority, renewed.certificate != first.certificate) == (first.authority, True)
     assert await replica() == renewed
     await cluster.client.patch(SECRET, "tea-tls", {"data": {"ca.key": None}}, "default")
