@@ -91,14 +91,21 @@ def find_access(
     if kubeconfig:
         return Kubeconfig.load([Path(kubeconfig)], must_exist=True).access(context=context)
     listed = [Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
-    paths = listed or [(home or Path.home()) / ".kube" / "config"]
+    paths = listed or _at_home(home)
     found = Kubeconfig.load(paths)
     if found.contexts or found.clusters:
         return found.access(context=context)
     if "KUBERNETES_SERVICE_HOST" in environment and not context:
         return in_cluster(environment)
-    where = " or ".join(str(path) for path in paths)
+    where = " or ".join(str(path) for path in paths) or "home"
     raise KubeconfigError(f"no cluster is configured: no kubeconfig at {where}; say --kubeconfig or set KUBECONFIG")
+
+
+def _at_home(home: Path | None) -> list[Path]:
+    try:
+        return [(home or Path.home()) / ".kube" / "config"]
+    except RuntimeError:
+        return []  # a user whom the machine does not know, as containers have them
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Access:

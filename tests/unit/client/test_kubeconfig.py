@@ -104,6 +104,18 @@ def test_in_a_pod(tmp_path: Path) -> None:
     (tmp_path / "namespace").write_text("shop")
     access = in_cluster({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}, tmp_path)
     assert (access.server, access.token, access.ca, access.namespace) == ("https://[fd00::1]:443", "abc", b"CA", "shop")
+    assert (access.in_cluster, access.token_file) == (True, tmp_path / "token")
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(KubeconfigError, match="no kubeconfig at home"):
+        find_access(environment={})
+    with pytest.raises(KubeconfigError, match="cannot read the service account token"):
+        find_access(environment={"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"})
 
 
 @pytest.mark.parametrize(

@@ -187,3 +187,23 @@ async def test_what_cannot_be_owned_is_not_made(cluster: VirtualCluster, caplog:
     assert "<Teapot default/brown> is in a namespace and cannot own a Namespace, which is in none" in caplog.text
     assert "<Teapot default/white> cannot own a ConfigMap in another namespace" in caplog.text
     assert await names(cluster) == set()
+
+
+@virtual(nodes=0, controllers=(), scheduler=False)
+async def test_a_definition_is_brought_up_to_date(cluster: VirtualCluster) -> None:
+    async def nothing(ctx: Context[Any, Any], obj: Object[Any, Any]) -> None: ...
+
+    async def installed(kind: Kind[Any, Any]) -> dict[str, Any]:
+        await Operator("tea", Controller(kind, nothing)).install(cluster.client, cluster.clock)
+        definitions = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        found = await cluster.client.get(definitions, "teapots.example.com")
+        spec: dict[str, Any] = found["spec"]
+        return spec
+
+    first = await installed(Teapot)
+    assert first["versions"][0]["additionalPrinterColumns"][0]["name"] == "Cups"
+    assert await installed(Teapot) == first
+    second = await installed(Kind("example.com/v1", "Teapot", spec=TeapotStatus))
+    assert "additionalPrinterColumns" not in second["versions"][0], "what is no longer said goes"
+    properties = second["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert list(properties["spec"]["properties"]) == ["brewed"]
