@@ -84,9 +84,10 @@ class VirtualCluster:
         what is, and not on what happened, finds nothing to do."""
         await self._rest.hold(parse_duration(time) / 1e9)
 
-    async def until(self, check: Callable[[], Any], within: float = 60.0) -> None:
+    async def until(self, check: Callable[[], Any], within: float = 60.0, every: float = _LOOK_EVERY) -> None:
         """Returns as soon as `check` (a function, also an async one) says something true; fails after so many virtual
-        seconds. An `AssertionError` of the check means no, and is what is shown at the end."""
+        seconds. An `AssertionError` of the check means no, and is what is shown at the end. It is asked again and
+        again: seldom is cheaper."""
         deadline = self.clock.monotonic() + within
         while True:
             doubt: AssertionError | None = None
@@ -100,7 +101,7 @@ class VirtualCluster:
                 doubt = error
             if self.clock.monotonic() >= deadline:
                 raise AssertionError(f"not true within {within:g} s: {doubt or inspect.getsource(check).strip()}")
-            await self.sleep(_LOOK_EVERY)
+            await self.sleep(every)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
