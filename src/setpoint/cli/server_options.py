@@ -22,7 +22,11 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     text("cert-dir", help="Where certificates are kept; by default DATA_DIR/pki."),
     text("tls-cert-file", help="Serve with this certificate instead of a made one."),
     text("tls-private-key-file", help="The key of --tls-cert-file."),
-    texts("authorization-mode", default=("Node", "RBAC"), help="Modes in order: AlwaysAllow, AlwaysDeny, Node, RBAC."),
+    texts(
+        "authorization-mode",
+        default=("Node", "RBAC"),
+        help="Modes in order; AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook.",
+    ),
     switch("anonymous-auth", help="Let requests without credentials in as system:anonymous."),
     text("service-cluster-ip-range", default="10.96.0.0/12", help="Addresses for Services."),
     text("service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),

@@ -31,9 +31,16 @@ class RequestHeaderAuthenticator:
         self._anchors = anchors
         self._allowed = frozenset(allowed)
         self._names = names
+        self._used = frozenset((*names.username, *names.uid, *names.group))
         self._clock = clock
 
     def authenticate(self, request: Request) -> UserInfo | None:
+        try:
+            return self._user(request)
+        finally:
+            self._strip(request)
+
+    def _user(self, request: Request) -> UserInfo | None:
         if request.peer.certificate is None:
             return None
         if not self._anchors.vouch_for(request.peer) or not self._is_proxy(request.peer, request.peer.certificate):
@@ -43,9 +50,7 @@ class RequestHeaderAuthenticator:
         if not name:
             return None
         groups = [group for header in names.group for group in _values(request, header) if group]
-        user = UserInfo(name, _first(request, names.uid), with_everybody(groups), self._extra(request))
-        self._strip(request)
-        return user
+        return UserInfo(name, _first(request, names.uid), with_everybody(groups), self._extra(request))
 
     def _is_proxy(self, peer: Peer, der: bytes) -> bool:
         known = peer.attributes.get(self)
@@ -68,14 +73,15 @@ class RequestHeaderAuthenticator:
         return extra
 
     def _strip(self, request: Request) -> None:
-        """Nobody further on shall take them for the proxy's word."""
-        names = self._names
-        used = {*names.username, *names.uid, *names.group}
-        request.headers = {
+        """Nobody further on shall take them for the proxy's word, whoever sent them."""
+        extra = self._names.extra_prefix
+        kept = {
             header: value
             for header, value in request.headers.items()
-            if header not in used and not header.startswith(names.extra_prefix)
+            if header not in self._used and not (extra and header.startswith(extra))
         }
+        if len(kept) != len(request.headers):
+            request.headers = kept
 
 
 def _values(request: Request, header: str) -> Sequence[str]:

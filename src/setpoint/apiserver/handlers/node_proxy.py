@@ -21,7 +21,8 @@ _HOP_BY_HOP = frozenset((
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
     "upgrade", "content-length", "host",
 ))  # fmt: skip
-_CREDENTIALS = frozenset(("authorization", "cookie", "x-remote-user", "x-remote-group"))
+_CREDENTIALS = frozenset(("authorization", "cookie", "x-remote-user", "x-remote-uid", "x-remote-group"))
+_EXTRA = "x-remote-extra-"
 _NAME = re.compile(r"(?:(https?):)?([^:]+)(?::([^:]*))?")
 
 
@@ -142,7 +143,8 @@ def _split(text: str, what: str) -> tuple[str, str, str]:
 def _request(call: Call) -> Request:
     """What is passed on: without the client's credentials, they are for this server alone."""
     sent = call.request
-    kept = {name: value for name, value in sent.headers.items() if name not in _HOP_BY_HOP and name not in _CREDENTIALS}
+    left_out = _HOP_BY_HOP | _CREDENTIALS
+    kept = {name: value for name, value in sent.headers.items() if name not in left_out and not name.startswith(_EXTRA)}
     return Request(
         sent.method, "/" + quote(call.target.rest, safe="/:@!$&'()*+,;=~"), sent.query, kept, sent.body, Peer()
     )

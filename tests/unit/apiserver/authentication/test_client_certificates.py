@@ -102,6 +102,11 @@ def test_what_a_proxy_says() -> None:
     assert request.headers == {"accept": "*/*"}
 
 
+def test_nobody_else_passes_them_on() -> None:
+    _, request = World().ask(CLIENTS.peer("jane"), x_user="bob", x_remote_extra_a="b", accept="*/*")
+    assert request.headers == {"accept": "*/*"}
+
+
 def test_a_proxy_must_have_one_of_the_names() -> None:
     world = World(allowed=["proxy-a", "proxy-b"])
     assert world.who(PROXIES.peer("proxy-b"), x_remote_user="bob") == "bob"
