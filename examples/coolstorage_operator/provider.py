@@ -16,7 +16,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -44,7 +44,7 @@ class Provider:
         """What a request gets: a status and a document."""
         url = urlsplit(target)
         if (method, url.path) == ("POST", "/faults"):
-            self.failures, self.failure = (body or {}).get("next", 1), (body or {}).get("status", 503)
+            self.failures, self.failure = int((body or {}).get("next", 1)), int((body or {}).get("status", 503))
             return 200, {}
         if self.failures > 0:
             self.failures -= 1
@@ -63,8 +63,8 @@ class Provider:
     def _create(self, key: str, body: Obj) -> Answer:
         if not key or not body.get("owner"):
             return 400, {"error": "an Idempotency-Key and an owner are needed"}
-        if body.get("sizeGB", 1) > 1000:
-            return 422, {"error": "no more than 1000 GB"}
+        if problem := _problem(body):
+            return 422, {"error": problem}
         bucket_id = self._keys.get(key)
         if bucket_id is None:
             self.created += 1
@@ -76,6 +76,8 @@ class Provider:
     def _one(self, method: str, bucket_id: str, body: Obj) -> Answer:
         bucket = self.buckets[bucket_id]
         if method == "PATCH":
+            if problem := _problem(body):
+                return 422, {"error": problem}
             bucket |= {name: body[name] for name in _CHANGEABLE if name in body}
         elif method == "DELETE":
             del self.buckets[bucket_id]
@@ -91,6 +93,11 @@ class Provider:
         return {**bucket, "state": "ready" if ready else "provisioning"}
 
 
+def _problem(body: Obj) -> str:
+    size = body.get("sizeGB", 1)
+    return "" if isinstance(size, int) and 0 < size <= 1000 else "a bucket has from 1 to 1000 GB"
+
+
 async def serve(provider: Provider, port: int = 0) -> asyncio.Server:
     """Over HTTP on the loopback address; port 0 picks one."""
 
@@ -99,7 +106,7 @@ async def serve(provider: Provider, port: int = 0) -> asyncio.Server:
             status, found = await _answered(provider, reader)
             data = json.dumps(found).encode()
             head = (
-                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+                f"HTTP/1.1 {status} {responses.get(status, '')}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n"
             )
             writer.write(head.encode() + data)
@@ -119,7 +126,9 @@ async def _answered(provider: Provider, reader: asyncio.StreamReader) -> Answer:
         length = int(headers.get("content-length", "0"))
         if length > _MOST_BYTES:
             return 413, {"error": "too large"}
-        body = json.loads(await reader.readexactly(length)) if length else None
+        body = json.loads(await reader.readexactly(length)) if length else {}
+        if not isinstance(body, dict):
+            return 400, {"error": "an object is needed"}
     except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return 400, {"error": "this is not a request"}
     return provider.answer(method, target, headers.get("idempotency-key", ""), body)

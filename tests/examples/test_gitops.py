@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -233,6 +234,7 @@ async def test_bad_manifests_are_told_and_hold_nothing_up_but_pruning(cluster: V
         assert (await status(cluster))["problems"] == []
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 @virtual(nodes=0, controllers=())
 async def test_a_repository(cluster: VirtualCluster, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
