@@ -34,6 +34,7 @@ EVERY_FAULT = (
 """The simplest first. None lasts as long as `cluster.until` waits. Nodes are cut off only when asked for: that says
 more about Pods than about an operator."""
 LIMIT = 200
+_FEW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ class Exploration:
                     log.info("explore: case %d of %d, %s", tried, len(chosen), case)
                 ending = self.under(case)
                 if self.differences(ending):
-                    smallest, more = self._smaller(ending, [each for each in cases if each not in set(chosen)])
+                    skipped = set(cases).difference(chosen)
+                    smallest, more = self._smaller(ending, [each for each in cases if each in skipped], len(chosen))
                     raise self._diverged(smallest, tried + more, len(cases))
         log.info("explore: all of %d cases came to the same", len(chosen))
         return self._explored(len(chosen), len(cases))
@@ -133,15 +135,16 @@ class Exploration:
     def _place(self, fault: Fault) -> int:
         return self._places.get((fault.at, fault.nth), len(self._places))
 
-    def _smaller(self, ending: Ending, skipped: Sequence[Plan]) -> tuple[Ending, int]:
-        """The first that diverges of those that are smaller and were not tried: parts of it, then earlier points. And
-        how many were."""
-        parts = [Plan((each,)) for each in ending.plan] if len(ending.plan) > 1 else []
-        earlier = [each for each in sorted(skipped, key=self._size) if self._size(each) < self._size(ending.plan)]
+    def _smaller(self, ending: Ending, skipped: Sequence[Plan], most: int) -> tuple[Ending, int]:
+        """The first that diverges of those that are smaller and were not tried: parts of it, then the same at earlier
+        points, as many of them as were tried before, or a few. And how many were."""
+        plan, size = ending.plan, self._size(ending.plan)
+        parts = [Plan((each,)) for each in plan] if len(plan) > 1 else []
+        earlier = [each for each in skipped if each.at_point(1) == plan.at_point(1) and self._size(each) < size]
         tried = 0
-        for plan in [*parts, *earlier][:LIMIT]:
+        for smaller in [*parts, *earlier][: max(most, _FEW)]:
             tried += 1
-            found = self.under(plan)
+            found = self.under(smaller)
             if self.differences(found):
                 return found, tried
         return ending, tried
