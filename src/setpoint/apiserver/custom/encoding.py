@@ -91,7 +91,8 @@ class CustomEncoding(Encoding):
 
     def _read(self, entry: Entry) -> Obj:
         if entry.knows(self._sent):
-            return _bare(entry.obj)
+            sent = self.item(entry)
+            return _bare(entry.obj if sent is entry.value else orjson.loads(sent))
         return self._read_converted(entry.obj, self._conversion.convert)
 
     def _read_converted(self, stored: Obj, convert: Callable[[Obj, str], Obj]) -> Obj:

@@ -307,6 +307,23 @@ async def test_patches_and_their_kinds(door: CustomDoor) -> None:
     ).status == 201
 
 
+async def test_what_is_read_in_another_version_is_patched_as_it_was_read(door: CustomDoor) -> None:
+    """Read before or not: what the patch's version does not know of is not the patch's fault."""
+    text = {"type": "string"}
+    await door.define(
+        version("v1", of(a=text, d={"type": "string", "default": "one"})),
+        version("v2", of(a=text, b={"type": "string", "default": "two"}), storage=False),
+    )
+    for name, read_first in (("read", True), ("unread", False)):
+        await door.make(FOOS, foo(name, {"a": "1"}))
+        path = f"{FOOS.replace('/v1/', '/v2/')}/{name}"
+        if read_first:
+            assert (await door.get(path)).json["spec"] == {"a": "1"}
+        reply = await door.patch(path, {"spec": {"b": "x"}})
+        assert (reply.status, reply.warnings, reply.json["spec"]) == (200, [], {"a": "1"})
+        assert (await door.get(f"{FOOS}/{name}")).json["spec"] == {"a": "1", "d": "one"}
+
+
 async def test_apply_goes_by_the_schema(door: CustomDoor) -> None:
     keyed = {
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
