@@ -45,7 +45,7 @@ class BackendConfig:
                 f"must be greater than max event size ({most})"
             )
         if self.version != VERSION:
-            found.append(f'invalid group version, allowed versions are [{{"audit.k8s.io" "v1"}}]: {self.version}')
+            found.append(f'invalid group version, allowed versions are ["{VERSION}"]')
         return found
 
 

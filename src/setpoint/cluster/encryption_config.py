@@ -17,8 +17,9 @@ from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Provid
 
 Obj = dict[str, Any]
 
-_VERSION, _KIND = "apiserver.config.k8s.io/v1", "EncryptionConfiguration"
-_SCHEME = "k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go:139"
+_KINDS = (("apiserver.config.k8s.io/v1", "EncryptionConfiguration"), ("v1", "EncryptionConfig"))
+"""The second is an old name."""
+_SCHEME = "pkg/server/options/encryptionconfig/config.go:139"
 _AES_SIZES, _SECRETBOX_SIZES = (16, 24, 32), (32,)
 _NONE_OF = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
 _SEVERAL = "more than one provider specified in a single element, should split into different list elements"
@@ -38,7 +39,8 @@ class EncryptionConfigError(ValueError):
 
 
 def _struct(go: str, **fields: Type) -> Type:
-    return Type(Shape.STRUCT, go=go, fields={name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()})
+    kept = {name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()}
+    return Type(Shape.STRUCT, name=go, go=go, fields=kept)
 
 
 def _list(item: Type) -> Type:
@@ -80,7 +82,9 @@ def _decoded(data: bytes, path: str) -> Obj:
         if not kind:
             # The text is left out: it holds keys.
             raise DecodeError("Object 'Kind' is missing")
-        if (api_version, kind) != (_VERSION, _KIND):
+        if not api_version:
+            raise DecodeError("Object 'apiVersion' is missing")
+        if (api_version, kind) not in _KINDS:
             raise DecodeError(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
         configuration: Obj = decode(_CONFIGURATION, value, strict=found)
         if found:
@@ -195,8 +199,10 @@ def _wrong_name(name: str) -> str:
 
 def _validate_provider(provider: Obj, path: str, errs: Errors) -> None:
     found = [name for name in ("kms", "aesgcm", "aescbc", "secretbox", "identity") if provider.get(name) is not None]
-    if len(found) != 1:
-        errs.append(invalid(path, "REDACTED", _SEVERAL if found else _NONE_OF))
+    if len(found) > 1:
+        errs.append(invalid(path, "REDACTED", _SEVERAL))  # upstream shows it, keys and all
+    elif not found:
+        errs.append(invalid(path, dict.fromkeys(("AESGCM", "AESCBC", "Secretbox", "Identity", "KMS")), _NONE_OF))
     for name in found[:1]:
         if name in _CIPHERS:
             _validate_keys(provider[name].get("keys") or [], f"{path}.{name}.keys", _CIPHERS[name][2], errs)

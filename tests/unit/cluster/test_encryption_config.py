@@ -92,8 +92,9 @@ _OVERLAP = (
         ),
         (
             _config(_of(["secrets"], {})),
-            f'{_PROVIDERS}[0]: Invalid value: "REDACTED": provider does not contain any of the expected providers: '
-            "KMS, AESGCM, AESCBC, Secretbox, Identity",
+            f"{_PROVIDERS}[0]: Invalid value: "
+            '{"AESGCM":null,"AESCBC":null,"Secretbox":null,"Identity":null,"KMS":null}'
+            ": provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity",
         ),
         (
             _config(_of(["secrets"], {"secretbox": {}})),
@@ -139,8 +140,8 @@ def test_configurations_that_cannot_be_used(document: bytes, why: str) -> None:
         (_config(colour="blue"), 'strict decoding error: unknown field "colour"'),
         (b"resources: []", "Object 'Kind' is missing"),
         (
-            b"kind: EncryptionConfig\napiVersion: v1",
-            'no kind "EncryptionConfig" is registered for version "v1" in scheme ',
+            b"kind: EncryptionConfig\napiVersion: v2",
+            'no kind "EncryptionConfig" is registered for version "v2" in scheme ',
         ),
         (
             _config(_of(["*.*"]), _of(["secrets"])),

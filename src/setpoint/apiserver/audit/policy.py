@@ -19,7 +19,7 @@ GROUP_VERSION = "audit.k8s.io/v1"
 NONE, METADATA, REQUEST, REQUEST_RESPONSE = range(4)
 LEVELS = ("None", "Metadata", "Request", "RequestResponse")
 RECEIVED, STARTED, COMPLETE, PANIC = STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
-_SCHEME = "k8s.io/apiserver/pkg/audit/scheme.go:30"
+_SCHEME = "pkg/audit/scheme.go:30"
 
 Obj = dict[str, Any]
 
@@ -110,7 +110,8 @@ class Policy:
 
 
 def _struct(go: str, **fields: Type) -> Type:
-    return Type(Shape.STRUCT, go=go, fields={name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()})
+    kept = {name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()}
+    return Type(Shape.STRUCT, name=go, go=go, fields=kept)
 
 
 _TEXT = Type(Shape.STRING, go="string")
@@ -145,12 +146,9 @@ def read_policy(data: bytes) -> Policy:
     try:
         value, found = parse_yaml(data)
         api_version, kind = type_meta({} if value is None else value)
-        if not kind:
-            raise PolicyError(f"failed decoding: Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'")
         if not api_version:
-            text = data.decode("utf-8", "replace")
-            raise PolicyError(f"failed decoding: Object 'apiVersion' is missing in '{text}'")
-        if (api_version, kind) != (GROUP_VERSION, "Policy"):
+            raise PolicyError("unknown group version field audit.k8s.io/__internal, Kind=Policy in policy")
+        if (api_version, kind or "Policy") != (GROUP_VERSION, "Policy"):
             raise PolicyError(_unknown(api_version, kind))
         policy: Obj = decode(_POLICY, value, strict=found)
     except (BodyError, DecodeError) as error:

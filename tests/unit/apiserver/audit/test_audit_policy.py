@@ -125,12 +125,15 @@ _SUBDOMAIN = (
             'rules[0].omitStages[0]: Invalid value: "Later": allowed stages are '
             "RequestReceived,ResponseStarted,ResponseComplete,Panic",
         ),
-        (b"kind: Policy\n", "failed decoding: Object 'apiVersion' is missing in 'kind: Policy\n'"),
-        (b"rules: []\n", "failed decoding: Object 'Kind' is missing in 'rules: []\n'"),
+        (b"kind: Policy\n", "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy"),
+        (
+            b"kind: Policy\napiVersion: audit.k8s.io/v1\nrules: 5",
+            "failed decoding: json: cannot unmarshal number into Go struct field Policy.rules of type []v1.PolicyRule",
+        ),
         (
             orjson.dumps({"kind": "Policy", "apiVersion": "audit.k8s.io/v1beta1"}),
             'failed decoding: no kind "Policy" is registered for version "audit.k8s.io/v1beta1" in scheme '
-            '"k8s.io/apiserver/pkg/audit/scheme.go:30"',
+            '"pkg/audit/scheme.go:30"',
         ),
     ],
 )
