@@ -52,17 +52,17 @@ async def story(cluster: VirtualCluster, source: Source) -> None:
     source.write("one", "blue")
     source.write("two", "blue")
     meta = {"name": "site", "namespace": "default"}
-    spec = {"path": "source", "interval": "10s"}
+    spec = {"path": "source", "interval": "30s"}
     await cluster.client.create({"apiVersion": SYNC[0], "kind": SYNC[1], "metadata": meta, "spec": spec})
-    await cluster.until(lambda: holds(one="blue", two="blue"), within=300, every=2)
+    await cluster.until(lambda: holds(one="blue", two="blue"), within=300, every=5)
     await cluster.client.patch(CONFIG_MAP, "one", {"data": {"colour": "red"}}, "default")
-    await cluster.until(lambda: holds(one="blue", two="blue"), within=300, every=2)
+    await cluster.until(lambda: holds(one="blue", two="blue"), within=300, every=5)
     source.remove("two")
     source.write("three", "green")
-    await cluster.until(lambda: holds(one="blue", three="green"), within=300, every=2)
+    await cluster.until(lambda: holds(one="blue", three="green"), within=300, every=5)
     # A moment in which something is in the source: whatever became of it, nothing is left behind.
     source.write("four", "grey")
-    await cluster.sleep(10)
+    await cluster.sleep(30)
     source.remove("four")
 
 

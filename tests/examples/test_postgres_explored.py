@@ -75,7 +75,7 @@ def exploration() -> Exploration:
 
 
 def test_the_same_objects() -> None:
-    exploration().explore(limit=12)
+    exploration().explore(limit=8)
 
 
 async def for_real(cluster: VirtualCluster, passwords: Passwords) -> None:
