@@ -97,6 +97,9 @@ async def test_a_fork_of_a_busy_cluster_comes_to_the_same_end(cluster: VirtualCl
                 if name.startswith(("still", "db")):
                     assert after[name] == before[name], "what runs goes on running"
         assert len(await other.all(CLAIMS)) == 3
+        async with other.fork() as third:
+            await third.sleep(60)
+            assert third.embedded.journal.news == 0, "nothing is left to do, and so nothing is done"
 
 
 @virtual(nodes=1)
