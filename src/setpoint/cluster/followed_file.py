@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from setpoint.meta.clock import Clock
 
@@ -14,16 +14,16 @@ _LOOK_EVERY = 1.0
 
 
 class FollowedFile:
-    """Looked at every second: cheap, and no file system forgets to tell."""
+    """Read every second: they are small, no file system forgets to tell, and no two changes look like none."""
 
     def __init__(self, path: str, known: bytes, changed: Callable[[bytes], Awaitable[bool]], clock: Clock) -> None:
         """`known`: what was read of it. `changed` gets another content, and says whether that is settled, one way or
         the other; if not, it gets it again."""
-        self._path = path
+        self._path = Path(path)
         self._known = known
         self._changed = changed
         self._clock = clock
-        self._seen: tuple[int, int, int] | None = None
+        self._is_readable = True
 
     async def run(self) -> None:
         while True:
@@ -31,20 +31,18 @@ class FollowedFile:
             await self.look()
 
     async def look(self) -> None:
-        found = self._read()
-        if found is not None and (found[0] == self._known or await self._changed(found[0])):
-            self._known, self._seen = found
+        content = self._read()
+        if content is not None and content != self._known and await self._changed(content):
+            self._known = content
 
-    def _read(self) -> tuple[bytes, tuple[int, int, int]] | None:
-        """What it holds, and by which it is told from what it was; None: there is nothing new."""
+    def _read(self) -> bytes | None:
         try:
-            state = os.stat(self._path)
-            seen = (state.st_mtime_ns, state.st_size, state.st_ino)
-            if seen == self._seen:
-                return None
-            with open(self._path, "rb") as file:
-                return file.read(), seen
+            content = self._path.read_bytes()
         except OSError as error:
-            # Whoever replaces it may be between two steps; it is looked at again.
-            log.warning("cannot read %s: %s", self._path, error.strerror)
+            # Whoever replaces it may be between two steps; it is looked at again, and told once.
+            if self._is_readable:
+                log.warning("cannot read %s: %s", self._path, error.strerror)
+            self._is_readable = False
             return None
+        self._is_readable = True
+        return content
