@@ -8,10 +8,10 @@ from base64 import b64decode
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from setpoint.apiserver.config_files import DURATION, NUMBER, TEXT, Given, document, many, struct
 from setpoint.meta.body import BodyError, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.field import Errors, aggregate_message, invalid, required
-from setpoint.meta.schema import Field, Presence, Shape, Type
 from setpoint.store.encryption.ciphers import AesCbc, AesGcm, Cipher, Random, Secretbox
 from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Provider, Transformer, Transformers
 
@@ -38,29 +38,14 @@ class EncryptionConfigError(ValueError):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _struct(go: str, **fields: Type) -> Type:
-    kept = {name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()}
-    return Type(Shape.STRUCT, name=go, go=go, fields=kept)
-
-
-def _list(item: Type) -> Type:
-    return Type(Shape.LIST, go=f"[]{item.go}", item=item)
-
-
-_TEXT = Type(Shape.STRING, go="string")
-_KEYS = _struct("v1.AESConfiguration", keys=_list(_struct("v1.Key", name=_TEXT, secret=_TEXT)))
-_KMS = _struct(
-    "v1.KMSConfiguration", apiVersion=_TEXT, name=_TEXT, cachesize=Type(Shape.INT32, go="int32"), endpoint=_TEXT,
-    timeout=Type(Shape.DURATION, go="v1.Duration"),
+_KEYS = struct("v1.AESConfiguration", keys=many(struct("v1.Key", name=TEXT, secret=TEXT)))
+_KMS = struct("v1.KMSConfiguration", apiVersion=TEXT, name=TEXT, cachesize=NUMBER, endpoint=TEXT, timeout=DURATION)
+_PROVIDER = struct(
+    "v1.ProviderConfiguration", aesgcm=Given(_KEYS), aescbc=Given(_KEYS), secretbox=Given(_KEYS),
+    identity=Given(struct("v1.IdentityConfiguration")), kms=Given(_KMS),
 )  # fmt: skip
-_PROVIDER = _struct(
-    "v1.ProviderConfiguration", aesgcm=_KEYS, aescbc=_KEYS, secretbox=_KEYS,
-    identity=_struct("v1.IdentityConfiguration"), kms=_KMS,
-)  # fmt: skip
-_RESOURCE = _struct("v1.ResourceConfiguration", resources=_list(_TEXT), providers=_list(_PROVIDER))
-_CONFIGURATION = _struct(
-    "v1.EncryptionConfiguration", kind=_TEXT, apiVersion=_TEXT, resources=_list(_RESOURCE)
-)  # fmt: skip
+_RESOURCE = struct("v1.ResourceConfiguration", resources=many(TEXT), providers=many(_PROVIDER))
+_CONFIGURATION = document("v1.EncryptionConfiguration", resources=many(_RESOURCE))
 
 
 def read_encryption_config(data: bytes, path: str, random: Random) -> Transformers:

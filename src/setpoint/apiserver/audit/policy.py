@@ -6,12 +6,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from setpoint.apiserver.config_files import SWITCH, TEXT, Given, document, many, struct
 from setpoint.apiserver.filters.authorize import Access
 from setpoint.meta.body import BodyError, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.field import Errors, aggregate_message, invalid, not_supported, required
 from setpoint.meta.names import dns1123_subdomain
-from setpoint.meta.schema import Field, Presence, Shape, Type
+from setpoint.meta.schema import Shape, Type
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -109,35 +110,13 @@ class Policy:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _struct(go: str, **fields: Type) -> Type:
-    kept = {name: Field(name, type_, Presence.KEEP) for name, type_ in fields.items()}
-    return Type(Shape.STRUCT, name=go, go=go, fields=kept)
-
-
-_TEXT = Type(Shape.STRING, go="string")
-_TEXTS = Type(Shape.LIST, go="[]string", item=_TEXT)
-_BOOL = Type(Shape.BOOL, go="bool")
-_GROUP = _struct("v1.GroupResources", group=_TEXT, resources=_TEXTS, resourceNames=_TEXTS)
-_RULE = _struct(
-    "v1.PolicyRule",
-    level=_TEXT,
-    users=_TEXTS,
-    userGroups=_TEXTS,
-    verbs=_TEXTS,
-    resources=Type(Shape.LIST, go="[]v1.GroupResources", item=_GROUP),
-    namespaces=_TEXTS,
-    nonResourceURLs=_TEXTS,
-    omitStages=_TEXTS,
-    omitManagedFields=_BOOL,
-)
-_POLICY = _struct(
-    "v1.Policy",
-    kind=_TEXT,
-    apiVersion=_TEXT,
-    metadata=Type(Shape.ANY),
-    rules=Type(Shape.LIST, go="[]v1.PolicyRule", item=_RULE),
-    omitStages=_TEXTS,
-    omitManagedFields=_BOOL,
+_GROUP = struct("v1.GroupResources", group=TEXT, resources=many(TEXT), resourceNames=many(TEXT))
+_RULE = struct(
+    "v1.PolicyRule", level=TEXT, users=many(TEXT), userGroups=many(TEXT), verbs=many(TEXT), resources=many(_GROUP),
+    namespaces=many(TEXT), nonResourceURLs=many(TEXT), omitStages=many(TEXT), omitManagedFields=Given(SWITCH),
+)  # fmt: skip
+_POLICY = document(
+    "v1.Policy", metadata=Type(Shape.ANY), rules=many(_RULE), omitStages=many(TEXT), omitManagedFields=SWITCH
 )
 
 
