@@ -95,6 +95,29 @@ async def test_init_containers_go_one_after_the_other_and_sidecars_stay(cluster:
 
 
 @virtual(nodes=1)
+async def test_what_nobody_knows_ends_where_it_is_meant_to(cluster: VirtualCluster) -> None:
+    unknown = {"name": "tool", "image": "example.com/tool", "args": ["--once"]}
+    pi = {"name": "pi", "image": "perl", "command": ["perl", "-Mbignum=bpi", "-wle", "print bpi(2000)"]}
+    side = {"name": "side", "image": "example.com/proxy", "restartPolicy": "Always"}
+    server = {"name": "server", "image": "nginx"}
+    for name, *containers in (
+        ("pi", pi), ("tool", unknown), ("both", box("both", "migrate up && echo done"), unknown), ("serves", server),
+    ):  # fmt: skip
+        template = {"spec": {"containers": containers, "initContainers": [side], "restartPolicy": "Never"}}
+        meta = {"name": name, "namespace": "default"}
+        await cluster.client.create(
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
+        )
+    await cluster.client.create(a_pod("p", unknown, initContainers=[{**unknown, "name": "init"}, side]))
+    await cluster.sleep(30)
+    assert await states(cluster, "p") == {"init": "Completed", "side": "running", "tool": "running"}
+    jobs = await cluster.client.list(builtin("jobs", "batch"))
+    assert {job["metadata"]["name"]: job["status"].get("succeeded", 0) for job in jobs.items} == {
+        "pi": 1, "tool": 1, "both": 1, "serves": 0,
+    }  # fmt: skip
+
+
+@virtual(nodes=1)
 async def test_an_init_container_that_fails(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("never", box("c"), initContainers=[box("i", "exit 4")], restartPolicy="Never"))
     await cluster.client.create(a_pod("always", box("c", "sleep 99"), initContainers=[box("i", "exit 4")]))

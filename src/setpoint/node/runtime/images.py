@@ -56,6 +56,8 @@ class ImageRule(NamedTuple):
     """The file that its server shows first."""
     files: tuple[str, ...] | None = None
     """Others in it that somebody may look for."""
+    serves: bool | None = None
+    """It runs a server, and nothing else, when started without a command."""
 
 
 NOT_FOUND = (
@@ -92,14 +94,14 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
         r"/(python|node|ruby|perl|php|golang|openjdk|rust)(:|@)",
         entrypoint=(), command=("sh",), size_bytes=350 * _MEGABYTE,
     ),
-    ImageRule(r"/pause(:|@)", size_bytes=320_368),
+    ImageRule(r"/pause(:|@)", size_bytes=320_368, serves=True),
     ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE,
               files=("/agnhost", "/agnhost-2", "/localhost.crt", "/localhost.key")),
     ImageRule(r"/nonewprivs(:|@)", entrypoint=(), command=("nnp",), size_bytes=3 * _MEGABYTE),
-    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html"),
-    ImageRule(r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html"),
-    ImageRule(r"/redis(:|@)", size_bytes=49_536_371),
-    ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE),
+    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html", serves=True),
+    ImageRule(r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html", serves=True),
+    ImageRule(r"/redis(:|@)", size_bytes=49_536_371, serves=True),
+    ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE, serves=True),
 )  # fmt: skip
 """Everything else exists, comes at once, and runs a server when started without a command."""
 
@@ -119,6 +121,7 @@ class ImageFacts:
     command: tuple[str, ...] = ()
     page: str = ""
     files: tuple[str, ...] = ()
+    serves: bool = False
 
 
 class Images:
@@ -147,7 +150,7 @@ class Images:
         error = next((rule.error for rule in rules if rule.error is not None), "")
         known = {
             field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
-            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files")
+            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves")
         }
         said = {field: found for field, found in known.items() if found is not None}
         return replace(facts, error=error.format(name=full.name, host=host, path=path, tag=tag), **said)

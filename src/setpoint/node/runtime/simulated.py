@@ -8,7 +8,14 @@ from typing import Any
 
 from setpoint.meta.clock import Clock, Ids
 from setpoint.node.annotations import said
-from setpoint.node.runtime.commands import HELLO, greeting, outlives_a_signal, runs_for_ever
+from setpoint.node.runtime.commands import (
+    HELLO,
+    greeting,
+    is_meant_to_end,
+    is_riddle,
+    outlives_a_signal,
+    runs_for_ever,
+)
 from setpoint.node.runtime.containers import Command, Container, PodContainers
 from setpoint.node.runtime.expansion import expand
 from setpoint.node.runtime.files import Files, Volume
@@ -67,13 +74,17 @@ class SimulatedRuntime:
         if before is not None:
             pod.previous[name] = before
         pod.current[name] = run
-        argv = argv_of(launch.spec, self.images.facts(launch.spec.get("image", "")))
+        facts = self.images.facts(launch.spec.get("image", ""))
+        argv = argv_of(launch.spec, facts)
+        ends = is_meant_to_end(launch.pod, name)
         if argv is not None and not runs_for_ever(argv):
             run.log = BoundedLog()
             typed = Input(closed=not launch.spec.get("stdin"))
-            run.process = self._process(run, _expanded(argv, launch), at, run.log, typed=typed)
+            run.process = self._process(run, _expanded(argv, launch), at, run.log, typed=typed, unknown_runs=not ends)
             run.process.advance(at)
             run.settle()
+        elif ends and is_riddle(argv) and not (argv is None and facts is not None and facts.serves):
+            run.end(0, at)
         return record
 
     def stop(self, uid: str, name: str, at: float, grace_seconds: float) -> None:
