@@ -22,7 +22,8 @@ class Crashing:
         """`components` are those to be disturbed, `options` those of the cluster."""
         of = components or ("controllers", "scheduler")
         self._scenarios = {
-            getattr(each, "__name__", ""): Exploration(None, each, component=of, **options) for each in scenarios
+            getattr(each, "__name__", ""): Exploration(None, each, component=of, **{"nodes": 3, **options})
+            for each in scenarios
         }
         self.names = list(self._scenarios)
 
