@@ -44,6 +44,7 @@ from setpoint.apiserver.registry import Environment, Hooks, Registry
 from setpoint.apiserver.rendering import TRANSFORMS, respond, respond_error, respond_status
 from setpoint.apiserver.request import Target, parse_path, parse_query, truthy, verb_of
 from setpoint.apiserver.version import VERSION
+from setpoint.apiserver.warning_headers import warning_headers
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
@@ -269,7 +270,7 @@ class ApiServer:
             self.in_flight.leave(counted)
         if isinstance(answer, ObjectResponse):
             if call.warnings:
-                answer.headers += _warning_headers(call)
+                answer.headers += warning_headers(call.warnings)
         elif not isinstance(answer, UpgradeResponse):
             answer.headers.extend(flow)
             self._finish(call, answer)
@@ -294,7 +295,7 @@ class ApiServer:
         if answer.status == 403:
             headers.append(("X-Content-Type-Options", "nosniff"))
         if call.warnings:
-            headers += _warning_headers(call)
+            headers += warning_headers(call.warnings)
 
     async def _dispatch(self, call: Call) -> Answer:
         target = call.target
@@ -490,10 +491,6 @@ def _none() -> Any:
     return None
 
 
-def _warning_headers(call: Call) -> list[tuple[str, str]]:
-    return [("Warning", f'299 - "{_header_text(text)}"') for text in call.warnings]
-
-
 def _refusal(call: Call, error: ApiError) -> Answer:
     if isinstance(error, Overloaded) and not isinstance(call.request, ObjectRequest):
         return Response(429, f"{error}\n".encode(), [*_PLAIN, ("Retry-After", str(error.retry_after))])
@@ -512,12 +509,6 @@ def _undecided(request: Request, problem: Problem) -> Response:
     uri = f"{request.path}?{request.query}" if request.query else request.path
     text = harmless(f"Internal Server Error: {quote(uri)}: {problem}")
     return Response(500, f"{text}\n".encode(), list(_PLAIN))
-
-
-def _header_text(text: str) -> str:
-    """Quoted-string text for a Warning header: no control characters, quotes escaped, bounded."""
-    cleaned = "".join(char for char in text if char >= " " and char != "\x7f")
-    return cleaned.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "replace").decode()[:4096]
 
 
 @remembered(maxsize=64)

@@ -100,9 +100,9 @@ class FarNodes:
             raise OSError(f"dial tcp {shown}: {why}") from None
         try:
             writer.write(encoded(request, host))
-            async with asyncio.timeout(_ANSWER_TIMEOUT):
-                head = await read_head(reader)
             upgrade = "upgrade" in request.headers
+            async with asyncio.timeout(_ANSWER_TIMEOUT):
+                head = await read_head(reader, upgrade)
             if upgrade and head.status == 101:
                 return UpgradeResponse(head.without(("sec-websocket-extensions",)), bridge(reader, writer))
             if upgrade or not 200 <= head.status < 300 or request.method == "HEAD":

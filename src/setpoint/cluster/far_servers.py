@@ -41,14 +41,18 @@ class NetworkServers:
     async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
         reader, writer = await self._connect(server)
         try:
-            head = await _answer(reader, writer, server, request, timeout)
             upgrade = "upgrade" in request.headers
+            head = await _answer(reader, writer, server, request, timeout, upgrade)
             if upgrade and head.status == 101:
                 return UpgradeResponse(head.without(("sec-websocket-extensions",)), bridge(reader, writer))
             if upgrade or request.method == "HEAD":
-                body = b"" if request.method == "HEAD" else await _whole(head, reader)
+                async with asyncio.timeout(timeout):
+                    body = b"" if request.method == "HEAD" else await _whole(head, reader)
                 writer.close()
                 return Response(head.status, body, head.without(_HOP_BY_HOP))
+        except OSError as error:
+            writer.close()
+            raise FarServerProblem(str(error) or "context deadline exceeded") from None
         except BaseException:
             writer.close()
             raise
@@ -90,7 +94,10 @@ class NetworkServers:
             body = await _whole(head, reader)
             # Only where the end of the answer is certain.
             keep = (
-                server.kept and head.value("content-length").isdigit() and head.value("connection").lower() != "close"
+                server.kept
+                and bool(head.value("content-length"))
+                and not head.value("transfer-encoding")
+                and head.value("connection").lower() != "close"
             )
             return Response(head.status, body, head.without(_HOP_BY_HOP))
         finally:
@@ -136,12 +143,17 @@ def _shown(server: FarServer) -> str:
 
 
 async def _answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: FarServer, request: Request, timeout: float
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    server: FarServer,
+    request: Request,
+    timeout: float,
+    upgrade: bool = False,
 ) -> Head:
     writer.write(encoded(request, server.address, keep=server.kept))
     try:
         async with asyncio.timeout(timeout):
-            return await read_head(reader)
+            return await read_head(reader, upgrade)
     except TimeoutError:
         raise FarServerProblem("net/http: timeout awaiting response headers") from None
     except OSError:

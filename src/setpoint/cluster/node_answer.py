@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
 import httptools
 
 _LONGEST_HEAD = 64 * 1024
+_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 @dataclass(slots=True)
@@ -27,8 +30,8 @@ class NotHttp(OSError):
     """The other end speaks something else."""
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head:
-    """Raises OSError."""
+async def read_head(reader: asyncio.StreamReader, upgrade: bool) -> Head:
+    """`upgrade`: whether one was asked for. Raises OSError."""
     while True:
         try:
             raw = await reader.readuntil(b"\r\n\r\n")
@@ -37,6 +40,8 @@ async def read_head(reader: asyncio.StreamReader) -> Head:
         if len(raw) > _LONGEST_HEAD:
             raise NotHttp("the node sent headers without end")
         head = _parsed(raw)
+        if head.status == 101 and not upgrade:
+            raise NotHttp("the node switched to another protocol without having been asked to")
         if head.status >= 200 or head.status == 101:
             return head
 
@@ -62,12 +67,15 @@ async def body_of(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[byt
     """Its pieces as they come. Raises OSError where it breaks off."""
     if head.status in (204, 304):
         return
-    if head.value("transfer-encoding").lower() == "chunked":
+    encoding = head.value("transfer-encoding").lower()
+    if encoding == "chunked":
         async for piece in _chunks(reader):
             yield piece
         return
     length = head.value("content-length")
-    left = int(length) if length.isdigit() else None
+    if encoding or (length and not _LENGTH.fullmatch(length)):
+        raise NotHttp("the node's answer has no length that could be understood")
+    left = int(length) if length else None
     while left is None or left > 0:
         piece = await reader.read(64 * 1024 if left is None else min(left, 64 * 1024))
         if not piece:
@@ -82,7 +90,10 @@ async def body_of(head: Head, reader: asyncio.StreamReader) -> AsyncIterator[byt
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     try:
         while True:
-            size = int((await reader.readuntil(b"\r\n")).partition(b";")[0].strip() or b"x", 16)
+            found = _CHUNK_SIZE.fullmatch(await reader.readuntil(b"\r\n"))
+            if found is None:
+                raise NotHttp("the node's answer breaks off")
+            size = int(found[1], 16)
             if size == 0:
                 return
             while size:
@@ -92,5 +103,5 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
                 size -= len(piece)
                 yield piece
             await reader.readexactly(2)
-    except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         raise NotHttp("the node's answer breaks off") from None

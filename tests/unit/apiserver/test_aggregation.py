@@ -142,6 +142,7 @@ async def test_who_may_not_does_not_get_there(door: FrontDoor, far: Far) -> None
 
 
 async def test_redirects_are_not_passed_on(door: FrontDoor, far: Far) -> None:
+    """CVE-2022-3172."""
     await check(door)
     far.status = 302
     reply = await door.get(f"{PATH}/namespaces/default/stars")

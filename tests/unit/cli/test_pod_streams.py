@@ -211,6 +211,7 @@ def archive(*entries: tuple[str, bytes, str]) -> io.BytesIO:
 
 @pytest.mark.parametrize("name", ["d/../../out", "d/../../../../out", "d/a/../../../out", "d/..\\..\\out"])
 def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
+    """CVE-2019-11246."""
     target = tmp_path / "in" / "target"
     told: list[str] = []
     unpack(archive((name, tarfile.REGTYPE, "")), "d", str(target), lambda text, _: told.append(text))
@@ -219,6 +220,7 @@ def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
 
 
 def test_no_link_leads_out(tmp_path: Path) -> None:
+    """CVE-2019-11246."""
     target, told = tmp_path / "target", list[str]()
     target.mkdir()
     (target / "here").symlink_to(tmp_path)

@@ -109,6 +109,7 @@ async def test_answers(raw: bytes, body: bytes) -> None:
 
 
 async def test_redirects_are_handed_back() -> None:
+    """CVE-2020-8559."""
     seen = Seen()
     raw = b"HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/secret\r\nContent-Length: 0\r\n\r\n"
     async with listening(answering(raw, seen)) as port:
@@ -118,6 +119,7 @@ async def test_redirects_are_handed_back() -> None:
 
 
 async def test_an_upgrade_that_is_not_answered_with_101_ends_the_connection() -> None:
+    """CVE-2018-1002105."""
     seen = Seen()
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"
     async with listening(answering(raw, seen)) as port:
@@ -165,6 +167,7 @@ async def test_an_upgrade_passes_bytes_both_ways() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "169.254.169.254", "::1", "fe80::1", "0.0.0.0",
                                      "224.0.0.1", "::ffff:127.0.0.1", "localhost"])  # fmt: skip
 async def test_a_node_cannot_lead_back_to_this_machine_or_its_link(address: str) -> None:
+    """CVE-2020-8562, CVE-2022-3294."""
     far = FarNodes(plain)
     with pytest.raises(BadRequest, match="address not allowed"):
         await far.reach(address, 1, False, asked())

@@ -64,3 +64,5 @@ async def test_what_is_behind_pods_and_services(cluster: VirtualCluster) -> None
     assert await read(cluster, f"{base}/services/empty/proxy/") == (503, 'no endpoints available for service "empty"')
     assert (await read(cluster, f"{base}/services/web:other/proxy/"))[0] == 503
     assert (await read(cluster, f"{base}/pods/none/proxy/"))[0] == 404
+    for port, code in (("65536", 503), ("9" * 5000, 503), ("%C2%B2", 400), ("-1", 400)):
+        assert (await read(cluster, f"{base}/pods/web:{port}/proxy/"))[0] == code, port

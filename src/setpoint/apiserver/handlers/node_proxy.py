@@ -23,6 +23,7 @@ _HOP_BY_HOP = frozenset((
 ))  # fmt: skip
 _CREDENTIALS = frozenset(("authorization", "cookie", "x-remote-user", "x-remote-uid", "x-remote-group"))
 _EXTRA = "x-remote-extra-"
+_DIGITS, _HIGHEST_PORT = re.compile(r"[0-9]+"), 65535
 _NAME = re.compile(r"(?:(https?):)?([^:]+)(?::([^:]*))?")
 
 
@@ -123,8 +124,11 @@ def _led_back(call: Call, answer: Answer) -> Answer:
 
 
 def _port_number(pod: Obj, port: str) -> int:
-    if port.isdigit() or not port:
-        return int(port or 80)
+    if _DIGITS.fullmatch(port) or not port:
+        number = int(port[:6] or 80)
+        if number > _HIGHEST_PORT:
+            raise ServiceUnavailable(f"error trying to reach service: dial tcp: address {port}: invalid port")
+        return number
     for container in pod["spec"].get("containers") or ():
         for each in container.get("ports") or ():
             if each.get("name") == port:

@@ -81,6 +81,7 @@ async def test_claims_grow_if_their_class_allows(world: World) -> None:
 
 
 async def test_images_are_always_pulled() -> None:
+    """Those of all containers, whatever their kind: CVE-2023-2727 forgot one."""
     attrs = write("pods", pod({"volumes": [{"name": "v", "image": {"reference": "r"}}]}, {"imagePullPolicy": "Never"}))
     await AlwaysPullImages().mutate(attrs)
     await AlwaysPullImages().validate(attrs)
@@ -90,9 +91,17 @@ async def test_images_are_always_pulled() -> None:
     with pytest.raises(PlainServerError, match=r'spec.containers\[0\].imagePullPolicy: Unsupported value: "Never"'):
         await AlwaysPullImages().validate(write("pods", pod(container={"imagePullPolicy": "Never"})))
     await AlwaysPullImages().validate(write("pods", pod(container={"imagePullPolicy": "Never"}), pod()))
+    for kind in ("initContainers", "ephemeralContainers"):
+        attrs = write("pods", pod({kind: [{"name": "other", "image": "i", "imagePullPolicy": "Never"}]}))
+        with pytest.raises(PlainServerError, match=rf"spec.{kind}\[0\].imagePullPolicy: Unsupported value"):
+            await AlwaysPullImages().validate(attrs)
+        await AlwaysPullImages().mutate(attrs)
+        assert attrs.obj is not None and attrs.obj["spec"][kind][0]["imagePullPolicy"] == "Always"
 
 
 async def test_no_new_external_addresses() -> None:
+    """CVE-2020-8554."""
+
     def service(*addresses: str) -> Obj:
         return {"metadata": {"name": "x"}, "spec": {"externalIPs": list(addresses)}}
 

@@ -107,6 +107,16 @@ async def test_an_account_that_does_not_come(plugin: ServiceAccount, clock: Manu
             pod({"initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": "s"}}]}]}),
             'init container i with envFrom referencing secret.secretName="s"',
         ),
+        (
+            pod(
+                {
+                    "initContainers": [
+                        {"name": "i", "env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}
+                    ]
+                }
+            ),
+            'init container i with envVar E referencing secret.secretName="s"',
+        ),
         (pod(container={"envFrom": [{"secretRef": {"name": "s"}}]}), 'container c with envFrom .*="s"'),
         (
             pod(container={"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}),
@@ -118,18 +128,29 @@ async def test_an_account_that_does_not_come(plugin: ServiceAccount, clock: Manu
 async def test_accounts_can_keep_pods_from_other_secrets(
     world: World, plugin: ServiceAccount, obj: dict[str, Any], why: str
 ) -> None:
+    """CVE-2024-3177 was envFrom."""
     world.put("", "serviceaccounts", "ns", "default", metadata=ENFORCED, secrets=[{"name": "other"}])
     ending = " is not allowed because service account default does not reference that"
     with pytest.raises(Forbidden, match=why + ending):
         await admitted(plugin, obj)
 
 
-async def test_debugging_is_no_way_to_other_secrets(world: World, plugin: ServiceAccount) -> None:
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ({"envFrom": [{"secretRef": {"name": "s"}}]}, "envFrom"),
+        ({"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}, "envVar E"),
+    ],
+)
+async def test_debugging_is_no_way_to_other_secrets(
+    world: World, plugin: ServiceAccount, source: dict[str, Any], told: str
+) -> None:
+    """CVE-2023-2728."""
     world.put("", "serviceaccounts", "ns", "default", metadata=ENFORCED)
-    debugger = {"name": "e", "envFrom": [{"secretRef": {"name": "s"}}]}
+    debugger = {"name": "e", **source}
     obj = pod({"serviceAccountName": "default", "ephemeralContainers": [debugger]})
     attrs = write("pods", obj, pod({"serviceAccountName": "default"}), subresource="ephemeralcontainers")
-    with pytest.raises(PlainServerError, match=r'ephemeral container e with envFrom referencing .*="s" is not allowed'):
+    with pytest.raises(PlainServerError, match=rf'ephemeral container e with {told} referencing .*="s" is not allowed'):
         await plugin.validate(attrs)
 
 

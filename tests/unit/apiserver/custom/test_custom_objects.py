@@ -451,20 +451,25 @@ async def test_fields_that_can_be_selected(door: CustomDoor) -> None:
 
 
 async def test_paths_that_lead_elsewhere(door: CustomDoor) -> None:
+    """CVE-2019-11247, CVE-2022-3162."""
     await door.define()
-    await door.define(plural="globals", kind="Global", scope="Cluster")
+    await door.define(version(subresources={"status": {}}), plural="globals", kind="Global", scope="Cluster")
     await door.make(FOOS, foo())
+    await door.make(f"/apis/{GROUP}/v1/globals", {**foo("x"), "kind": "Global"})
+    before = door.store.revision
     for path in (
         f"/apis/{GROUP}/v1/foos/f", f"/apis/{GROUP}/v1/namespaces/default/globals", f"/apis/{GROUP}/v9/foos",
         f"/apis/{GROUP}/v1/bars", f"/apis/{GROUP}/v1/namespaces/default/globals/x",
     ):  # fmt: skip
         reply = await door.get(path)
         assert (reply.status, reply.body) == (404, b"404 page not found\n"), path
-    for method in ("PUT", "PATCH", "DELETE", "POST"):
-        body = None if method == "DELETE" else foo()
+    for method in ("GET", "PUT", "PATCH", "DELETE", "POST"):
+        body = None if method in ("GET", "DELETE") else foo("x")
         kind = MERGE_PATCH if method == "PATCH" else "application/json"
-        reply = await door.request(method, f"/apis/{GROUP}/v1/namespaces/default/globals/x", body, kind)
-        assert reply.status == 404, method
+        for path in ("globals", "globals/x", "globals/x/status", "globals?watch=1"):
+            reply = await door.request(method, f"/apis/{GROUP}/v1/namespaces/default/{path}", body, kind)
+            assert reply.status == 404, (method, path)
+    assert door.store.revision == before
     absent = await door.get(f"{FOOS}/f/status")
     assert absent.json["message"] == 'foos.example.com "f" not found'
     await door.define(plural="foosball", kind="Foosball")

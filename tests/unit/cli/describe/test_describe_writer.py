@@ -36,6 +36,7 @@ def test_nested_text_is_indented_in_every_piece() -> None:
 
 
 def test_control_bytes_are_made_visible() -> None:
+    """CVE-2021-25743."""
     w = Writer()
     w.field("Message", "\x1b[2Jgone\rover")
     assert w.text() == "Message:  ^[[2Jgone\\rover\n"

@@ -85,6 +85,7 @@ def test_a_table_without_rows_is_nothing() -> None:
 
 
 def test_cells_cannot_command_the_terminal() -> None:
+    """CVE-2021-25743."""
     rows = [["a\x1b[31m", "two\nlines", "back\rover", None], ["b", 1.5, True, 1000000]]
     assert printed(table(*rows)) == (
         "NAME      READY    STATUS    RESTARTS\n"

@@ -388,3 +388,53 @@ async def test_generated_names_are_not_known_before_the_object_is_validated(
     made = await door.make(MAPS, {"metadata": {"generateName": "gen-"}})
     assert "name" not in server.requests("/m")[0]
     assert server.requests("/v")[0]["name"] == made["metadata"]["name"]
+
+
+NODE = {"metadata": {"name": "n", "labels": {"a": "b"}}, "spec": {"podCIDR": "10.1.0.0/24"}}
+NODE_STATUS = {"status": {"capacity": {"cpu": "1"}, "addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}}
+LABELLED = {"metadata": {"labels": {"a": "c"}}}
+PORTS = {"spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("group", "path", "made", "before", "subresource", "change"),
+    [
+        ("", "/api/v1/nodes", NODE, NODE_STATUS, "", {**LABELLED, "spec": {"unschedulable": True}}),
+        ("", "/api/v1/nodes", NODE, NODE_STATUS, "/status", {"status": {"capacity": {"cpu": "2"}}, **LABELLED}),
+        ("", f"{CORE}/services", {"metadata": {"name": "n"}, **PORTS}, {}, "", {"spec": {"selector": {"a": "c"}}}),
+        ("", "/api/v1/namespaces", {"metadata": {"name": "n"}}, {}, "", LABELLED),
+        ("", f"{CORE}/secrets", {"metadata": {"name": "n"}, "stringData": {"k": "v"}}, {}, "", LABELLED),
+        ("apps", f"{APPS}/deployments", deployment("n", 1), {"status": {"replicas": 1}}, "", {"spec": {"replicas": 3}}),
+        ("apps", f"{APPS}/deployments", deployment("n", 1), {}, "/status", {"status": {"replicas": 2}}),
+    ],
+    ids=["nodes", "nodes/status", "services", "namespaces", "secrets", "deployments", "deployments/status"],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "apply"])
+async def test_the_old_object_is_what_is_stored_in_every_field(
+    door: CustomDoor, server: WebhookServer, group: str, path: str, made: Any, before: Any, subresource: str,
+    change: dict[str, Any], method: str,
+) -> None:  # fmt: skip
+    """CVE-2021-25735: also of nodes, and what a subresource does not write."""
+    await door.make(path, made)
+    if before:
+        assert (await door.patch(f"{path}/n/status", before)).status == 200
+    plural = path.rpartition("/")[2]
+    await register(door, VALIDATING, "v", hook(server, "/v", rule(plural + subresource, group=group)))
+    stored = (await door.get(f"{path}/n")).json
+    where = f"{path}/n{subresource}"
+    if method == "PATCH":
+        reply = await door.patch(where, change)
+    elif method == "apply":
+        named = {**change, "metadata": {**change.get("metadata", {}), "name": "n"}}
+        typed = {"apiVersion": stored["apiVersion"], "kind": stored["kind"], **named}
+        reply = await door.patch(f"{where}?fieldManager=m&force=true", typed, "application/apply-patch+yaml")
+    else:
+        merged = {key: {**stored.get(key, {}), **value} for key, value in change.items()}
+        reply = await door.put(where, {**stored, **merged})
+    assert reply.status == 200, reply.body
+    (request,) = server.requests("/v")
+    assert request["oldObject"] == stored
+    told, result = request["object"], reply.json
+    for written in (told, result):
+        written["metadata"].pop("resourceVersion"), written["metadata"].pop("managedFields")
+    assert told == result and told != stored

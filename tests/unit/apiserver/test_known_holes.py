@@ -1,0 +1,123 @@
+"""Holes that other control planes have had, and that no other test asks for through the front door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from front_door import LIMITED_TOKEN, MERGE_PATCH, FrontDoor
+
+from setpoint.apiserver.warning_headers import warning_headers
+
+CORE = "/api/v1/namespaces/default"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def endpoints(address: str) -> dict[str, Any]:
+    return {"metadata": {"name": "e"}, "subsets": [{"addresses": [{"ip": address}], "ports": [{"port": 80}]}]}
+
+
+def endpoint_slice(address: str) -> dict[str, Any]:
+    family = "IPv6" if ":" in address else "IPv4"
+    return {"metadata": {"name": "e"}, "addressType": family, "endpoints": [{"addresses": [address]}], "ports": []}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "169.254.169.254", "224.0.0.1", "::1", "fe80::1"])
+async def test_endpoints_lead_neither_to_this_machine_nor_to_its_link(door: FrontDoor, address: str) -> None:
+    """CVE-2021-25737: when they are made and when they are changed."""
+    for path, made in ((f"{CORE}/endpoints", endpoints), (SLICES, endpoint_slice)):
+        assert (await door.post(path, made(address))).status == 422, path
+        good = "fd00::9" if ":" in address else "10.0.0.9"
+        await door.make(path, made(good))
+        bad = {key: value for key, value in made(address).items() if key in ("subsets", "endpoints")}
+        assert (await door.patch(f"{path}/e", bad)).status == 422, path
+
+
+@pytest.mark.parametrize("role", ["edit", "admin"])
+async def test_who_edits_does_not_say_where_services_lead(role: str) -> None:
+    """CVE-2021-25740: by the roles that a cluster begins with."""
+    door = await FrontDoor.open(full=True)
+    try:
+        user = {"kind": "User", "name": "limited", "apiGroup": "rbac.authorization.k8s.io"}
+        # A role that others are gathered into has their rules only when its controller has seen it.
+        gathered = ["system:aggregate-to-edit", "system:aggregate-to-view"]
+        gathered += ["system:aggregate-to-admin"] if role == "admin" else []
+        for name in (role, *gathered):
+            reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+            bound = {"metadata": {"name": name}, "roleRef": reference, "subjects": [user]}
+            await door.make(f"{RBAC}/namespaces/default/rolebindings", bound)
+        config = await door.post(f"{CORE}/configmaps", {"metadata": {"name": "mine"}}, token=LIMITED_TOKEN)
+        assert config.status == 201, config.body
+        for path, made in ((f"{CORE}/endpoints", endpoints), (SLICES, endpoint_slice)):
+            assert (await door.get(path, token=LIMITED_TOKEN)).status == 200
+            assert (await door.post(path, made("10.0.0.9"), token=LIMITED_TOKEN)).status == 403
+            await door.make(path, made("10.0.0.9"))
+            for method in ("PUT", "PATCH", "DELETE"):
+                body = None if method == "DELETE" else made("10.0.0.8")
+                content = MERGE_PATCH if method == "PATCH" else "application/json"
+                reply = await door.request(method, f"{path}/e", body, content, token=LIMITED_TOKEN)
+                assert reply.status == 403, (method, path)
+            assert (await door.delete(path, token=LIMITED_TOKEN)).status == 403
+    finally:
+        await door.close()
+
+
+async def test_nobody_takes_addresses_that_are_others() -> None:
+    """CVE-2020-8554: an admission plugin, on by choice."""
+    spec = {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}
+    open_door = await FrontDoor.open()
+    await open_door.make(f"{CORE}/services", {"metadata": {"name": "s"}, "spec": spec})
+    await open_door.close()
+    door = await FrontDoor.open(enable_admission_plugins=["DenyServiceExternalIPs"])
+    try:
+        reply = await door.post(f"{CORE}/services", {"metadata": {"name": "s"}, "spec": spec})
+        assert (reply.status, reply.json["reason"]) == (403, "Forbidden")
+        await door.make(f"{CORE}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+        assert (await door.patch(f"{CORE}/services/s", {"spec": {"externalIPs": ["192.0.2.1"]}})).status == 403
+    finally:
+        await door.close()
+
+
+SECURE = {
+    "allowPrivilegeEscalation": False, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"},
+    "capabilities": {"drop": ["ALL"]},
+}  # fmt: skip
+GOOD = {"name": "good", "image": "i", "securityContext": SECURE}
+BAD = {"name": "bad", "image": "i", "securityContext": {**SECURE, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}}
+TOLD = 'container "bad" must not include "CHOWN" in securityContext.capabilities.add'
+
+
+async def test_no_kind_of_container_is_a_way_around_pod_security(door: FrontDoor) -> None:
+    """CVE-2023-2727, CVE-2023-2728, CVE-2024-3177 have been of this kind."""
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await door.make("/api/v1/namespaces", {"metadata": {"name": "strict", "labels": label}})
+    pods = "/api/v1/namespaces/strict/pods"
+    for spec in ({"containers": [BAD]}, {"containers": [GOOD], "initContainers": [BAD]}):
+        reply = await door.post(pods, {"metadata": {"name": "p"}, "spec": spec})
+        assert reply.status == 403 and TOLD in reply.message
+    await door.make(pods, {"metadata": {"name": "p"}, "spec": {"containers": [GOOD]}})
+    for way in (MERGE_PATCH, "application/strategic-merge-patch+json"):
+        added = {"spec": {"ephemeralContainers": [BAD]}}
+        reply = await door.patch(f"{pods}/p/ephemeralcontainers", added, way)
+        assert reply.status == 403 and TOLD in reply.message
+    added = {"spec": {"ephemeralContainers": [{**GOOD, "name": "e"}]}}
+    assert (await door.patch(f"{pods}/p/ephemeralcontainers", added)).status == 200
+
+
+# -- warnings, which webhooks and policies may write ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("texts", "headers"),
+    [
+        (['a "b" \\ é'], ['299 - "a \\"b\\" \\\\ é"']),
+        (["x\r\nSet-Cookie: a=b", "x\x1b[2J", "\x7f", "\x9bm", "\ud800", "", "left"], ['299 - "left"']),
+        (["y" * 4096], [f'299 - "{"y" * 4096}"']),
+        (["y" * 4097], [f'299 - "{"y" * 256}"']),
+        ([f"{n:04}" + "z" * 400 for n in range(100)], [f'299 - "{n:04}{"z" * 252}"' for n in range(16)]),
+    ],
+    ids=["quoted", "control", "long", "longer", "many"],
+)
+def test_warnings_are_texts_and_bounded(texts: list[str], headers: list[str]) -> None:
+    assert warning_headers(texts) == [("Warning", header) for header in headers]
