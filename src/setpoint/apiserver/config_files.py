@@ -30,10 +30,12 @@ class Given:
 
 
 def struct(go: str, **fields: Type | Given) -> Type:
-    made = {}
-    for name, type_ in fields.items():
-        given = isinstance(type_, Given)
-        made[name] = Field(name, type_.type if given else type_, Presence.KEEP if given else Presence.OMIT)  # type: ignore[union-attr,arg-type]
+    made: dict[str, Field] = {}
+    for name, of in fields.items():
+        if isinstance(of, Given):
+            made[name] = Field(name, of.type, Presence.KEEP)
+        else:
+            made[name] = Field(name, of, Presence.OMIT)
     return Type(Shape.STRUCT, go, go, made)
 
 
