@@ -169,6 +169,7 @@ async def test_what_kubelets_ask_for_lasts_a_year(issuer: FrontDoor) -> None:
 @pytest.mark.parametrize(
     ("reference", "status", "message"),
     [
+        (bound("Pod", ""), 400, "Name parameter required."),
         (bound("Pod", "nosuch"), 404, 'pods "nosuch" not found'),
         (bound("Pod", "q"), 400, 'cannot bind token for serviceaccount "sa" to pod running with different'),
         (bound("Bogus", "n"), 400, "cannot bind token to object of type /v1, Kind=Bogus"),

@@ -90,6 +90,8 @@ class TokenRequests:
         if group or kind not in ("Pod", "Node", "Secret"):
             raise BadRequest(f"cannot bind token to object of type {shown}")
         name = reference.get("name", "")
+        if not name:
+            raise BadRequest("Name parameter required.")
         entry = self._lookup(f"{kind.lower()}s", "" if kind == "Node" else call.target.namespace, name)
         if entry is None:
             raise NotFound.of("", f"{kind.lower()}s", name)
