@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ from setpoint.testing.live import LiveCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubectl_runner import Kubectl, until
+from kubectl_runner import Kubectl
+from quick_look import QuickLook
 
 OPERATORS = Path(__file__).parent / "operators"
 SOURCES = OPERATORS / "node"
@@ -44,16 +46,8 @@ def node_modules(request: pytest.FixtureRequest) -> Path:
         installing.mkdir()
         for name in ("package.json", "package-lock.json"):
             shutil.copy(SOURCES / name, installing)
-        command = [
-            npm,
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--fetch-retries=0",
-            "--loglevel=error",
-            "--fetch-timeout=20000",
-        ]
+        flags = "--ignore-scripts --no-audit --no-fund --loglevel=error --fetch-retries=0 --fetch-timeout=20000"
+        command = [npm, "ci", *flags.split()]
         try:
             subprocess.run(command, cwd=installing, check=True, capture_output=True, text=True, timeout=90)
             installing.rename(target)
@@ -91,18 +85,24 @@ def test_an_operator_of_client_node(live_cluster: LiveCluster, commander: Kubect
     kubectl = commander
     kubectl("create", "-f", str(OPERATORS / "queues.yaml"))
 
-    def holder() -> str:
-        return kubectl.run("get", "lease", "queue-operator", "-o", "jsonpath={.spec.holderIdentity}").out
+    look = QuickLook(live_cluster.kubeconfig)
 
-    def ready(name: str, workers: int) -> None:
-        kubectl("wait", f"queue/{name}", f"--for=jsonpath={{.status.workers}}={workers}", "--timeout=30s")
-        kubectl("wait", f"queue/{name}", "--for=condition=Ready", "--timeout=30s")
+    def until_led_by(name: str) -> None:
+        lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/queue-operator"
+        look.until(lease, lambda found: found and found["spec"]["holderIdentity"] == name)
+
+    def until_ready(workers: int) -> None:
+        def is_ready(found: dict[str, Any]) -> bool:
+            status = found.get("status") or {}
+            return bool(status.get("workers") == workers and status["conditions"][0]["status"] == "True")
+
+        look.until("/apis/work.example.com/v1/namespaces/default/queues/jobs", is_ready)
 
     with ExitStack() as running:
         first = running.enter_context(operator(live_cluster, installed, "first"))
-        until(lambda: holder() == "first")
+        until_led_by("first")
         kubectl("create", "-f", "-", stdin=QUEUE % ("jobs", 2))
-        ready("jobs", 2)
+        until_ready(2)
         assert kubectl("get", "queues").splitlines()[1].split() == ["jobs", "2", "True"]
         made, child = kubectl.get("queue/jobs", "configmap/jobs")["items"]
         assert made["status"]["answer"] == "hello"  # a command ran in a Pod, over a WebSocket
@@ -113,14 +113,14 @@ def test_an_operator_of_client_node(live_cluster: LiveCluster, commander: Kubect
         # A child that is tampered with comes back as it was: drift is undone by server-side apply.
         kubectl("patch", "configmap", "jobs", "-p", '{"data":{"greeting":"no"}}')
         kubectl("scale", "queue/jobs", "--replicas=3")
-        ready("jobs", 3)
+        until_ready(3)
         assert kubectl.get("configmap", "jobs")["data"] == {"greeting": "hello"}
         # The leader dies without a word; another one takes over where it was.
         running.enter_context(operator(live_cluster, installed, "second"))
         first.kill()
         kubectl("patch", "queue", "jobs", "--type=json", "-p", '[{"op":"replace","path":"/spec/workers","value":1}]')
-        ready("jobs", 1)
-        assert holder() == "second"
+        until_ready(1)
+        until_led_by("second")
         kubectl("delete", "queue", "jobs")
-        kubectl("wait", "--for=delete", "deployment/jobs", "configmap/jobs", "--timeout=30s")
+        kubectl("wait", "--for=delete", "deployment/jobs", "configmap/jobs", "--timeout=55s")
         assert kubectl("get", "configmap", "jobs-done", "-o", "name") == "configmap/jobs-done\n"

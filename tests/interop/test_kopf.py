@@ -17,14 +17,15 @@ from setpoint.testing.live import LiveCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubectl_runner import Kubectl, until
+from kubectl_runner import Kubectl
+from quick_look import QuickLook
 
 OPERATORS = Path(__file__).parent / "operators"
 SITE = "apiVersion: shop.example.com/v1\nkind: Website\nmetadata: {name: %s}\nspec: {image: nginx%s}\n"
 THEME = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: sea, labels: {shop.example.com/theme: ''}}\ndata: {color: %s}\n"
 )
-WEBHOOKS = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 PEERING = "apiVersion: kopf.dev/v1\nkind: KopfPeering\nmetadata: {name: websites}\n"
 # kopf loads every client library that is installed, which takes longer than the rest of this test. An operator's own
 # environment has none of these.
@@ -61,12 +62,20 @@ def test_an_operator_of_kopf(live_cluster: LiveCluster, commander: Kubectl, tmp_
     kubectl("create", "-f", str(OPERATORS / "websites.yaml"))
     kubectl("create", "-f", "-", stdin=PEERING)
 
-    def status(name: str, field: str, value: str) -> None:
-        kubectl("wait", f"web/{name}", f"--for=jsonpath={{.status.{field}}}={value}", "--timeout=30s")
+    look = QuickLook(live_cluster.kubeconfig)
+
+    def until_status(**wanted: object) -> None:
+        look.until(
+            "/apis/shop.example.com/v1/namespaces/default/websites/one",
+            lambda found: wanted.items() <= (found.get("status") or {}).items(),
+        )
 
     with operator(live_cluster, tmp_path):
         # Its webhooks: kopf writes the configurations as soon as its server listens.
-        until(lambda: kubectl("get", WEBHOOKS, "-o", "jsonpath={.items[*].webhooks[*].name}").count("websites") == 2)
+        for sort in ("validating", "mutating"):
+            look.until(
+                f"{WEBHOOKS}/{sort}webhookconfigurations/websites.shop.example.com", lambda found: found.get("webhooks")
+            )
         assert "200 replicas are too dear" in kubectl.refused(
             "create", "-f", "-", stdin=SITE % ("dear", ", replicas: 200")
         )
@@ -75,28 +84,24 @@ def test_an_operator_of_kopf(live_cluster: LiveCluster, commander: Kubectl, tmp_
         # A handler that fails at first, children, status from a child's events, an index, a timer.
         kubectl("apply", "-f", "-", stdin=THEME % "blue")
         kubectl("create", "-f", "-", stdin=SITE % ("one", ", replicas: 2, theme: sea"))
-        status("one", "phase", "Ready")
-        status("one", "color", "blue")
-        status("one", "built.image", "nginx")
+        until_status(phase="Ready", color="blue", ready=2, built={"image": "nginx"})
         assert kubectl("get", "web").splitlines()[1].split() == ["one", "Ready", "2", "blue"]
         site, service = kubectl.get("web/one", "service/one")["items"]
         assert site["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
         assert site["spec"]["owner"] == "kubernetes-admin"
         assert service["metadata"]["ownerReferences"][0]["uid"] == site["metadata"]["uid"]
-        said = until(lambda: "one stands" in (said := kubectl("describe", "web", "one")) and said)
-        assert "the bricks are late" in said
+        look.until("/api/v1/namespaces/default/events", lambda found: "one stands" in str(found))
+        said = kubectl("describe", "web", "one")
+        assert "one stands" in said and "the bricks are late" in said
         # Changes: of a field, and of something that is only indexed.
         kubectl("patch", "web", "one", "--type=merge", "-p", '{"spec":{"replicas":3}}')
         kubectl("apply", "-f", "-", stdin=THEME % "green")
-        status("one", "ready", "3")
-        status("one", "color", "green")
-        status("one", "seen[0][3]", "3")
-        site, peering = kubectl.get("web/one", "kopfpeering/websites")["items"]
-        assert site["status"]["seen"] == [["change", "()", "2", "3"]]
+        until_status(ready=3, color="green", seen=[["change", "()", "2", "3"]])
+        peering = kubectl.get("kopfpeering", "websites")
         assert [peer["priority"] for peer in peering["status"].values()] == [0]
     # While nobody looks, it changes and is deleted; whoever comes next finds out.
     kubectl("delete", "web", "one", "--wait=false")
     assert kubectl("get", "deployment", "one", "-o", "name")
     with operator(live_cluster, tmp_path):
-        kubectl("wait", "--for=delete", "web/one", "deployment/one", "service/one", "--timeout=30s")
+        kubectl("wait", "--for=delete", "web/one", "deployment/one", "service/one", "--timeout=55s")
         assert kubectl.get("configmap", "one-ruins")["data"] == {"gone": "one"}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from definition_styles import APPLICATIONS, CERTIFICATES, MONITORS
 from postgres_cluster import MANIFEST
 from server_process import ServerProcess
 
@@ -25,6 +26,28 @@ CRD = "crd/postgresclusters.db.example.com"
 ORDERS = (
     "apiVersion: db.example.com/v1\nkind: PostgresCluster\nmetadata: {name: orders}\nspec: {engineVersion: '16'%s}\n"
 )
+
+KNOWN = """
+apiVersion: certs.example.io/v1
+kind: Certificate
+metadata: {name: web}
+spec: {secretName: web-tls, issuerRef: {name: ca, kind: Issuer}, dnsNames: [a.example.com], usages: [server auth]}
+---
+apiVersion: monitoring.example.com/v1
+kind: ServiceMonitor
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  endpoints: [{port: http, interval: 30s}, {targetPort: 8080}]
+---
+apiVersion: deploy.example.io/v1alpha1
+kind: Application
+metadata: {name: web}
+spec:
+  destination: {namespace: web, server: here}
+  source: {repoURL: https://git.example.com/web, helm: {valuesObject: {replicas: 2, deep: {any: [1, two]}}}}
+status: {sync: {status: Synced, revision: abc}, health: {status: Healthy}}
+"""
 
 
 @pytest.fixture(params=sorted({BINARIES[0], BINARIES[-1]}) if BINARIES else [], ids=lambda path: path.name)
@@ -83,3 +106,22 @@ def test_f1_apply_knows_what_is_there(kubectl: Kubectl) -> None:
     )
     kubectl("delete", CRD)
     assert kubectl.run("get", "pg").code != 0
+
+
+def test_definitions_in_the_style_of_well_known_projects(server: ServerProcess, tmp_path: Path) -> None:
+    kubectl = Kubectl(BINARIES[-1], server.kubeconfig, tmp_path, "default")
+    kubectl("apply", "-f", "-", stdin="---".join((CERTIFICATES, MONITORS, APPLICATIONS)))
+    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=10s")
+    until(lambda: kubectl.run("apply", "-f", "-", stdin=KNOWN).code == 0)
+    listed = [line.split() for line in kubectl("get", "certs,smon,applications", "-o", "wide").splitlines()]
+    assert listed[0] == ["NAME", "READY", "SECRET", "ISSUER", "AGE"]
+    assert listed[1][:3] == ["certificate.certs.example.io/web", "web-tls", "ca"]
+    assert listed[3] == ["NAME", "AGE"]
+    assert listed[6] == ["NAME", "SYNC", "STATUS", "HEALTH", "STATUS", "REVISION"]
+    assert listed[7] == ["application.deploy.example.io/web", "Synced", "Healthy", "abc"]
+    explained = kubectl("explain", "certificates.spec.issuerRef")
+    assert "GROUP:      certs.example.io" in explained and "name\t<string> -required-" in explained
+    wrong = KNOWN.replace("server auth", "none").replace("30s", "soon").replace("targetPort", "targetport")
+    refused = kubectl.refused("apply", "-f", "-", stdin=wrong)
+    assert 'spec.usages[0]: Unsupported value: "none"' in refused
+    assert 'unknown field "spec.endpoints[1].targetport"' in refused
