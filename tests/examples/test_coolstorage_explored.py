@@ -58,4 +58,4 @@ def exploration() -> Exploration:
 def test_one_bucket_for_one_object() -> None:
     found = exploration()
     found.explore(faults=("crash-before",))  # between making a bucket and noting it, for example
-    found.explore(limit=6)  # a few of all others
+    found.explore(limit=4)  # a few of all others

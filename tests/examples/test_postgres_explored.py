@@ -75,7 +75,7 @@ def exploration() -> Exploration:
 
 
 def test_the_same_objects() -> None:
-    exploration().explore(limit=8)
+    exploration().explore(limit=5)
 
 
 async def for_real(cluster: VirtualCluster, passwords: Passwords) -> None:
@@ -98,4 +98,4 @@ def whole_exploration() -> Exploration:
 
 
 def test_growing_and_going() -> None:
-    whole_exploration().explore(faults=("crash-after",), limit=3)
+    whole_exploration().explore(faults=("crash-after",), limit=2)
