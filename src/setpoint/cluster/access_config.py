@@ -12,7 +12,7 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "P
 _VERSIONS = ("v1", "v1beta1")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class AccessConfig:
     enable_bootstrap_token_auth: bool = False
     authentication_config: str = ""

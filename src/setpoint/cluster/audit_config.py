@@ -9,7 +9,7 @@ FORMATS = ("legacy", "json")
 VERSION = "audit.k8s.io/v1"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class BackendConfig:
     """What both backends have in common."""
 
@@ -55,7 +55,7 @@ def _webhook() -> BackendConfig:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class AuditConfig:
     policy_file: str = ""
     log_path: str = ""

@@ -18,7 +18,7 @@ class ConfigError(Exception):
     """A setting that cannot work; the message is one sentence for the person who typed it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class ApiServerConfig:
     data_dir: Path
     port: int = 6443

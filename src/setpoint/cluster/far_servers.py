@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from functools import lru_cache
@@ -178,6 +177,8 @@ def _context(authority: bytes, insecure: bool, certificate: Path | None, shown: 
         context.load_cert_chain(certificate)
     if shown:
         # The library takes certificates from files alone; nobody else can read this one, and it is gone at once.
+        import tempfile  # it takes long to load, and few need it
+
         with tempfile.NamedTemporaryFile() as file:
             file.write(shown)
             file.flush()
