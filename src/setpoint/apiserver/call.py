@@ -34,6 +34,8 @@ class Call:
     """The client sent an empty managedFields list: a wish that decoding would lose."""
     emptied: list[tuple[dict[str, Any], str]] = field(default_factory=list)
     """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
+    flow: tuple[tuple[str, str], ...] = ()
+    """Headers that say in which flow it was."""
     audit_id: str = ""
     audit: Record | None = None
     """None: nothing is told of this request."""

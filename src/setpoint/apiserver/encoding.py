@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Any
 
 import orjson
 
 from setpoint.apiserver.watch_cache import Entry, Obj
-from setpoint.kinds.catalog import Resource
+from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.decode import decode
 from setpoint.meta.schema import Type
 
@@ -178,3 +180,22 @@ def stamp_offset(value: bytes) -> tuple[bytes, int]:
     at = value.index(_UID)
     end = value.index(b'"', at + len(_UID)) + 1
     return value[:end] + b',"resourceVersion":""' + value[end:], end + len(b',"resourceVersion":"')
+
+
+# Where the conversions from and to the stored version live, imported with the first object that needs them.
+_CONVERSIONS = {
+    ("events.k8s.io", "v1"): ("setpoint.kinds.events.event", "from_core", "to_core"),
+    ("autoscaling", "v1"): ("setpoint.kinds.autoscaling.horizontalpodautoscaler", "to_v1", "from_v1"),
+}
+
+
+def encoding_of(resource: Resource) -> Encoding:
+    if resource.storage == (resource.group, resource.version):
+        return Encoding(resource)
+    module, from_storage, to_storage = _CONVERSIONS[(resource.group, resource.version)]
+
+    def conversion(name: str) -> Callable[[Any], Any]:
+        return lambda obj: getattr(import_module(module), name)(obj)
+
+    stored_as = next(r for r in RESOURCES if (r.group, r.version, r.kind) == (*resource.storage, resource.kind))
+    return ConvertedEncoding(resource, stored_as, conversion(from_storage), conversion(to_storage))

@@ -13,6 +13,8 @@ _LONGEST_KEPT = 1024
 _MOST_PARAMETERS = 10_000
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+COLLECTIONS = frozenset({"list", "watch"})
+"""Verbs that read many objects."""
 
 
 class Target(NamedTuple):

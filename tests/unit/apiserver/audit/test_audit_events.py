@@ -163,7 +163,7 @@ async def test_a_failure_nobody_thought_of_is_told_without_its_text(door: FrontD
         raise RuntimeError("the password is swordfish")
 
     kept = audit(door, {"level": "Metadata"})
-    monkeypatch.setattr(door.api, "_dispatch", fail)
+    monkeypatch.setattr(door.api._routing, "answer", fail)
     with pytest.raises(RuntimeError):
         await door.get(_MAPS)
     _, event = kept.taken()
