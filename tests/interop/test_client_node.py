@@ -53,8 +53,8 @@ def node_modules(request: pytest.FixtureRequest) -> Path:
             installing.rename(target)
         except (subprocess.SubprocessError, OSError) as error:
             shutil.rmtree(installing, ignore_errors=True)
-            said = str(getattr(error, "stderr", "") or error).strip()
-            pytest.skip(f"npm cannot install @kubernetes/client-node here: {said[-300:]}")
+            said = str(getattr(error, "stderr", "") or error).strip().splitlines()
+            pytest.skip(f"npm cannot install @kubernetes/client-node here: {said[0]}")
     return target / "node_modules"
 
 
