@@ -234,8 +234,8 @@ class VirtualCluster:
 async def virtual_cluster(
     *, start: Snapshot | None = None, **options: Unpack[ClusterOptions]
 ) -> AsyncIterator[VirtualCluster]:
-    """On a virtual loop only (see `run_virtual`). One that begins with a snapshot has the options of the cluster that
-    it was taken from, unless others are given, and another seed."""
+    """On a virtual loop only (see `run_virtual`); `ClusterOptions` are the options. One that begins with a snapshot has
+    those of the cluster that it was taken from, unless others are given, and another seed."""
     if start is not None:
         options = {**start.options, "seed": start.next_seed(), **options}
     clock = VirtualClock() if start is None else VirtualClock.going_on(start.now)

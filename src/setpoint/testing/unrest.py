@@ -95,9 +95,7 @@ def _fight_line(fight: Fight) -> str:
 # -- loops ------------------------------------------------------------------------------------------------------------
 
 
-def _loop_lines(
-    changes: Sequence[tuple[Written, Sequence[Change]]], fought: set[tuple[str, str]]
-) -> list[str]:  # fmt: skip
+def _loop_lines(changes: Sequence[tuple[Written, Sequence[Change]]], fought: set[tuple[str, str]]) -> list[str]:
     updates: dict[tuple[str, str], list[Sequence[Change]]] = {}
     others: dict[tuple[str, str, str], list[str]] = {}
     for written, changed in changes:

@@ -166,6 +166,25 @@ async def test_an_operator_fights_with_a_controller(cluster: VirtualCluster) -> 
     assert 'tea writes "mine"' in said and 'deployment-controller writes "1"' in said
 
 
+@virtual(nodes=0)
+async def test_a_slow_fight_is_found_at_rest(cluster: VirtualCluster) -> None:
+    """The autoscaler looks every 15 seconds: between two of its looks all is quiet."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minReplicas": 4, "maxReplicas": 9, "scaleTargetRef": target},
+    }  # fmt: skip
+    async with cluster.running(operator("tea", replicas(2), Deployment)):
+        await cluster.client.create(web(2))
+        await cluster.client.create(autoscaler)
+        await cluster.settle()
+        said = await complaint(cluster.at_rest("3m"))
+    first = said.splitlines()[1]
+    assert first.startswith("  fight over spec.replicas of deployments.apps default/web: ")
+    assert "horizontal-pod-autoscaler writes 4" in first and "tea writes 2" in first
+
+
 @virtual(nodes=1)
 async def test_much_at_once_is_no_loop(cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("setpoint.testing.virtual_time._MANY_TURNS", 50)
