@@ -34,7 +34,8 @@ from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.server import ApiServer, Handler, PathHandler
+from setpoint.apiserver.routing import Handler
+from setpoint.apiserver.server import ApiServer, PathHandler
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.cluster.access import wire_access
