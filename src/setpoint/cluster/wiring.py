@@ -45,6 +45,8 @@ from setpoint.cluster.front_proxy import FrontProxy
 from setpoint.kinds.catalog import RESOURCES
 from setpoint.meta.exposition import CONTENT_TYPE
 
+_FLOWS = "flowcontrol.apiserver.k8s.io"
+
 
 def wire(
     api: ApiServer, config: ApiServerConfig, certificates: CertificateFiles | None, servers: FarServers | None = None
@@ -116,25 +118,19 @@ def _enabled(config: ApiServerConfig) -> list[str]:
 def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:
     reader = CacheReader(api)
     seats = config.max_requests_inflight + config.max_mutating_requests_inflight
-    fairness = Fairness(
-        lambda plural: reader.list("flowcontrol.apiserver.k8s.io", plural),
-        lambda: _flow_revision(api),
-        api.clock,
-        seats,
-    )
+    caches, schemas, levels = api.caches, f"{_FLOWS}/flowschemas/", f"{_FLOWS}/prioritylevelconfigurations/"
+
+    def revision() -> int:
+        """Moves whenever a flow schema or priority level changes."""
+        try:
+            return caches[schemas].changed + caches[levels].changed
+        except KeyError:
+            return -2  # the server is still starting
+
+    fairness = Fairness(lambda plural: reader.list(_FLOWS, plural), revision, api.clock, seats)
     api.background.append(fairness.run)
     api.metrics.sources.append(lambda: told(fairness))
     return fairness
-
-
-def _flow_revision(api: ApiServer) -> int:
-    """Moves whenever a flow schema or priority level changes."""
-    group = "flowcontrol.apiserver.k8s.io"
-    return sum(
-        api.caches[prefix].changed
-        for prefix in (f"{group}/flowschemas/", f"{group}/prioritylevelconfigurations/")
-        if prefix in api.caches
-    )
 
 
 def _subresources(api: ApiServer) -> None:

@@ -42,11 +42,11 @@ def allocate(total: float, claims: Sequence[Claim]) -> list[float]:
 class Demand:
     """How many seats were asked for over a while: the most, and what is usual."""
 
-    __slots__ = ("_area", "_began", "_last", "_now", "_squares", "most", "smoothed")
+    __slots__ = ("_area", "_began", "_last", "_squares", "most", "now", "smoothed")
 
     def __init__(self, now: float) -> None:
         self._began = self._last = now
-        self._now = 0
+        self.now = 0
         self._area = self._squares = 0.0
         self.most = 0
         self.smoothed = 0.0
@@ -54,22 +54,22 @@ class Demand:
     def changed(self, now: float, seats: int) -> None:
         passed = now - self._last
         if passed > 0:
-            self._area += self._now * passed
-            self._squares += self._now * self._now * passed
+            self._area += self.now * passed
+            self._squares += self.now * self.now * passed
             self._last = now
-        self._now = seats
+        self.now = seats
         if seats > self.most:
             self.most = seats
 
     def look(self, now: float) -> tuple[int, float]:
         """The most, and a smoothed mean with a deviation on top, since the last look; counting begins anew."""
-        self.changed(now, self._now)
+        self.changed(now, self.now)
         most, passed = self.most, now - self._began
         if passed > 0:
             mean = self._area / passed
             envelope = mean + max(0.0, self._squares / passed - mean * mean) ** 0.5
             self.smoothed = max(envelope, _SMOOTHING * self.smoothed + (1 - _SMOOTHING) * envelope)
-        self._began, self._area, self._squares, self.most = now, 0.0, 0.0, self._now
+        self._began, self._area, self._squares, self.most = now, 0.0, 0.0, self.now
         return most, self.smoothed
 
 

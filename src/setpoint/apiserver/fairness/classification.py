@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from setpoint.apiserver.fairness.dealing import flow_hash
+from setpoint.apiserver.fairness.levels import Level
 from setpoint.apiserver.filters.authorize import Access
 from setpoint.kinds.strategy import UserInfo
 
 _REMEMBERED = 4096
 Obj = Mapping[str, Any]
 Headers = tuple[tuple[str, str], ...]
-L = TypeVar("L")
 
 
-class Flow(Generic[L]):
+class Flow:
     """Requests that are fair to one another by taking turns, on one level."""
 
-    __slots__ = ("hash", "headers", "level", "schema")
+    __slots__ = ("dispatched", "hash", "headers", "level", "schema")
 
-    def __init__(self, schema: str, level: L, hash: int, headers: Headers) -> None:
+    def __init__(self, schema: str, level: Level, hash: int, headers: Headers) -> None:
         self.schema = schema
         self.level = level
         self.hash = hash
         self.headers = headers
         """Tell the client where it belongs."""
+        self.dispatched = level.dispatched.setdefault(schema, [0])
 
 
-class Classifier(Generic[L]):
-    def __init__(self, schemas: Iterable[Obj], levels: Mapping[str, L], uids: Mapping[str, str]) -> None:
+class Classifier:
+    def __init__(self, schemas: Iterable[Obj], levels: Mapping[str, Level], uids: Mapping[str, str]) -> None:
         """Schemas whose level does not exist are left out."""
         known = [each for each in schemas if _level(each) in levels]
         self._schemas = sorted(known, key=lambda s: (s["spec"].get("matchingPrecedence", 0), s["metadata"]["name"]))
         self._levels = levels
         self._uids = uids
-        self._known: dict[tuple[Any, ...], Flow[L]] = {}
+        self._known: dict[tuple[Any, ...], Flow] = {}
 
-    def flow(self, access: Access) -> Flow[L]:
+    def flow(self, access: Access) -> Flow:
         user = access.user
         scope = access.namespace if access.resource else access.path
         key = (user.name, user.groups, access.verb, access.group, access.resource, access.subresource, scope)
@@ -48,13 +49,13 @@ class Classifier(Generic[L]):
             found = self._known[key] = self._classify(access)
         return found
 
-    def _classify(self, access: Access) -> Flow[L]:
+    def _classify(self, access: Access) -> Flow:
         for schema in self._schemas:
             if any(_matches(rule, access) for rule in schema["spec"].get("rules") or ()):
                 return self._under(schema, access)
         raise LookupError("the last schema is for everybody")
 
-    def _under(self, schema: Obj, access: Access) -> Flow[L]:
+    def _under(self, schema: Obj, access: Access) -> Flow:
         name, level = schema["metadata"]["name"], _level(schema)
         by = (schema["spec"].get("distinguisherMethod") or {}).get("type", "")
         told_apart = access.user.name if by == "ByUser" else access.namespace if by == "ByNamespace" else ""

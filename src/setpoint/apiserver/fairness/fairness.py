@@ -45,7 +45,7 @@ class Seat:
 
     __slots__ = ("count", "flow", "of", "waiting")
 
-    def __init__(self, of: Fairness, flow: Flow[Level], count: int, waiting: Waiting | None = None) -> None:
+    def __init__(self, of: Fairness, flow: Flow, count: int, waiting: Waiting | None = None) -> None:
         self.of = of
         self.flow = flow
         self.count = count
@@ -65,24 +65,24 @@ class Fairness:
         self._total = seats
         self._seen = -1
         self.levels: dict[str, Level] = {}
-        self._classifier: Classifier[Level]
+        self._classifier: Classifier
         self._dropped: dict[str, Dropped] = {}
         self._turn_ends = 0.0
         self._in_turn = False
         self._next = 0
-        self._patient: deque[tuple[float, Flow[Level], Waiting]] = deque()
+        self._patient: deque[tuple[float, Flow, Waiting]] = deque()
         """Who waits, and until when at most, in the order in which they came."""
 
     # -- what a request does ------------------------------------------------------------------------------------------
 
-    def flow(self, access: Access) -> Flow[Level]:
+    def flow(self, access: Access) -> Flow:
         revision = self._revision()
         if revision != self._seen:
             self._seen = revision
             self._configure()
         return self._classifier.flow(access)
 
-    def enter(self, flow: Flow[Level], now: float, seats: int = 1, *, outside: bool = True) -> Seat:
+    def enter(self, flow: Flow, now: float, seats: int = 1, *, outside: bool = True) -> Seat:
         """A seat, or a place to wait for one. Those from within the process take part in what seats there are, but do
         not wait for the loop: they are what it is busy with. Raises Overloaded."""
         level = flow.level
@@ -126,10 +126,10 @@ class Fairness:
         if level.queues.waiting:
             self._turn(now)
 
-    def _seated(self, flow: Flow[Level], now: float) -> None:
+    def _seated(self, flow: Flow, now: float) -> None:
         level = flow.level
         level.executing += 1
-        level.dispatched[flow.schema] = level.dispatched.get(flow.schema, 0) + 1
+        flow.dispatched[0] += 1
         level.seats_changed(now)
 
     def _tire(self, now: float) -> None:
@@ -140,7 +140,7 @@ class Fairness:
                 flow.level.queues.give_up(waiting)
                 waiting.turn.set_exception(self._refused(flow, "time-out"))
 
-    def _refused(self, flow: Flow[Level], reason: str) -> Overloaded:
+    def _refused(self, flow: Flow, reason: str) -> Overloaded:
         level = flow.level
         level.reject(flow.schema, reason)
         dropped = self._dropped.setdefault(level.name, Dropped())

@@ -27,8 +27,8 @@ class Level:
         self.widest = 0
         """Seats that one request may take; 0: as many as it likes."""
         self.executing = 0
-        self.dispatched: dict[str, int] = {}
-        """By flow schema."""
+        self.dispatched: dict[str, list[int]] = {}
+        """By flow schema; in lists of one, which flows keep at hand."""
         self.rejected: dict[tuple[str, str], int] = {}
         """By flow schema and reason."""
 
@@ -55,7 +55,10 @@ class Level:
             self.queues.limit = nominal - lendable // 2
 
     def seats_changed(self, now: float) -> None:
-        self.demand.changed(now, self.queues.in_use + self.queues.seats_waiting)
+        """Whether one seat is taken or none is no matter: most requests are over before the next one comes."""
+        wanted = self.queues.in_use + self.queues.seats_waiting
+        if wanted > 1 or self.demand.now > 1:
+            self.demand.changed(now, wanted)
 
     def reject(self, schema: str, reason: str) -> None:
         key = (schema, reason)

@@ -33,7 +33,7 @@ def told(fairness: Fairness) -> Iterable[Family]:
         [
             ({"priority_level": level.name, "flow_schema": schema}, count)
             for level in levels
-            for schema, count in sorted(level.dispatched.items())
+            for schema, (count,) in sorted(level.dispatched.items())
         ],
     )
     yield counter(
