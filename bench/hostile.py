@@ -24,7 +24,6 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import cast
 
 import uvloop
 from load import Connection, Target, connect
@@ -106,8 +105,7 @@ async def slow_readers(target: Target, end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     host, port = target.address
     for _ in range(300):
-        made, _ = await loop.create_connection(asyncio.Protocol, host, port, ssl=target.tls)
-        transport = cast(asyncio.Transport, made)
+        transport, _ = await loop.create_connection(asyncio.Protocol, host, port, ssl=target.tls)
         transport.write(target.request("GET", f"{PATH}?watch=1"))
         transport.pause_reading()
         kept.append(transport)
@@ -123,7 +121,7 @@ async def slow_readers(target: Target, end: asyncio.Event) -> None:
 
 async def idle(target: Target, end: asyncio.Event) -> None:
     """10,000 connections that ask for nothing."""
-    kept = []
+    kept: list[tuple[asyncio.Transport, asyncio.Protocol]] = []
     loop = asyncio.get_running_loop()
     host, port = target.address
     context = target.tls
