@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +14,7 @@ from setpoint.client.resources import builtin
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Unauthorized
+from setpoint.meta.expiring import Expiring
 
 TOKEN_REVIEWS = builtin("tokenreviews", "authentication.k8s.io")
 ACCESS_REVIEWS = builtin("subjectaccessreviews", "authorization.k8s.io")
@@ -27,9 +27,9 @@ class DelegatedAccess:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
-        self._clock = clock
         self._certificates = CertificateAuthenticator(clock)
-        self._known: OrderedDict[object, tuple[float, Any]] = OrderedDict()
+        self._users: Expiring[bytes, UserInfo] = Expiring(_REMEMBERED, clock)
+        self._answers: Expiring[tuple[object, ...], bool] = Expiring(_REMEMBERED, clock)
 
     async def who(self, request: Request) -> UserInfo:
         """By a certificate that the TLS layer found good, or by a token. Raises Unauthorized, and what the API server
@@ -41,14 +41,20 @@ class DelegatedAccess:
         if not token:
             return ANONYMOUS
         key = sha256(token.encode("utf-8", "surrogateescape")).digest()
-        found: UserInfo | None = self._recall(key)
-        return found if found is not None else self._remember(key, await self._review(token))
+        found = self._users.get(key)
+        if found is None:
+            found = await self._review(token)
+            self._users.keep(key, found, _KEPT_FOR)
+        return found
 
     async def may(self, user: UserInfo, attributes: dict[str, Any]) -> bool:
         """`attributes` are those of a SubjectAccessReview."""
         key = (user.name, user.groups, str(attributes))
-        allowed: bool | None = self._recall(key)
-        return allowed if allowed is not None else self._remember(key, await self._ask(user, attributes))
+        allowed = self._answers.get(key)
+        if allowed is None:
+            allowed = await self._ask(user, attributes)
+            self._answers.keep(key, allowed, _KEPT_FOR)
+        return allowed
 
     async def check_path(self, user: UserInfo, request: Request) -> None:
         """Raises Forbidden."""
@@ -73,14 +79,3 @@ class DelegatedAccess:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         answer = await self._client.create(review, resource=ACCESS_REVIEWS)
         return bool((answer.get("status") or {}).get("allowed"))
-
-    def _recall(self, key: object) -> Any:
-        known = self._known.get(key)
-        return known[1] if known is not None and known[0] > self._clock.monotonic() else None
-
-    def _remember(self, key: object, value: Any) -> Any:
-        self._known[key] = (self._clock.monotonic() + _KEPT_FOR, value)
-        self._known.move_to_end(key)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        return value

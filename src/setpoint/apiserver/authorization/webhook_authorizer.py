@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from setpoint.apiserver.review_webhook import ReviewWebhook
 from setpoint.apiserver.webhook_client import WebhookProblem
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
+from setpoint.meta.expiring import Expiring
 from setpoint.meta.selectors import Requirement
 
 log = logging.getLogger("setpoint.apiserver")
@@ -44,12 +44,11 @@ class WebhookAuthorizer:
     ) -> None:
         self.name = options.name
         self._webhook = webhook
-        self._clock = clock
         self._options = options
         self._api_version = f"authorization.k8s.io/{options.version}"
         self._conditions = conditions
         self._on_failure = Decision.DENY if options.denies_on_failure else Decision.NO_OPINION
-        self._known: OrderedDict[bytes, tuple[float, Obj]] = OrderedDict()
+        self._known: Expiring[bytes, Obj] = Expiring(_REMEMBERED, clock)
 
     def authorize(self, access: Access) -> Ruling | Awaitable[Ruling]:
         spec = spec_of(access)
@@ -61,8 +60,8 @@ class WebhookAuthorizer:
                 return Decision.NO_OPINION, ""
         key = orjson.dumps(spec)
         known = self._known.get(key)
-        if known is not None and known[0] > self._clock.monotonic():
-            return _ruling(known[1])
+        if known is not None:
+            return _ruling(known)
         return self._ask(spec, key, access)
 
     async def _ask(self, spec: Obj, key: bytes, access: Access) -> Ruling:
@@ -73,10 +72,7 @@ class WebhookAuthorizer:
             return self._on_failure, Problem(str(problem))
         kept = self._options.kept_allowed if status.get("allowed") is True else self._options.kept_others
         if kept > 0 and _length(access) < _LONGEST:
-            self._known[key] = (self._clock.monotonic() + kept, status)
-            self._known.move_to_end(key)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self._known.keep(key, status, kept)
         return _ruling(status)
 
     def rules_for(self, user: UserInfo, namespace: str) -> Rules:
