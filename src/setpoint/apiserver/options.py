@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import orjson
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.request import truthy
+from setpoint.meta import base64url
 from setpoint.meta.body import BodyError, parse_json
 from setpoint.meta.errors import BadRequest, Invalid, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
@@ -287,7 +287,7 @@ _TOKEN_FIELDS = {"v": str, "rv": int, "start": str}
 def encode_continue(revision: int, start: str) -> str:
     """`start` is the key below the list's own prefix at which the next page begins; revision -1 means the latest."""
     token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
-    return urlsafe_b64encode(token).rstrip(b"=").decode()
+    return base64url.encode(token)
 
 
 def decode_continue(token: str) -> tuple[int, str]:
@@ -300,7 +300,7 @@ def decode_continue(token: str) -> tuple[int, str]:
     if len(token) % 4 == 1:
         raise refuse(f"illegal base64 data at input byte {len(token) - 1}")
     try:
-        parsed, _ = parse_json(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        parsed, _ = parse_json(base64url.decode(token))
     except BodyError as error:
         raise refuse(str(error)) from None
     parsed = {} if parsed is None else parsed

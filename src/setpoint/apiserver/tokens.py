@@ -7,7 +7,7 @@ the watch caches, so that a deletion counts at once.
 
 from __future__ import annotations
 
-from base64 import b64decode, urlsafe_b64decode
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -21,6 +21,7 @@ from setpoint.apiserver.filters.impersonate import service_account
 from setpoint.apiserver.signing import BadSignature, TokenKeys, UnknownKey
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.strategy import UserInfo
+from setpoint.meta import base64url
 from setpoint.meta.clock import Clock
 from setpoint.meta.goformat import quote_all
 from setpoint.meta.times import parse_time
@@ -187,7 +188,7 @@ def _issuer(token: str) -> str:
     if len(parts) != 3:
         return ""
     try:
-        claims = orjson.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = orjson.loads(base64url.decode(parts[1]))
         issuer = claims["iss"]
     except (ValueError, KeyError, TypeError):
         return ""

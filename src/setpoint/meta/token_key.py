@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
+
+from setpoint.meta import base64url
 
 _BLOCK = rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?"
 _NO_KEYS = "data does not contain any valid RSA or ECDSA public keys"
@@ -46,7 +47,7 @@ class VerifyingKey:
         from cryptography.hazmat.primitives import serialization
 
         der = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        return _base64(sha256(der).digest())
+        return base64url.encode(sha256(der).digest())
 
     def open(self, token: str) -> bytes | None:
         """The claims of a token with a good signature; None: it is no token at all. Raises UnknownKey, BadSignature."""
@@ -132,9 +133,5 @@ def verifying_keys(data: bytes) -> list[VerifyingKey]:
     return found
 
 
-def _base64(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
 def _number(value: int, length: int = 0) -> str:
-    return _base64(value.to_bytes(length or (value.bit_length() + 7) // 8, "big"))
+    return base64url.encode(value.to_bytes(length or (value.bit_length() + 7) // 8, "big"))

@@ -7,7 +7,6 @@ Authorization header any more.
 from __future__ import annotations
 
 import csv
-from base64 import urlsafe_b64decode
 from collections.abc import Awaitable, Sequence
 from hmac import compare_digest
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -15,6 +14,7 @@ from urllib.parse import unquote
 
 from setpoint.apiserver.http.message import Request
 from setpoint.kinds.strategy import UserInfo
+from setpoint.meta import base64url
 from setpoint.meta.errors import Unauthorized
 from setpoint.meta.goformat import aggregate
 
@@ -257,7 +257,7 @@ def _from_subprotocols(header: str) -> tuple[str, str]:
         raise Unauthorized()
     encoded = tokens[0].removeprefix(_SUBPROTOCOL)
     try:
-        token = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        token = base64url.decode(encoded).decode()
     except ValueError:
         raise Unauthorized() from None
     if not token:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hmac
 import re
-from base64 import urlsafe_b64encode
 from datetime import datetime
 
 import orjson
 
 from setpoint.client.resources import builtin
 from setpoint.kinds.core.bootstrap_token import Obj, said, seconds_left
+from setpoint.meta import base64url
 
 SECRETS = builtin("secrets")
 _NAME = re.compile(r"bootstrap-token-([a-z0-9]{6})")
@@ -29,10 +29,6 @@ def signing_token(secret: Obj, now: datetime) -> tuple[str, str] | None:
 
 def detached_signature(content: str, token: str, key: str) -> str:
     """A JWS (RFC 7515, appendix F) without the content that it is for."""
-    head = _encoded(orjson.dumps({"alg": "HS256", "kid": token}))
-    signature = hmac.digest(key.encode(), f"{head}.{_encoded(content.encode())}".encode(), "sha256")
-    return f"{head}..{_encoded(signature)}"
-
-
-def _encoded(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
+    head = base64url.encode(orjson.dumps({"alg": "HS256", "kid": token}))
+    signature = hmac.digest(key.encode(), f"{head}.{base64url.encode(content.encode())}".encode(), "sha256")
+    return f"{head}..{base64url.encode(signature)}"
