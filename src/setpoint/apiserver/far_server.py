@@ -33,8 +33,8 @@ class FarServer:
     """We show a certificate by which it knows that we speak for others."""
     shown: str = ""
     """Host and port as messages and the Host header have them; empty: those above."""
-    certificate: bytes = field(default=b"", repr=False)
-    """PEM of the certificate and the key that we show; empty: none."""
+    certificate: tuple[bytes, bytes] | None = field(default=None, repr=False)
+    """PEM of the certificate and the key that we show."""
     kept: bool = False
     """It is asked often: connections to it are used again."""
     plain: bool = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from base64 import b64encode
 
 from setpoint.client.access import Access
+from setpoint.client.certificate_loading import load_chain
 from setpoint.client.exec_plugin import Credential, obtain
 from setpoint.client.kubeconfig import KubeconfigError
 from setpoint.meta.clock import Clock
@@ -100,16 +100,8 @@ def _context(access: Access, certificate: bytes | None, key: bytes | None) -> ss
     else:
         context.load_default_certs()
     if certificate and key:
-        _load_pair(context, certificate, key)
-    return context
-
-
-def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    # The library reads keys from files alone; this one is readable by its owner and gone at once.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(certificate.rstrip() + b"\n" + key)
-        file.flush()
         try:
-            context.load_cert_chain(file.name)
+            load_chain(context, certificate, key)
         except (ssl.SSLError, OSError) as error:
             raise KubeconfigError(f"the client certificate and key of the user cannot be used: {error}") from None
+    return context

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
+from setpoint.client.certificate_loading import load_chain
 from setpoint.cluster.far_nodes import bridge, encoded
 from setpoint.cluster.node_answer import Head, body_of, read_head
 from setpoint.cluster.streaming import sender
@@ -169,18 +170,14 @@ async def _whole(head: Head, reader: asyncio.StreamReader) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _context(authority: bytes, insecure: bool, certificate: Path | None, shown: bytes = b"") -> ssl.SSLContext:
+def _context(
+    authority: bytes, insecure: bool, certificate: Path | None, shown: tuple[bytes, bytes] | None
+) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
     if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
         context.load_cert_chain(certificate)
     if shown:
-        # The library takes certificates from files alone; nobody else can read this one, and it is gone at once.
-        import tempfile  # it takes long to load, and few need it
-
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(shown)
-            file.flush()
-            context.load_cert_chain(file.name)
+        load_chain(context, *shown)
     return context

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from setpoint.apiserver.far_server import FarServer
-from setpoint.apiserver.review_webhook import Endpoint
+from setpoint.apiserver.webhook_endpoint import Endpoint
 from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
 from setpoint.cluster.config import ConfigError
 
@@ -40,7 +40,7 @@ def webhook_endpoint(path: str, flag: str) -> Endpoint:
         access.ca or b"",
         access.insecure,
         shown=url.netloc.rpartition("@")[2],
-        certificate=(access.certificate or b"") + b"\n" + (access.key or b"") if access.certificate else b"",
+        certificate=(access.certificate, access.key or b"") if access.certificate else None,
         plain=url.scheme == "http",
         kept=True,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import ssl
-import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.client import Client
+from setpoint.client.certificate_loading import load_chain
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, Conflict, NotFound
 
@@ -193,11 +193,7 @@ def server_context(pair: Pair) -> ssl.SSLContext:
 
 def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
     """Connections from now on are shown this one. Raises CertificateProblem."""
-    # The library reads keys from files alone; this one is readable by its owner and gone at once.
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(pair.certificate.rstrip() + b"\n" + pair.key)
-        file.flush()
-        try:
-            context.load_cert_chain(file.name)
-        except (ssl.SSLError, OSError) as error:
-            raise CertificateProblem(f"the certificate and key of the webhooks cannot be used: {error}") from None
+    try:
+        load_chain(context, pair.certificate, pair.key)
+    except (ssl.SSLError, OSError) as error:
+        raise CertificateProblem(f"the certificate and key of the webhooks cannot be used: {error}") from None
