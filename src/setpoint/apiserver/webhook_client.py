@@ -60,9 +60,9 @@ class WebhookClient:
             response = await self._post(server, request, float(timeout))
         except FarServerProblem as problem:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
-        data = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+        data = response.whole_body
         if not 200 <= response.status < 300:
-            raise WebhookProblem(refusal_text(response, data))
+            raise WebhookProblem(refusal_text(response))
         if not data:
             kind = _content_type(response)
             raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
@@ -127,9 +127,9 @@ def _content_type(response: Response) -> str:
     return next((value for name, value in response.headers if name.lower() == "content-type"), "")
 
 
-def refusal_text(response: Response, data: bytes) -> str:
+def refusal_text(response: Response) -> str:
     """The message of a Status, if it is one; else what the code stands for."""
-    code = response.status
+    code, data = response.status, response.whole_body
     try:
         status = orjson.loads(data)
     except orjson.JSONDecodeError:

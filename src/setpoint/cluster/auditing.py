@@ -16,7 +16,7 @@ from setpoint.apiserver.audit.policy import Policy, PolicyError, read_policy
 from setpoint.apiserver.audit.sinks import Both, Failures, IgnoringFailures, LogSink, Truncating
 from setpoint.apiserver.audit.webhook import Post, PostFailed, WebhookSink
 from setpoint.apiserver.far_server import FarServerProblem
-from setpoint.apiserver.http.message import Peer, Request
+from setpoint.apiserver.webhook_client import refusal_text
 from setpoint.cluster.audit_config import AuditConfig, BackendConfig
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.far_servers import NetworkServers
@@ -124,18 +124,14 @@ class AuditLog:
 def _post(path: str) -> Post:
     """Raises ConfigError."""
     endpoint, servers = webhook_endpoint(path, "initializing audit webhook"), NetworkServers()
-    headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "kube-apiserver"}
-    if endpoint.authorization:
-        headers["authorization"] = endpoint.authorization
 
     async def post(body: bytes) -> None:
-        request = Request("POST", endpoint.path, endpoint.query, headers, body, Peer())
         try:
-            response = await servers.post(endpoint.server, request, _WEBHOOK_TIMEOUT)
+            response = await endpoint.post(servers, body, _WEBHOOK_TIMEOUT)
         except FarServerProblem as problem:
-            raise PostFailed(f'Post "{endpoint.url}": {problem}') from None
+            raise PostFailed(str(problem)) from None
         if not 200 <= response.status < 300:
-            raise PostFailed(f"the server responded with the status code {response.status}")
+            raise PostFailed(refusal_text(response))
 
     return post
 

@@ -15,7 +15,7 @@ from setpoint.cluster.followed_file import FollowedFile
 if TYPE_CHECKING:
     from setpoint.apiserver.authorization.configuration import Obj
     from setpoint.apiserver.authorization.webhook_authorizer import WebhookAuthorizer, WebhookOptions
-    from setpoint.apiserver.review_webhook import Endpoint
+    from setpoint.apiserver.webhook_endpoint import Endpoint
 
 log = logging.getLogger("setpoint.cluster")
 

@@ -85,8 +85,7 @@ class InProcess:
             if isinstance(request, ObjectRequest):
                 return InProcessAnswer(answer.status, sent, events=self._open(answer, _EventPipe()))
             return InProcessAnswer(answer.status, sent, chunks=self._open(answer, _BytePipe()))
-        whole = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
-        return InProcessAnswer(answer.status, sent, whole)
+        return InProcessAnswer(answer.status, sent, answer.whole_body)
 
     def _open(self, answer: StreamResponse, pipe: P) -> P:
         self._pipes[pipe] = None

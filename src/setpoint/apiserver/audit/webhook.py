@@ -6,14 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from setpoint.apiserver.audit.event import AuditEvent, event_list
 from setpoint.apiserver.audit.sinks import Failures
+from setpoint.apiserver.webhook_endpoint import pauses
 from setpoint.meta.clock import Clock, Ids
 
 Post = Callable[[bytes], Awaitable[None]]
 """Sends a body; raises PostFailed."""
-
-_ATTEMPTS = 5
-_FACTOR = 1.5
-_JITTER = 0.2
 
 
 class PostFailed(Exception):
@@ -28,15 +25,14 @@ class WebhookSink:
         self._failures = failures
 
     async def process(self, events: Sequence[AuditEvent]) -> bool:
-        body, delay = event_list(list(events)), self._initial_backoff
-        for attempt in range(_ATTEMPTS):
+        body = event_list(list(events))
+        for pause in (*pauses(self._initial_backoff, self._ids), None):
             try:
                 await self._post(body)
                 return True
             except PostFailed as error:
                 why = str(error)
-            if attempt < _ATTEMPTS - 1:
-                await self._clock.sleep(delay * (1 + _JITTER * self._ids.below(1000) / 1000))
-                delay *= _FACTOR
+            if pause is not None:
+                await self._clock.sleep(pause)
         self._failures.add("webhook", why, events)
         return False

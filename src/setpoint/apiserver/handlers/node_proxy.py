@@ -112,7 +112,7 @@ def _led_back(call: Call, answer: Answer) -> Answer:
     sent = call.request
     prefix = sent.path[: len(sent.path) - len(call.target.rest)].rstrip("/")
     host, headers = sent.headers.get("host", ""), list(answer.headers)
-    body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+    body = answer.whole_body
     for at, (name, value) in enumerate(headers):
         if name.lower() == "location":
             headers[at] = (name, rewrite_link(value, prefix, host))

@@ -50,6 +50,10 @@ class Response:
     """A sequence is written piece by piece, without joining."""
     headers: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def whole_body(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else b"".join(self.body)
+
 
 class StreamWriter(Protocol):
     """The open end of a streamed answer. Writes never wait: the stream's owner looks at `buffered` and gives up on a
