@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ _BOTH = [("a", "RequestReceived"), ("a", "ResponseComplete")]
 
 def test_flags_have_upstreams_names_and_defaults() -> None:
     config = _config().audit
-    assert config == AuditConfig()
+    assert asdict(config) == asdict(AuditConfig())
     assert (config.enabled, config.log.mode, config.webhook.mode, config.webhook.max_size) == (
         False, "blocking", "batch", 400,
     )  # fmt: skip
