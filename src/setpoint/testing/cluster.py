@@ -257,20 +257,26 @@ async def virtual_cluster(
 def virtual(
     *, start: Snapshot | Prepared | None = None, **options: Unpack[ClusterOptions]
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Makes a test that takes a `cluster` run in virtual time with one of its own; see `virtual_cluster` for the
-    options. Other arguments (fixtures, parameters) are passed on."""
+    """Makes a test run in virtual time. One that takes a `cluster` has one of its own; see `virtual_cluster` for the
+    options. One that takes `virtual_time` gets the clock. Other arguments (fixtures, parameters) are passed on."""
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+
         async def main(begin: Snapshot | None, *args: Any, **named: Any) -> None:
+            if "cluster" not in signature.parameters:
+                await test(*args, virtual_time=VirtualClock(), **named)
+                return
             async with virtual_cluster(start=begin, **options) as cluster:
+                if "virtual_time" in signature.parameters:
+                    named["virtual_time"] = cluster.clock
                 await test(*args, cluster=cluster, **named)
 
         @functools.wraps(test)
         def runs(*args: Any, **named: Any) -> None:
             run_virtual(main, start.snapshot() if isinstance(start, Prepared) else start, *args, **named)
 
-        signature = inspect.signature(test)
-        others = [each for name, each in signature.parameters.items() if name != "cluster"]
+        others = [each for name, each in signature.parameters.items() if name not in ("cluster", "virtual_time")]
         runs.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
         return runs
 

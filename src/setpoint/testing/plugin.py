@@ -6,6 +6,9 @@ async def test_my_operator(cluster):                 # a whole cluster of its ow
         await cluster.settle()
         await cluster.advance("1h")
 
+async def test_with_a_clock(virtual_time):           # virtual time without a cluster, or the clock of its cluster
+    await virtual_time.advance("5m")
+
 @pytest.mark.cluster(nodes=100, seed=7)              # see `setpoint.testing.virtual_cluster` for the options
 async def test_at_scale(cluster): ...
 
@@ -39,10 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> list[Any] | None:
-    """Async tests that take a `cluster` run on a virtual loop, with one of their own."""
-    if not inspect.iscoroutinefunction(obj) or "cluster" not in inspect.signature(obj).parameters:
+    """Async tests that take a `cluster` run on a virtual loop, with one of their own; and those that take
+    `virtual_time`."""
+    if not inspect.iscoroutinefunction(obj) or not collector.istestfunction(obj, name):
         return None
-    if not collector.istestfunction(obj, name) or _has_its_own(collector):
+    wanted = {"cluster", "virtual_time"} & inspect.signature(obj).parameters.keys()
+    if not wanted or any(_is_somebody_elses(each, collector) for each in wanted):
         return None
     # Here, because a test run without such a test need not load a cluster.
     from setpoint.testing.cluster import virtual
@@ -58,9 +63,9 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> list[Any] 
     return list(collector._genfunctions(name, test))
 
 
-def _has_its_own(collector: Any) -> bool:
-    """A fixture that is called `cluster`, in the test's module or around it, goes before."""
-    return bool(collector.session._fixturemanager.getfixturedefs("cluster", collector))
+def _is_somebody_elses(name: str, collector: Any) -> bool:
+    """A fixture of this name, in the test's module or around it, goes before."""
+    return bool(collector.session._fixturemanager.getfixturedefs(name, collector))
 
 
 @pytest.fixture

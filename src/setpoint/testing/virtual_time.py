@@ -13,6 +13,8 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple
 
+from setpoint.meta.times import parse_duration
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -111,6 +113,10 @@ class VirtualClock:
     async def sleep(self, seconds: float) -> None:
         # A wait too short for the loop to tell it from none would be over at once and could go on for ever.
         await asyncio.sleep(max(seconds, _SHORTEST) if seconds > 0 else seconds)
+
+    async def advance(self, time: str) -> None:
+        """As `sleep`, in the words of Kubernetes: `5m`, `1h30m`."""
+        await self.sleep(parse_duration(time) / 1e9)
 
 
 def run_virtual(main: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:

@@ -104,3 +104,21 @@ def test_it_costs_nothing_where_it_is_not_used() -> None:
     command = [sys.executable, "-c", script]
     loaded = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True)
     assert loaded.stdout == "['setpoint', 'setpoint.testing', 'setpoint.testing.plugin']\n"
+
+
+def test_the_clock_in_the_tests_hand(tmp_path: Path) -> None:
+    (tmp_path / "test_time.py").write_text(
+        """
+async def test_alone(virtual_time, tmp_path):
+    before = virtual_time.now()
+    await virtual_time.advance("1h30m")
+    assert (virtual_time.now() - before).total_seconds() == 5400
+
+async def test_with_a_cluster(cluster, virtual_time):
+    before = cluster.clock.now()
+    await virtual_time.advance("5m")
+    assert (cluster.clock.now() - before).total_seconds() == 300
+"""
+    )
+    done = run_pytest(tmp_path)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
