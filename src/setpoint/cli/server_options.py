@@ -32,6 +32,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     text("service-node-port-range", default="30000-32767", help="Ports for Services of type NodePort."),
     texts("enable-admission-plugins", help="Plugins besides the default ones."),
     texts("disable-admission-plugins", help="Default plugins to leave out."),
+    text("admission-control-config-file", help="What plugins are told, in an AdmissionConfiguration."),
     array(
         "service-account-issuer",
         default=("https://kubernetes.default.svc.cluster.local",),

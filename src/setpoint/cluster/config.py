@@ -37,6 +37,7 @@ class ApiServerConfig:
     service_node_port_range: str = "30000-32767"
     enable_admission_plugins: list[str] = field(default_factory=list)
     disable_admission_plugins: list[str] = field(default_factory=list)
+    admission_control_config_file: str = ""
     service_account_issuer: list[str] = field(default_factory=lambda: ["https://kubernetes.default.svc.cluster.local"])
     """The first signs tokens, all are good."""
     api_audiences: list[str] = field(default_factory=list)

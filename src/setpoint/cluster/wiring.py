@@ -14,6 +14,7 @@ from setpoint.apiserver.allocation.cluster_ips import ClusterIps
 from setpoint.apiserver.allocation.node_ports import NodePorts
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.custom import definitions
 from setpoint.apiserver.fairness.fairness import Fairness
 from setpoint.apiserver.fairness.metrics import told
@@ -102,9 +103,15 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> li
         WebhookClient(servers, CacheReader(api), api.clock),
     )
     try:
+        if config.admission_control_config_file:
+            from setpoint.cluster.admission_file import plugin_documents  # few servers have one
+
+            surroundings.documents = plugin_documents(config.admission_control_config_file)
         return build(surroundings, _enabled(config), config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None
+    except FileProblem as problem:
+        raise ConfigError(f"--admission-control-config-file: {problem}") from None
 
 
 def _enabled(config: ApiServerConfig) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from setpoint.apiserver.admission.always_admit import AlwaysAdmit
 from setpoint.apiserver.admission.always_deny import AlwaysDeny
@@ -12,6 +12,12 @@ from setpoint.apiserver.admission.certificate_approval import CertificateApprova
 from setpoint.apiserver.admission.certificate_signing import CertificateSigning
 from setpoint.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from setpoint.apiserver.admission.cluster_trust_bundle_attest import ClusterTrustBundleAttest
+from setpoint.apiserver.admission.configuration import (
+    read_event_limits,
+    read_limited_resources,
+    read_node_selectors,
+    read_tolerations,
+)
 from setpoint.apiserver.admission.default_ingress_class import DefaultIngressClass
 from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
 from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
@@ -38,6 +44,8 @@ from setpoint.apiserver.admission.plugin import Plugin, Reader
 from setpoint.apiserver.admission.pod_node_selector import PodNodeSelector
 from setpoint.apiserver.admission.pod_resize_validator import PodResizeValidator
 from setpoint.apiserver.admission.pod_security.plugin import PodSecurity
+from setpoint.apiserver.admission.pod_security.settings import read_pod_security
+from setpoint.apiserver.admission.pod_toleration_restriction import PodTolerationRestriction
 from setpoint.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from setpoint.apiserver.admission.priority import Priority
 from setpoint.apiserver.admission.resource_quota import ResourceQuota, WriteUsage
@@ -45,6 +53,7 @@ from setpoint.apiserver.admission.runtime_class import RuntimeClass
 from setpoint.apiserver.admission.service_account import ServiceAccount
 from setpoint.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
 from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.kinds.catalog import Resource
@@ -65,6 +74,11 @@ class Surroundings:
     """All that is served now."""
     served: Served
     webhooks: WebhookClient
+    documents: Mapping[str, bytes] = field(default_factory=dict)
+    """What the administrator says of plugins, by their names."""
+
+    def document(self, plugin: type[Plugin]) -> bytes | None:
+        return self.documents.get(plugin.name)
 
 
 def _caller(s: Surroundings) -> Caller:
@@ -83,11 +97,14 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     NodeRestriction.name: lambda s: NodeRestriction(s.reader, s.authorizer),
     TaintNodesByCondition.name: lambda s: TaintNodesByCondition(),
     AlwaysPullImages.name: lambda s: AlwaysPullImages(),
-    PodSecurity.name: lambda s: PodSecurity(s.reader, s.clock),
-    PodNodeSelector.name: lambda s: PodNodeSelector(s.reader),
+    PodSecurity.name: lambda s: PodSecurity(s.reader, s.clock, read_pod_security(s.document(PodSecurity))),
+    PodNodeSelector.name: lambda s: PodNodeSelector(s.reader, read_node_selectors(s.document(PodNodeSelector))),
     Priority.name: lambda s: Priority(s.reader),
     DefaultTolerationSeconds.name: lambda s: DefaultTolerationSeconds(),
-    EventRateLimit.name: lambda s: EventRateLimit(s.clock),
+    PodTolerationRestriction.name: lambda s: PodTolerationRestriction(
+        s.reader, read_tolerations(s.document(PodTolerationRestriction))
+    ),
+    EventRateLimit.name: lambda s: EventRateLimit(s.clock, read_event_limits(s.document(EventRateLimit))),
     ExtendedResourceToleration.name: lambda s: ExtendedResourceToleration(),
     DefaultStorageClass.name: lambda s: DefaultStorageClass(s.reader),
     StorageObjectInUseProtection.name: lambda s: StorageObjectInUseProtection(),
@@ -109,7 +126,9 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     MutatingAdmissionWebhook.name: lambda s: MutatingAdmissionWebhook(s.reader, _caller(s)),
     ValidatingAdmissionPolicy.name: lambda s: ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer),
     ValidatingAdmissionWebhook.name: lambda s: ValidatingAdmissionWebhook(s.reader, _caller(s)),
-    ResourceQuota.name: lambda s: ResourceQuota(s.reader, s.write_usage),
+    ResourceQuota.name: lambda s: ResourceQuota(
+        s.reader, s.write_usage, read_limited_resources(s.document(ResourceQuota))
+    ),
     AlwaysDeny.name: lambda s: AlwaysDeny(),
 }
 
@@ -118,14 +137,14 @@ _OFF = frozenset(
     for plugin in (
         AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, EventRateLimit, ExtendedResourceToleration,
         LimitPodHardAntiAffinityTopology, NamespaceAutoProvision, NamespaceExists, NodeRestriction,
-        OwnerReferencesPermissionEnforcement, PodNodeSelector,
+        OwnerReferencesPermissionEnforcement, PodNodeSelector, PodTolerationRestriction,
     )
 )  # fmt: skip
 
 # Upstream's names that stand for nothing here; to switch one off is no mistake.
 _ABSENT = frozenset(
     {
-        "ImagePolicyWebhook", "PodGroupProtection", "PodTolerationRestriction",
+        "ImagePolicyWebhook", "PodGroupProtection",
     }
 )  # fmt: skip
 
@@ -135,7 +154,8 @@ class UnknownPlugin(ValueError):
 
 
 def build(surroundings: Surroundings, enable: Iterable[str] = (), disable: Iterable[str] = ()) -> list[Plugin]:
-    """The default plugins, those of `enable` besides, without those of `disable`, in order. Raises UnknownPlugin."""
+    """The default plugins, those of `enable` besides, without those of `disable`, in order. Raises UnknownPlugin,
+    or FileProblem where what is said of one of them makes no sense."""
     enabled, disabled = frozenset(enable), frozenset(disable)
     unknown = sorted((enabled | disabled) - _MAKERS.keys() - _ABSENT)
     if unknown:
@@ -147,4 +167,11 @@ def build(surroundings: Surroundings, enable: Iterable[str] = (), disable: Itera
     if both:
         raise UnknownPlugin(f"{both[0]} cannot be both enabled and disabled")
     wanted = (_MAKERS.keys() - _OFF | enabled) - disabled
-    return [make(surroundings) for name, make in _MAKERS.items() if name in wanted]
+    return [_made(name, make, surroundings) for name, make in _MAKERS.items() if name in wanted]
+
+
+def _made(name: str, make: Callable[[Surroundings], Plugin], surroundings: Surroundings) -> Plugin:
+    try:
+        return make(surroundings)
+    except FileProblem as problem:
+        raise FileProblem(f'couldn\'t init admission plugin "{name}": {problem}') from None

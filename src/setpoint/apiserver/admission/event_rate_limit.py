@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import TooManyRequests
 
+LIMIT_TYPES = ("Namespace", "Server", "SourceAndObject", "User")
+
 
 class Limit(NamedTuple):
-    type: Literal["Server", "Namespace", "User", "SourceAndObject"]
+    type: str
+    """One of LIMIT_TYPES."""
     qps: float
     burst: int
     cache_size: int = 4096
@@ -35,7 +38,7 @@ class EventRateLimit(Plugin):
         problems = list(dict.fromkeys(filter(None, (enforcer.refuse(attrs) for enforcer in self._enforcers))))
         if problems:
             text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-            raise TooManyRequests.of(text, 0)
+            raise TooManyRequests(f"Too many requests: {text}")
 
 
 class _Enforcer:

@@ -14,7 +14,7 @@ from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.core.podspec.aggregate import Amounts
 from setpoint.kinds.core.quota_usage import Meter, meter, scopes_of
-from setpoint.meta.errors import ApiError, Conflict, NotFound
+from setpoint.meta.errors import ApiError, Conflict, NotFound, PlainServerError
 from setpoint.meta.quantity import add, compare, sub
 
 WriteUsage = Callable[[Obj, Amounts], Awaitable[object]]
@@ -38,9 +38,11 @@ class _Waiter:
 class ResourceQuota(Plugin):
     name = "ResourceQuota"
 
-    def __init__(self, reader: Reader, write_usage: WriteUsage) -> None:
+    def __init__(self, reader: Reader, write_usage: WriteUsage, limited: Sequence[Obj] = ()) -> None:
+        """`limited`: what may only be used where a quota speaks of it."""
         self._reader = reader
         self._write_usage = write_usage
+        self._limited = limited
         self._waiting: dict[str, list[_Waiter]] = {}
         """By namespace, while one write there is at work; absent: nobody is."""
 
@@ -57,7 +59,7 @@ class ResourceQuota(Plugin):
     async def validate(self, attrs: Attributes) -> None:
         namespace = attrs.namespace
         found = self._reader.list("", "resourcequotas", namespace)
-        if not found or next(iter(found), None) is None:
+        if not self._limited and (not found or next(iter(found), None) is None):
             return
         measured = meter(attrs.resource.group, attrs.resource.plural)
         assert measured is not None and attrs.obj is not None
@@ -124,7 +126,7 @@ class ResourceQuota(Plugin):
             before = list(used)
             for waiter in list(pending):
                 try:
-                    after = charge(quotas, used, waiter.attrs)
+                    after = charge(quotas, used, waiter.attrs, self._limited)
                 except ApiError as error:
                     waiter.error = error
                     pending.remove(waiter)
@@ -151,7 +153,9 @@ class ResourceQuota(Plugin):
                     waiter.error = failure
 
 
-def charge(quotas: Sequence[Obj], used: Sequence[Amounts], attrs: Attributes) -> list[Amounts]:
+def charge(
+    quotas: Sequence[Obj], used: Sequence[Amounts], attrs: Attributes, limited: Sequence[Obj] = ()
+) -> list[Amounts]:
     """What is used of each quota if this write is made. Raises Forbidden if one does not allow it."""
     measured = meter(attrs.resource.group, attrs.resource.plural)
     assert measured is not None and attrs.obj is not None
@@ -168,13 +172,16 @@ def charge(quotas: Sequence[Obj], used: Sequence[Amounts], attrs: Attributes) ->
             raise attrs.forbidden(f"status unknown for quota: {name}, resources: {','.join(sorted(names))}")
         concerned.append(index)
     result = list(used)
-    if not concerned:
+    if not concerned and not limited:
         return result
     usage = measured.usage(attrs.obj, attrs.now)
     negative = sorted(key for key, amount in usage.items() if compare(amount, "0") < 0)
     if negative:
         raise attrs.forbidden(f"quota usage is negative for resource(s): {','.join(negative)}")
     growth = _growth(usage, measured.usage(attrs.old, attrs.now)) if attrs.old is not None else usage
+    if limited and any(compare(amount, "0") for amount in growth.values()):
+        covered = {key for index in concerned for key in _hard(quotas[index]) if measured.measures(key)}
+        _check_covered(attrs, measured, limited, usage, covered, quotas)
     for index in concerned:
         quota = quotas[index]
         was_charged = attrs.old is not None and _concerns(measured, quota, attrs.old)
@@ -187,6 +194,33 @@ def charge(quotas: Sequence[Obj], used: Sequence[Amounts], attrs: Attributes) ->
         if more:
             result[index] = _added(attrs, quota, result[index], more, hard)
     return result
+
+
+def _check_covered(
+    attrs: Attributes, measured: Meter, limited: Sequence[Obj], usage: Amounts, covered: set[str], quotas: Sequence[Obj]
+) -> None:
+    """Raises ApiError where something is used that must not be used without a quota."""
+    assert attrs.obj is not None
+    kind = (attrs.resource.group, attrs.resource.plural)
+    parts = [
+        part
+        for one in limited
+        if (one.get("apiGroup", ""), one["resource"]) == kind
+        for part in one.get("matchContains") or ()
+    ]
+    used = {key for key, amount in usage.items() if compare(amount, "0") > 0 and any(part in key for part in parts)}
+    if used - covered:
+        raise attrs.forbidden(f"insufficient quota to consume: {','.join(sorted(used - covered))}")
+    obj = attrs.obj
+    scopes = [one for each in limited for one in each.get("matchScopes") or () if measured.in_scope(one, obj)]
+    known = {one["scopeName"] for quota in quotas for one in scopes_of(quota) if measured.in_scope(one, obj)}
+    bare = [one for one in scopes if one.get("scopeName") not in known]
+    if bare:
+        shown = " ".join(
+            f"{{{one.get('scopeName', '')} {one.get('operator', '')} [{' '.join(one.get('values') or ())}]}}"
+            for one in bare
+        )
+        raise PlainServerError(f"insufficient quota to match these scopes: [{shown}]")
 
 
 def _added(attrs: Attributes, quota: Obj, used: Amounts, more: Amounts, hard: Amounts) -> Amounts:

@@ -8,7 +8,9 @@ from admission_world import ManualClock, World, pod, resource, write
 from setpoint.apiserver.admission.plugin import Attributes
 from setpoint.apiserver.admission.pod_security.evaluate import evaluate
 from setpoint.apiserver.admission.pod_security.plugin import PodSecurity
-from setpoint.apiserver.admission.pod_security.policy import LATEST, Standard, policy_of
+from setpoint.apiserver.admission.pod_security.policy import DEFAULT, LATEST, Standard, policy_of
+from setpoint.apiserver.admission.pod_security.settings import PodSecuritySettings
+from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden, Invalid
 
 PREFIX = "pod-security.kubernetes.io/"
@@ -229,3 +231,27 @@ def test_subresources_that_run_nothing(plugin: PodSecurity) -> None:
     assert not plugin.handles("CREATE", pods, "eviction")
     assert plugin.handles("UPDATE", pods, "ephemeralcontainers")
     assert plugin.handles("UPDATE", pods, "something-new")
+
+
+async def test_who_is_exempt_is_told_to_the_audit_log(world: World, clock: ManualClock) -> None:
+    label(world, enforce="restricted", warn="restricted", audit="restricted")
+    nobody = frozenset[str]()
+    named = frozenset({"alice", "ns", "sandbox"})
+    for settings, reason in (
+        (PodSecuritySettings(usernames=named), "user"),
+        (PodSecuritySettings(namespaces=named), "namespace"),
+        (PodSecuritySettings(runtime_classes=named), "runtimeClass"),
+        (PodSecuritySettings(usernames=named, namespaces=named, runtime_classes=named), "namespace"),
+    ):
+        plugin = PodSecurity(world, clock, settings)
+        spec = {"runtimeClassName": "sandbox", "hostPID": True}
+        template = {"metadata": {}, "spec": {"containers": [], **spec}}
+        workload = {"metadata": {"name": "x"}, "spec": {"template": template}}
+        for attrs in (
+            write("pods", pod(spec), user=UserInfo("alice")),
+            write("deployments", workload, group="apps", user=UserInfo("alice")),
+        ):
+            await plugin.validate(attrs)
+            assert attrs.audit == {PREFIX + "exempt": reason} and attrs.warnings == []
+    with pytest.raises(Forbidden):
+        await PodSecurity(world, clock, PodSecuritySettings(DEFAULT, nobody)).validate(write("pods", pod(spec)))

@@ -12,7 +12,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from front_door import FrontDoor
+from front_door import LIMITED_TOKEN, FrontDoor
 
 from setpoint.apiserver.signing import BadSignature, SigningKey, UnknownKey
 from setpoint.apiserver.tokens import LEGACY_ISSUER, ServiceAccountTokens
@@ -255,6 +255,26 @@ async def test_the_documents_of_the_issuer(issuer: FrontDoor) -> None:
     assert keys.json["keys"][0]["alg"] in found.json["id_token_signing_alg_values_supported"]
     assert (await issuer.get("/openid/v1/jwks", headers={"accept": "application/json"})).status == 406
     assert (await issuer.post("/openid/v1/jwks", {})).status == 405
+
+
+async def test_service_accounts_find_the_keys_and_strangers_do_not(tmp_path: Path) -> None:
+    """By the role system:service-account-issuer-discovery, until somebody binds it to others."""
+    door = await FrontDoor.open(full=True, cert_dir=tmp_path)
+    account = {"impersonate-user": "system:serviceaccount:x:y", "impersonate-group": "system:serviceaccounts"}
+    paths = ("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks")
+    for path in paths:
+        assert (await door.get(path, headers=account)).status == 200
+        for token, user in (("", "system:anonymous"), (LIMITED_TOKEN, "limited")):
+            reply = await door.get(path, token=token)
+            assert (reply.status, reply.message) == (403, f'forbidden: User "{user}" cannot get path "{path}"')
+    group = "rbac.authorization.k8s.io"
+    role = {"kind": "ClusterRole", "name": "system:service-account-issuer-discovery", "apiGroup": group}
+    everybody = {"kind": "Group", "name": "system:unauthenticated", "apiGroup": group}
+    bound = {"metadata": {"name": "all"}, "roleRef": role, "subjects": [everybody]}
+    await door.make(f"/apis/{group}/v1/clusterrolebindings", bound)
+    assert [(await door.get(path, token="")).status for path in paths] == [200] * 3
+    assert (await door.get(paths[0], token=LIMITED_TOKEN)).status == 403
+    await door.close()
 
 
 # -- the key ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from setpoint.apiserver.admission.plugin import Attributes, Obj, Plugin, Reader
 from setpoint.apiserver.admission.pod_security.evaluate import evaluate
 from setpoint.apiserver.admission.pod_security.findings import Finding, Item
 from setpoint.apiserver.admission.pod_security.policy import LEVELS, PRIVILEGED, Policy, Standard, policy_of
+from setpoint.apiserver.admission.pod_security.settings import PodSecuritySettings
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import InternalError, Invalid
@@ -19,6 +20,7 @@ _TEMPLATES = frozenset({
 # Through these no spec can change; any other, known or not, is looked at.
 _HARMLESS = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
 _AUDIT = "pod-security.kubernetes.io/"
+_EXEMPT = f"{_AUDIT}exempt"
 _MOST_PODS = 3000
 _LONGEST_LOOK = 1.0
 
@@ -26,9 +28,10 @@ _LONGEST_LOOK = 1.0
 class PodSecurity(Plugin):
     name = "PodSecurity"
 
-    def __init__(self, reader: Reader, clock: Clock) -> None:
+    def __init__(self, reader: Reader, clock: Clock, settings: PodSecuritySettings | None = None) -> None:
         self._reader = reader
         self._clock = clock
+        self._settings = settings or PodSecuritySettings()
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         if operation not in ("CREATE", "UPDATE"):
@@ -43,6 +46,10 @@ class PodSecurity(Plugin):
         plural = attrs.resource.plural
         if plural == "namespaces":
             self._check_namespace(attrs, attrs.obj)
+        elif attrs.namespace in self._settings.namespaces:
+            attrs.audit[_EXEMPT] = "namespace"
+        elif attrs.user.name in self._settings.usernames:
+            attrs.audit[_EXEMPT] = "user"
         elif plural == "pods":
             self._check_pod(attrs, attrs.obj)
         else:
@@ -54,11 +61,13 @@ class PodSecurity(Plugin):
         namespace = self._reader.get("", "namespaces", "", attrs.namespace)
         if namespace is None:
             raise InternalError.of(f'failed to lookup namespace "{attrs.namespace}"')
-        policy = policy_of(namespace["metadata"].get("labels"))
+        policy = self._policy(namespace)
         if policy.privileged:
             attrs.audit[_AUDIT + "enforce-policy"] = "privileged:latest"
             return
         if attrs.old is not None and not _is_significant(pod["spec"], attrs.old["spec"]):
+            return
+        if self._exempts_class(attrs, pod["spec"]):
             return
         attrs.audit[_AUDIT + "enforce-policy"] = str(policy.enforce)
         found = evaluate(policy.enforce, pod["metadata"], pod["spec"])
@@ -72,15 +81,26 @@ class PodSecurity(Plugin):
         namespace = self._reader.get("", "namespaces", "", attrs.namespace)
         if namespace is None:
             return
-        policy = policy_of(namespace["metadata"].get("labels"))
+        policy = self._policy(namespace)
         if policy.warn.level == policy.audit.level == PRIVILEGED and not policy.errors:
             return
         template = _template(attrs.resource.plural, obj)
         if template is None:
             return
         meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+        if self._exempts_class(attrs, spec):
+            return
         self._audit(attrs, policy, meta, spec)
         self._warn(attrs, policy.warn, meta, spec)
+
+    def _policy(self, namespace: Obj) -> Policy:
+        return policy_of(namespace["metadata"].get("labels"), self._settings.defaults)
+
+    def _exempts_class(self, attrs: Attributes, spec: Item) -> bool:
+        if spec.get("runtimeClassName") not in self._settings.runtime_classes:
+            return False
+        attrs.audit[_EXEMPT] = "runtimeClass"
+        return True
 
     def _audit(self, attrs: Attributes, policy: Policy, meta: Item, spec: Item) -> None:
         if policy.errors:
@@ -99,20 +119,50 @@ class PodSecurity(Plugin):
     # -- Namespaces -----------------------------------------------------------------------------------------------
 
     def _check_namespace(self, attrs: Attributes, namespace: Obj) -> None:
-        policy = policy_of(namespace["metadata"].get("labels"))
-        before = policy_of(attrs.old["metadata"].get("labels")) if attrs.old is not None else None
+        policy, name = self._policy(namespace), namespace["metadata"].get("name", "")
+        before = self._policy(attrs.old) if attrs.old is not None else None
         if policy.errors and (before is None or before.errors != policy.errors):
             raise Invalid.of("", "Namespace", attrs.name, policy.errors)
-        if before is None or policy.enforce == before.enforce or policy.enforce.level == PRIVILEGED:
+        exempt = name in self._settings.namespaces
+        if before is None:
+            if exempt:
+                self._warn_of_exemption(attrs, name, policy, namespace["metadata"].get("labels") or {})
+            return
+        if policy.enforce == before.enforce or policy.enforce.level == PRIVILEGED:
             return
         laxer = LEVELS.index(policy.enforce.level) <= LEVELS.index(before.enforce.level)
         if policy.enforce.minor == before.enforce.minor and laxer:
             return
-        attrs.warnings.extend(self._violations(namespace["metadata"]["name"], policy.enforce))
+        if exempt:
+            self._warn_of_exemption(attrs, name, policy, namespace["metadata"].get("labels") or {})
+        else:
+            attrs.warnings.extend(self._violations(name, policy.enforce))
+
+    def _warn_of_exemption(self, attrs: Attributes, name: str, policy: Policy, labels: Item) -> None:
+        """Labels that say something where nothing is looked at."""
+        modes = ("enforce", "audit", "warn")
+        wanted, given = ([getattr(each, mode) for mode in modes] for each in (policy, self._settings.defaults))
+        if all(one == other or one.level == other.level == PRIVILEGED for one, other in zip(wanted, given)):
+            return
+        if all(one.level == PRIVILEGED for one in wanted):
+            return
+        shown = [
+            f"{mode}={standard}"
+            for mode, standard in zip(modes, wanted)
+            if standard.level != PRIVILEGED and (_AUDIT + mode in labels or f"{_AUDIT}{mode}-version" in labels)
+        ]
+        attrs.warnings.append(
+            f'namespace "{name}" is exempt from Pod Security, and the policy ({", ".join(shown)}) will be ignored'
+        )
 
     def _violations(self, namespace: str, standard: Standard) -> list[str]:
         """What the Pods that are already there would be refused for; one of each controller first."""
-        pods = _one_of_each_first(self._reader.list("", "pods", namespace))
+        classes = self._settings.runtime_classes
+        pods = _one_of_each_first(
+            pod
+            for pod in self._reader.list("", "pods", namespace)
+            if not classes or pod["spec"].get("runtimeClassName") not in classes
+        )
         deadline = self._clock.monotonic() + _LONGEST_LOOK
         checked = 0
         names: dict[str, list[str]] = {}
