@@ -12,10 +12,6 @@ Check = Callable[[], str]
 _TEXT = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
 
-def _healthy() -> str:
-    return ""
-
-
 class Health:
     def __init__(self, checks: Mapping[str, Mapping[str, Check]]) -> None:
         """Checks by name, for each of `healthz`, `livez` and `readyz`."""

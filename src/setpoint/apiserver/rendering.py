@@ -16,7 +16,6 @@ from setpoint.kinds.strategy import Column
 from setpoint.meta.errors import ApiError, BadRequest, NotAcceptable
 from setpoint.meta.field import invalid
 
-META = "meta.k8s.io/v1"
 TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 
 _DEFAULT_COLUMNS = (

@@ -9,7 +9,6 @@ from setpoint.client.discovery import Discovery
 from setpoint.client.impersonation import Impersonation
 from setpoint.client.interface import Obj, ObjectList, ResourceRef
 from setpoint.client.paths import path_of, query_of
-from setpoint.client.rate_limit import RateLimiter
 from setpoint.client.resources import BY_KIND, BY_PLURAL
 from setpoint.client.sending import JSON, Sender
 from setpoint.client.transport import EventStream, Transport
@@ -41,7 +40,6 @@ class Client:
         user_agent: str = "setpoint",
         impersonate: Impersonation | None = None,
         default_namespace: str = "",
-        limiter: RateLimiter | None = None,
         on_warning: Callable[[str], None] | None = None,
         discovery: Discovery | None = None,
     ) -> None:
@@ -53,7 +51,6 @@ class Client:
             clock,
             user_agent=user_agent,
             impersonate=impersonate,
-            limiter=limiter,
             on_warning=on_warning,
         )
         self.discovery = discovery or Discovery(self._document)
@@ -67,7 +64,6 @@ class Client:
             user_agent=user_agent,
             impersonate=impersonate or sender.impersonate,
             default_namespace=self.default_namespace,
-            limiter=sender.limiter,
             on_warning=sender.on_warning,
             discovery=self.discovery,
         )

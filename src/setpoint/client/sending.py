@@ -10,7 +10,6 @@ import orjson
 from setpoint.client.event_lines import event_lines
 from setpoint.client.failures import failure, failure_of
 from setpoint.client.impersonation import Impersonation
-from setpoint.client.rate_limit import RateLimiter
 from setpoint.client.transport import (
     EventStream,
     Headers,
@@ -43,14 +42,12 @@ class Sender:
         *,
         user_agent: str = "setpoint",
         impersonate: Impersonation | None = None,
-        limiter: RateLimiter | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self.transport = transport
         self.clock = clock
         self.user_agent = user_agent
         self.impersonate = impersonate
-        self.limiter = limiter
         self.on_warning = on_warning
         self._objects = transport if takes_objects(transport) else None
         self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -71,8 +68,6 @@ class Sender:
         """The answer, if it is a success. Waits and tries again where the server asks for that."""
         headers = self._headers(bool(body), accept, content_type)
         for attempt in range(_MOST_RETRIES + 1):
-            if self.limiter is not None:
-                await self.limiter.wait()
             reply = await self.transport.request(method, path, query, headers, body)
             if reply.status < 400:
                 if self.on_warning is not None:
@@ -95,8 +90,6 @@ class Sender:
         content_type: str = JSON,
     ) -> StreamReply:
         """An answer of any status, to be read piece by piece and closed."""
-        if self.limiter is not None:
-            await self.limiter.wait()
         stream = await self.transport.stream(method, path, query, self._headers(bool(body), accept, content_type), body)
         if self.on_warning is not None:
             self._warn(stream.headers)
@@ -122,8 +115,6 @@ class Sender:
     async def watch(self, path: str, query: str, *, accept: str = JSON) -> EventStream:
         if self._objects is None:
             return await event_lines(await self.stream("GET", path, query, accept=accept))
-        if self.limiter is not None:
-            await self.limiter.wait()
         stream = await self._objects.follow(path, query, self._headers(False, accept, ""))
         if isinstance(stream, ObjectReply):
             raise _refusal(stream)
@@ -135,8 +126,6 @@ class Sender:
         """As `request`, without bytes on either side."""
         headers = self._headers(value is not None, accept, content_type)
         for attempt in range(_MOST_RETRIES + 1):
-            if self.limiter is not None:
-                await self.limiter.wait()
             reply = await objects.exchange(method, path, query, headers, value)
             if reply.status < 400:
                 if self.on_warning is not None:

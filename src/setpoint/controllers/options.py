@@ -12,7 +12,6 @@ class ControllerOptions:
 
     root_ca: str = ""
     """The certificate, as PEM, by which Pods know the API server: goes into every namespace. Empty: none does."""
-    cluster_name: str = "kubernetes"
     service_account_private_key: str | Callable[[], bytes] = field(default="", repr=False)
     """What tokens in Secrets are signed with, as PEM, or where to get it when it is needed. Empty: none are."""
 

@@ -114,20 +114,10 @@ def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
     return FieldError("FieldValueTooLong", field, "", detail)
 
 
-def too_short(field: str, limit: int) -> FieldError:
-    unit = "character" if limit == 1 else "characters"
-    return FieldError("FieldValueTooShort", field, "", f"must be at least {limit} {unit}")
-
-
 def too_many(field: str, count: int, limit: int) -> FieldError:
     items = "item" if limit == 1 else "items"
     detail = f"must have at most {limit} {items}" if limit >= 0 else "has too many items"
     return FieldError("FieldValueTooMany", field, count if count >= 0 else OMIT, detail)
-
-
-def too_few(field: str, count: int, limit: int) -> FieldError:
-    items = "item" if limit == 1 else "items"
-    return FieldError("FieldValueTooFew", field, count, f"must have at least {limit} {items}")
 
 
 def internal(field: str, detail: str) -> FieldError:

@@ -345,9 +345,5 @@ def cidr(value: str) -> list[str]:
     return [] if str(network) == value else [f'must be in canonical form ("{network}")']
 
 
-def cidr_legacy(value: str) -> list[str]:
-    return [text for text in cidr(value) if not text.startswith("must be in canonical form")]
-
-
 def http_path_chars(value: str) -> bool:
     return _http_path_re.fullmatch(value) is not None

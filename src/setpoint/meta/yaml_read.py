@@ -53,10 +53,6 @@ class _Invalid(BodyError):
         super().__init__(f"yaml: {message}")
 
 
-class _Merge:
-    """The key `<<`."""
-
-
 def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
     """`modern`: as YAML 1.2 has it, yes, no, on, off, y and n are texts; dates are points in time."""
     if data[:1] == b"{":  # most clients send JSON, whatever they call it

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 Obj = Mapping[str, Any]
 
-_MEASURED = ("cpu", "memory", "ephemeral-storage")
-
 
 def admission_problem(pod: Obj, node: NodeState, tools: Tools) -> tuple[str, str] | None:
     """Why not: reason and message. A node that does not know itself yet takes everything."""

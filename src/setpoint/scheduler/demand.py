@@ -18,7 +18,7 @@ from setpoint.kinds.core.pod_totals import pod_requests
 from setpoint.reconcile.keys import controller_of
 from setpoint.scheduler.affinity_terms import PodTerms
 from setpoint.scheduler.node_selection import PreferredNodes, RequiredNodes
-from setpoint.scheduler.node_table import CPU, MEMORY, PODS, NodeTable, amount
+from setpoint.scheduler.node_table import PODS, NodeTable, amount
 from setpoint.scheduler.requests import is_given_as_asked, nonzero_requests
 
 Obj = dict[str, Any]
@@ -75,13 +75,6 @@ class Demand:
     @cached_property
     def owner(self) -> Obj | None:
         return controller_of(self.pod)
-
-    @property
-    def is_best_effort(self) -> bool:
-        return not self.requests.get("cpu") and not self.requests.get("memory")
-
-
-NONZERO_ROWS = (CPU, MEMORY)
 
 
 class Demands:

@@ -56,9 +56,6 @@ def _visit(node: Any, path: list[str], change: Change, empty: Callable[[], Any] 
         node[name] = change(node[name])
 
 
-_POD_TEMPLATES = ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet", "Job", "CronJob")
-
-
 def _template(kind: str) -> str:
     """Where a kind has its Pods' metadata and spec."""
     return {"Pod": "", "PodTemplate": "template/", "CronJob": "spec/jobTemplate/spec/template/"}.get(

@@ -39,11 +39,6 @@ class OutputFlags(NamedTuple):
         """Tables, which the server is to make."""
         return self.output == "wide" or not (self.output or self.template)
 
-    @property
-    def wants_objects(self) -> bool:
-        """Formats for which a table from the server would be of no use."""
-        return "custom-columns" in self.output or self.output == "yaml" or "json" in self.output
-
     def check(self) -> None:
         """Whether they go together."""
         if self.show_labels and self.output not in ("", "wide"):

@@ -18,7 +18,6 @@ Obj = dict[str, Any]
 CLIENT = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING = "kubernetes.io/kubelet-serving"
-LEGACY = "kubernetes.io/legacy-unknown"
 
 _SIGNATURE, _ENCIPHERMENT, _CLIENT_AUTH, _SERVER_AUTH = (
     "digital signature", "key encipherment", "client auth", "server auth",

@@ -267,8 +267,6 @@ def _status_from_v1(metric: Item) -> Item:
 
 # -- behavior ----------------------------------------------------------------------------------------------------------
 
-_RULE_FIELDS = ("StabilizationWindowSeconds", "SelectPolicy", "Policies", "Tolerance")
-
 
 def _behavior_to_annotation(behavior: Item) -> Item:
     """Upstream writes its internal type here: Go's names, and null for what is not there."""

@@ -142,11 +142,6 @@ def unwrap_optional(value: Type) -> tuple[Type, bool]:
     return value, False
 
 
-LIST_DYN = list_of(DYN)
-MAP_DYN = map_of(DYN, DYN)
-STRING_MAP = map_of(STRING, DYN)
-
-
 def declared_name(value: Type) -> str:
     """A type as messages about results show it: names as declared, unlike in the checker's own messages."""
     if not value.parameters:

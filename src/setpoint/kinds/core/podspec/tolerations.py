@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
+from setpoint.meta.field import Errors, forbidden, invalid, not_supported
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import _label_value, _qualified_name
 
@@ -58,13 +58,6 @@ def _validate_number(value: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, value, f"strconv.ParseInt: parsing {quote(value)}: invalid syntax"))
     elif int(value) not in _INT64:
         errs.append(invalid(path, value, f"strconv.ParseInt: parsing {quote(value)}: value out of range"))
-
-
-def validate_taint_effect(effect: str, path: str, errs: Errors, *, allow_empty: bool = False) -> None:
-    if not effect and not allow_empty:
-        errs.append(required(path, ""))
-    elif effect not in EFFECTS:
-        errs.append(not_supported(path, effect, EFFECTS))
 
 
 def validate_only_added_tolerations(

@@ -114,7 +114,3 @@ STRINGS = Library(
         ("list_join_string", "list(string)::join(string) -> string", _join),
     ),
 )
-
-STRING_REVERSE = Library(
-    "cel.lib.ext.strings.3", (("string_reverse", "string::reverse() -> string", lambda text: text[::-1]),)
-)
