@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from setpoint.meta.clock import Clock
+from setpoint.meta.token_bucket import TokenBucket
 from setpoint.reconcile.delaying import DelayingQueue
 
 FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0
@@ -44,18 +45,10 @@ class Bucket:
     """All keys together: `rate` retries a second in the long run, up to `burst` at once."""
 
     def __init__(self, clock: Clock, rate: float = 10.0, burst: int = 100) -> None:
-        self._clock = clock
-        self._rate = rate
-        self._burst = burst
-        self._tokens = float(burst)
-        """Below zero: retries already promised for later."""
-        self._at = clock.monotonic()
+        self._bucket = TokenBucket(clock, rate, burst)
 
     def when(self, key: str) -> float:
-        now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - 1
-        self._at = now
-        return max(0.0, -self._tokens / self._rate)
+        return self._bucket.take()
 
     def forget(self, key: str) -> None:
         pass

@@ -13,6 +13,7 @@ from setpoint.apiserver.audit.auditor import Sink
 from setpoint.apiserver.audit.event import AuditEvent
 from setpoint.apiserver.audit.sinks import Failures
 from setpoint.meta.clock import Clock
+from setpoint.meta.token_bucket import TokenBucket
 
 _AT_ONCE = 50
 """Batches under way at the same time, where they need not be one after the other."""
@@ -43,7 +44,7 @@ class Buffered:
         self._news, self._full = asyncio.Event(), asyncio.Event()
         """There is something to pass on; there is a whole batch."""
         self._stopped = False
-        self._tokens, self._since = float(options.burst), clock.monotonic()
+        self._bucket = TokenBucket(clock, options.qps, options.burst) if options.throttle else None
 
     async def process(self, events: Sequence[AuditEvent]) -> bool:
         for at, event in enumerate(events):
@@ -115,12 +116,6 @@ class Buffered:
             places.release()
 
     async def _throttle(self) -> None:
-        options = self._options
-        if not options.throttle:
-            return
-        now = self._clock.monotonic()
-        self._tokens = min(options.burst, self._tokens + (now - self._since) * options.qps)
-        self._since = now
-        self._tokens -= 1
-        if self._tokens < 0:
-            await self._clock.sleep(-self._tokens / options.qps)
+        wait = self._bucket.take() if self._bucket is not None else 0.0
+        if wait > 0:
+            await self._clock.sleep(wait)
