@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -205,9 +206,11 @@ def include_object(call: Call) -> str:
     return wanted or "Metadata"
 
 
-def table_row(call: Call, form: Form, registry: Registry, entry: Entry, include: str, columns: Sequence[Column]) -> Obj:
+def table_row(
+    now: datetime, form: Form, registry: Registry, entry: Entry, include: str, columns: Sequence[Column]
+) -> Obj:
     obj = registry.encoding.obj(entry)
-    row: dict[str, Any] = {"cells": [column.cell(obj, call.now) for column in columns]}
+    row: dict[str, Any] = {"cells": [column.cell(obj, now) for column in columns]}
     conditions = registry.strategy.row_conditions(obj)
     if conditions:
         row["conditions"] = conditions
@@ -233,5 +236,5 @@ def table(
         "apiVersion": form.meta_version,
         "metadata": meta,
         "columnDefinitions": column_definitions(columns),
-        "rows": [table_row(call, form, registry, entry, include, columns) for entry in entries],
+        "rows": [table_row(call.now, form, registry, entry, include, columns) for entry in entries],
     }

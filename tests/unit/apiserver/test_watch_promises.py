@@ -191,6 +191,14 @@ async def test_tables_name_their_columns_once(door: FrontDoor) -> None:
     assert kinds == [("Table", True), ("Table", False)]
 
 
+async def test_ages_in_a_table_are_those_of_the_moment(door: FrontDoor) -> None:
+    watcher = await door.watch(CONFIGMAPS, headers={"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"})
+    await make(door, "a")
+    await door.clock.advance(7)
+    await change(door, "a", "1")
+    assert [event["object"]["rows"][0]["cells"][-1] for event in watcher.events] == ["0s", "7s"]
+
+
 async def test_a_watch_from_the_future_is_silent_until_then(door: FrontDoor) -> None:
     watcher = await door.watch(f"{CONFIGMAPS}?resourceVersion={door.store.revision + 2}")
     for name in "abcd":

@@ -315,7 +315,7 @@ def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str,
             "apiVersion": form.meta_version,
             "metadata": {"resourceVersion": str(entry.revision)},
             "columnDefinitions": definitions,
-            "rows": [table_row(call, form, registry, entry, include, columns)],
+            "rows": [table_row(registry.env.clock.now(), form, registry, entry, include, columns)],
         }
         return wrap(kind, orjson.dumps(body))
 
