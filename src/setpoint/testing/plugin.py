@@ -1,4 +1,4 @@
-"""The pytest plugin: `pytest -p setpoint`.
+"""The pytest plugin, which pytest finds by itself.
 
 async def test_my_operator(cluster):                 # a whole cluster of its own, in virtual time
     async with cluster.running(my_operator):
