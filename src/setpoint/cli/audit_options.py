@@ -5,18 +5,27 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from setpoint.cli.flags import Flag, Values, decimal, duration, number, switch, text
+from setpoint.cli.flags import Flag, Values, about, decimal, duration, number, switch, text
 
 if TYPE_CHECKING:
     from setpoint.cluster.audit_config import AuditConfig
 
+_TO_A_LOG, _TO_A_WEBHOOK = "Audit log", "Audit webhook"
 _MODES = ("batch", "blocking", "blocking-strict")
 
 
-def _backend(name: str, mode: str, max_size: int, max_wait: float, qps: float, burst: int) -> tuple[Flag, ...]:
+def _backend(
+    group: str, name: str, mode: str, max_size: int, max_wait: float, qps: float, burst: int
+) -> tuple[Flag, ...]:
     audit, batch, cut = f"audit-{name}", f"audit-{name}-batch", f"audit-{name}-truncate"
-    return (
-        text(f"{audit}-mode", default=mode, choices=_MODES, help="Whether requests wait for the log."),
+    return about(
+        group,
+        text(
+            f"{audit}-mode",
+            default=mode,
+            choices=_MODES,
+            help="batch, blocking or blocking-strict: whether requests wait until it is told.",
+        ),
         number(f"{batch}-buffer-size", default=10_000, help="Events that may wait, in batch mode."),
         number(f"{batch}-max-size", default=max_size, help="Events in a batch at most."),
         duration(f"{batch}-max-wait", default=max_wait, help="How long a batch may take to fill."),
@@ -30,9 +39,10 @@ def _backend(name: str, mode: str, max_size: int, max_wait: float, qps: float, b
     )
 
 
-_LOG = _backend("log", "blocking", 1, 0.0, 0.0, 0)
-_WEBHOOK = _backend("webhook", "batch", 400, 30.0, 10.0, 15)
-_OWN = (
+_LOG = _backend(_TO_A_LOG, "log", "blocking", 1, 0.0, 0.0, 0)
+_WEBHOOK = _backend(_TO_A_WEBHOOK, "webhook", "batch", 400, 30.0, 10.0, 15)
+_OF_THE_LOG = about(
+    _TO_A_LOG,
     text("audit-policy-file", help="Which requests are told of in the audit log, and how much of them."),
     text("audit-log-path", help="The file for the audit log; - is the standard output."),
     number("audit-log-maxage", default=366, help="Days for which old log files are kept; 0 is for good."),
@@ -40,10 +50,13 @@ _OWN = (
     number("audit-log-maxsize", default=100, help="Megabytes after which a new file begins; 0 is never."),
     text("audit-log-format", default="json", choices=("legacy", "json"), help="json, or legacy: text."),
     switch("audit-log-compress", help="Compress old log files."),
+)
+_OF_THE_WEBHOOK = about(
+    _TO_A_WEBHOOK,
     text("audit-webhook-config-file", help="A kubeconfig that says which server gets the events."),
     duration("audit-webhook-initial-backoff", default=10.0, help="The pause before the first of several new attempts."),
 )
-AUDIT_FLAGS: tuple[Flag, ...] = (*_OWN, *_LOG, *_WEBHOOK)
+AUDIT_FLAGS: tuple[Flag, ...] = (*_OF_THE_LOG, *_LOG, *_OF_THE_WEBHOOK, *_WEBHOOK)
 
 
 def audit_config(flags: Values) -> AuditConfig:
@@ -53,5 +66,5 @@ def audit_config(flags: Values) -> AuditConfig:
         return BackendConfig(*(getattr(flags, flag.key) for flag in of))
 
     assert len(fields(BackendConfig)) == len(_LOG)
-    own = {flag.key.removeprefix("audit_"): getattr(flags, flag.key) for flag in _OWN}
+    own = {flag.key.removeprefix("audit_"): getattr(flags, flag.key) for flag in (*_OF_THE_LOG, *_OF_THE_WEBHOOK)}
     return AuditConfig(**own, log=backend(_LOG), webhook=backend(_WEBHOOK))

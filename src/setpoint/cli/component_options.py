@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from setpoint.cli.flags import Flag, Values, decimal, duration, number, switch, text, texts
+from setpoint.cli.flags import Flag, Values, about, decimal, duration, number, switch, text, texts
 
 if TYPE_CHECKING:
     from setpoint.cluster.component_door import DoorConfig
@@ -16,17 +16,23 @@ if TYPE_CHECKING:
 
 REMOTE_FLAGS: tuple[Flag, ...] = (
     text("kubeconfig", help="How to reach the server; by default as kubectl finds it."),
-    switch("leader-elect", default=True, help="Work only while holding the Lease."),
-    duration("leader-elect-lease-duration", default=15.0, help="How long others wait after the last sign of life."),
-    duration("leader-elect-renew-deadline", default=10.0, help="How long a leader tries to renew before it gives up."),
-    duration("leader-elect-retry-period", default=2.0, help="The time between two attempts."),
-    text("leader-elect-resource-namespace", default="kube-system", help="Where the Lease is."),
+    *about(
+        "Leader election",
+        switch("leader-elect", default=True, help="Work only while holding the Lease."),
+        duration("leader-elect-lease-duration", default=15.0, help="How long others wait after the last sign of life."),
+        duration(
+            "leader-elect-renew-deadline", default=10.0, help="How long a leader tries to renew before it gives up."
+        ),
+        duration("leader-elect-retry-period", default=2.0, help="The time between two attempts."),
+        text("leader-elect-resource-namespace", default="kube-system", help="Where the Lease is."),
+    ),
 )
 
 
 def door_flags(port: int) -> tuple[Flag, ...]:
     """Where the process can be asked how it fares; `port` is upstream's."""
-    return (
+    return about(
+        "Serving",
         text("bind-address", default="0.0.0.0", help="Where health and metrics are served."),
         number("secure-port", default=port, least=0, most=65535, help="The port there; 0 serves nothing."),
         text("tls-cert-file", help="The certificate to serve with; by default one is made."),
@@ -76,6 +82,62 @@ _FROM_FILES = {
     "cluster_signing_key": ("cluster-signing-key-file", "The key of --cluster-signing-cert-file."),
 }
 """Settings that are texts here and files on the command line."""
+_ABOUT = {
+    "Cluster": {
+        "cluster_name": "What the cluster calls itself.",
+        "service_cluster_ip_range": "Addresses of Services, which no node gets.",
+        "allocate_node_cidrs": "Give each node a range of addresses for its Pods.",
+        "cluster_cidr": "Where those are taken from: one range, or one of each family.",
+        "node_cidr_mask_size_ipv4": "How large the range of a node is.",
+        "node_cidr_mask_size_ipv6": "The same for IPv6.",
+        "pvclaimbinder_sync_period": "How often volumes and claims are looked at without need.",
+        "terminated_pod_gc_threshold": "Pods that have ended and may stay; 0 keeps all.",
+    },
+    "Signing": {
+        "root_ca": "",
+        "service_account_private_key": "",
+        "cluster_signing_cert": "",
+        "cluster_signing_key": "",
+        "cluster_signing_duration": "The longest life of a certificate that is signed.",
+        "legacy_service_account_token_clean_up_period": "For how long a made token in a Secret may be unused.",
+    },
+    "Node lifecycle": {
+        "node_monitor_period": "How often nodes are looked at.",
+        "node_monitor_grace_period": "How long a node may be silent.",
+        "node_startup_grace_period": "How long a new one may be.",
+        "node_eviction_rate": "Nodes per second that are emptied in a zone.",
+        "secondary_node_eviction_rate": "The same in a zone of which much is not well.",
+        "unhealthy_zone_threshold": "The part of a zone's nodes that makes it such a zone.",
+        "large_cluster_size_threshold": "In zones with no more nodes than this, nothing is emptied then.",
+    },
+    "Autoscaling": {
+        "concurrent_horizontal_pod_autoscaler_syncs": "Autoscalers that are worked on at once.",
+        "horizontal_pod_autoscaler_sync_period": "How often each is looked at.",
+        "horizontal_pod_autoscaler_tolerance": "How far usage may be from what is wanted.",
+        "horizontal_pod_autoscaler_downscale_stabilization": "How far back to look before there are fewer Pods.",
+        "horizontal_pod_autoscaler_cpu_initialization_period": "How long a new Pod's CPU may mislead.",
+        "horizontal_pod_autoscaler_initial_readiness_delay": "How long a Pod may take to be ready first.",
+    },
+    "Endpoints": {
+        "concurrent_service_endpoint_syncs": "Services that are worked on at once.",
+        "max_endpoints_per_slice": "Addresses in an EndpointSlice.",
+        "endpoint_updates_batch_period": "How long changes of Endpoints may gather.",
+        "endpointslice_updates_batch_period": "How long changes of EndpointSlices may gather.",
+        "mirroring_concurrent_service_endpoint_syncs": "Endpoints that are mirrored at once.",
+        "mirroring_max_endpoints_per_subset": "Addresses of a subset that are mirrored.",
+        "mirroring_endpointslice_updates_batch_period": "How long changes of mirrors may gather.",
+    },
+    "Other controllers'": {
+        "concurrent_job_syncs": "Jobs that are worked on at once.",
+        "concurrent_cron_job_syncs": "CronJobs that are worked on at once.",
+        "concurrent_ttl_after_finished_syncs": "Finished Jobs that are looked at at once.",
+        "concurrent_disruption_syncs": "Disruption budgets that are worked on at once.",
+        "concurrent_resource_quota_syncs": "Quotas that are worked on at once.",
+        "resource_quota_sync_period": "How often the usage of a quota is counted without need.",
+        "concurrent_resourceclaim_syncs": "Resource claims that are worked on at once.",
+    },
+}
+"""What the help says of each setting, and where; nothing for those that `_FROM_FILES` tells of."""
 _NO_DURATIONS = ("rate", "threshold", "tolerance")
 
 
@@ -83,7 +145,10 @@ def controller_flags() -> Iterator[Flag]:
     """One for each setting that controllers have."""
     from setpoint.controllers.options import ControllerOptions
 
-    return (_flag(field.name, field.default) for field in fields(ControllerOptions))
+    defaults = {field.name: field.default for field in fields(ControllerOptions)}
+    for group, settings in _ABOUT.items():
+        yield from about(group, *(_flag(name, defaults.pop(name), told) for name, told in settings.items()))
+    assert not defaults, f"the help says nothing of {', '.join(defaults)}"
 
 
 def controller_settings(flags: Values) -> ControllerOptions:
@@ -105,13 +170,16 @@ def controller_settings(flags: Values) -> ControllerOptions:
     return ControllerOptions(**settings)
 
 
-def _flag(field: str, default: Any) -> Flag:
+def _flag(field: str, default: Any, told: str) -> Flag:
     if field in _FROM_FILES:
-        name, about = _FROM_FILES[field]
-        return text(name, help=about)
+        name, told = _FROM_FILES[field]
+        return text(name, help=told)
     name = field.replace("_", "-")
     if isinstance(default, bool):
-        return switch(name, default=default)
+        return switch(name, default=default, help=told)
     if isinstance(default, float):
-        return decimal(name, default=default) if field.endswith(_NO_DURATIONS) else duration(name, default=default)
-    return number(name, default=default) if isinstance(default, int) else text(name, default=default)
+        kind = decimal if field.endswith(_NO_DURATIONS) else duration
+        return kind(name, default=default, help=told)
+    if isinstance(default, int):
+        return number(name, default=default, help=told)
+    return text(name, default=default, help=told)

@@ -45,6 +45,8 @@ class Flag(NamedTuple):
 
     attribute: str = ""
     """What it is called among the values, if not by its name: a flag that hides one that all commands have."""
+    group: str = ""
+    """What it is about, where a command has so many flags that the help tells them apart."""
 
     @property
     def key(self) -> str:
@@ -87,6 +89,11 @@ def texts(name: str, short: str = "", default: Sequence[str] = (), help: str = "
 def array(name: str, short: str = "", default: Sequence[str] = (), help: str = "", **more: Any) -> Flag:
     """`--x a,b --x c`: commas are part of the values."""
     return Flag(name, short, tuple(default), help, str, "stringArray", many="array", **more)
+
+
+def about(group: str, *flags: Flag) -> tuple[Flag, ...]:
+    """These belong together in the help, in this order."""
+    return tuple(flag._replace(group=group) for flag in flags)
 
 
 class Values:
@@ -157,7 +164,7 @@ class Flags:
             else:
                 self._short(word, rest, values)
         missing = [flag.name for flag in self.all if flag.required and not values.given(flag.name)]
-        if missing:
+        if missing and not getattr(values, "help", False):
             raise UsageProblem("required flag(s) " + ", ".join(f'"{name}"' for name in missing) + " not set")
         return Line(values, args, dash)
 

@@ -25,8 +25,10 @@ def help_text(command: Command, name: str) -> str:
     elif command.children:
         parts.append("Commands:\n" + _listed(command.children))
     shown = [flag for flag in command.flags if not flag.hidden]
-    if shown:
-        parts.append("Options:\n" + "\n".join(_flag(flag) for flag in sorted(shown)))
+    if own := sorted(flag for flag in shown if not flag.group):
+        parts.append("Options:\n" + "\n".join(map(_flag, own)))
+    for group in dict.fromkeys(flag.group for flag in shown if flag.group):
+        parts.append(f"{group} options:\n" + "\n".join(_flag(flag) for flag in shown if flag.group == group))
     usage = f"  {name}" + (f" {command.usage}" if command.usage else "" if command is ROOT else " [flags]")
     parts.append(f"Usage:\n{usage}")
     if command is ROOT or command.children:

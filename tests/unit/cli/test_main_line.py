@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import Typed, typed_offline
 
+from setpoint import __version__
+from setpoint.cli.catalog import ROOT
+from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import Failed, Several, told
 from setpoint.meta.errors import ApiError, NotFound, Unauthorized, from_status
 
@@ -16,6 +20,39 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
     assert done.code == 0
     assert "  up " in done.out
     assert typed_offline("", tmp_path).out == done.out
+
+
+def every_command(command: Command = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+    for name, child in command.children.items():
+        found = loaded(child)
+        yield " ".join((*path, name)), found
+        yield from every_command(found, (*path, name))
+
+
+def test_every_command_has_a_help_that_tells_of_every_flag(tmp_path: Path) -> None:
+    """Also those that cannot run without a certain flag."""
+    for name, command in every_command():
+        done = typed_offline(f"{name} --help", tmp_path)
+        assert command.raw or done.code == 0, f"{name}: {done.err}"
+        silent = [flag.name for flag in command.flags if not (flag.help or flag.hidden or flag.deprecated)]
+        assert not silent, f"the help of `{name}` says nothing of {silent}"
+
+
+def test_many_flags_are_told_apart_in_the_help(tmp_path: Path) -> None:
+    told = typed_offline("apiserver --help", tmp_path).out
+    own, _, rest = told.partition("\nServing options:\n")
+    assert "--data-dir" in own
+    assert "--port" not in own
+    assert rest.index("--port") < rest.index("\nAudit log options:\n") < rest.index("--audit-policy-file")
+
+
+def test_the_program_tells_its_version_where_there_is_no_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = typed_offline("version", tmp_path)
+    assert (done.code, done.out) == (1, f"Client Version: v{__version__}\n")
+    assert done.err.startswith("error: there is no cluster to talk to")
 
 
 def test_an_unknown_command_is_answered_with_a_suggestion(tmp_path: Path) -> None:

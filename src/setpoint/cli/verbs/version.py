@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from typing import Any
 
 from setpoint import __version__
 from setpoint.cli.call import Call
@@ -23,9 +24,16 @@ async def run(call: Call) -> None:
         "platform": f"{platform.system().lower()}/{platform.machine()}",
         "python": platform.python_version(),
     }
-    found = {"clientVersion": client}
-    if not call.flags.client:
-        found["serverVersion"] = await call.client.sender.json("GET", "/version")
+    found: dict[str, Any] = {"clientVersion": client}
+    try:
+        if not call.flags.client:
+            found["serverVersion"] = await call.client.sender.json("GET", "/version")
+    finally:
+        _tell(call, found)
+
+
+def _tell(call: Call, found: dict[str, Any]) -> None:
+    """Where no server answers, at least what this program is."""
     if call.flags.output == "yaml":
         call.say(dump_yaml(found).decode(), end="")
     elif call.flags.output == "json":
@@ -33,8 +41,8 @@ async def run(call: Call) -> None:
 
         call.say(json.dumps(found, indent=2))
     else:
-        call.say(f"Client Version: {client['gitVersion']}")
-        if not call.flags.client:
+        call.say(f"Client Version: {found['clientVersion']['gitVersion']}")
+        if "serverVersion" in found:
             call.say(f"Server Version: {found['serverVersion'].get('gitVersion', '')}")
 
 
