@@ -84,7 +84,6 @@ _FROM_FILES = {
 """Settings that are texts here and files on the command line."""
 _ABOUT = {
     "Cluster": {
-        "cluster_name": "What the cluster calls itself.",
         "service_cluster_ip_range": "Addresses of Services, which no node gets.",
         "allocate_node_cidrs": "Give each node a range of addresses for its Pods.",
         "cluster_cidr": "Where those are taken from: one range, or one of each family.",

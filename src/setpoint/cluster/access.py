@@ -21,12 +21,13 @@ from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.cluster.authentication import wire_authentication
 from setpoint.cluster.authorization import Authorizers
-from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError
+from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError, unopened
 from setpoint.meta.token_key import VerifyingKey, verifying_keys
 
 
-def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> None:
-    """`servers`: how webhooks and issuers of tokens are reached. Raises ConfigError."""
+def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> frozenset[str]:
+    """`servers`: how webhooks and issuers of tokens are reached. Says which authorizers are in force, webhooks aside.
+    Raises ConfigError."""
     policy = Policy(api.caches)
     authorizers = Authorizers(
         api, config, servers, lambda mode: _authorizer(mode, policy, api), always=[api.own_identities]
@@ -44,6 +45,7 @@ def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) ->
     _tokens(api, config, lookup)
     wire_authentication(api, config, servers, lookup)
     _reviews(api)
+    return authorizers.types
 
 
 def _authorizer(mode: str, policy: Policy, api: ApiServer) -> Authorizer:
@@ -84,13 +86,20 @@ def _token_keys(config: ApiServerConfig) -> TokenKeys:
     if told.service_account_signing_key_file:
         try:
             _ = signing.algorithm
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"failed to parse service-account-issuer-key-file: {error}") from None
+        except OSError as error:
+            raise ConfigError(f"failed to parse service-account-issuer-key-file: {unopened(error)}") from None
+        except (ValueError, TypeError):
+            raise ConfigError(
+                "failed to parse service-account-issuer-key-file: error reading private key file "
+                f"{told.service_account_signing_key_file}: data does not contain a valid RSA or ECDSA private key"
+            ) from None
     found: list[VerifyingKey] = []
     for path in told.service_account_key_file:
         try:
             found += verifying_keys(Path(path).read_bytes())
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise ConfigError(f"failed to parse service-account-key-file: {unopened(error)}") from None
+        except ValueError as error:
             raise ConfigError(f"error reading public key file {path}: {error}") from None
     return TokenKeys(signing, (lambda: found) if found else None)
 

@@ -203,11 +203,13 @@ def _follow_encryption(api: ApiServer, config: ApiServerConfig, encryption: Encr
 
 
 def _audit_log(api: ApiServer, config: ApiServerConfig) -> AuditLog | None:
-    if not config.audit.enabled:
+    if not config.audit.mentioned:
         return None
-    from setpoint.cluster.auditing import AuditLog  # most servers have none
+    from setpoint.cluster.auditing import audit_log  # most servers have none
 
-    audit = AuditLog(config.audit, api.clock, api.ids)
+    audit = audit_log(config.audit, api.clock, api.ids)
+    if audit is None:
+        return None
     api.auditor = audit.auditor
     api.metrics.sources.append(audit.families)
     return audit

@@ -74,6 +74,10 @@ class AuditConfig:
     def enabled(self) -> bool:
         return bool(self.policy_file and (self.log_path or self.webhook_config_file))
 
+    @property
+    def mentioned(self) -> bool:
+        return bool(self.policy_file or self.log_path or self.webhook_config_file)
+
     def problems(self) -> list[str]:
         """Of the backends that are to be used."""
         found: list[str] = []

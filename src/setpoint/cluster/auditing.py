@@ -32,6 +32,19 @@ _LAST_WORDS = 10.0
 """So long the end of the server waits for what is still in the buffers."""
 
 
+def audit_log(config: AuditConfig, clock: Clock, ids: Ids) -> AuditLog | None:
+    """None, and a warning, where the flags that are given come to nothing. Raises ConfigError."""
+    if config.enabled:
+        return AuditLog(config, clock, ids)
+    if config.policy_file:
+        _policy(config.policy_file)
+        log.warning("there is an audit policy, but neither --audit-log-path nor --audit-webhook-config-file")
+    for name, at in (("log", config.log_path), ("webhook", config.webhook_config_file)):
+        if at:
+            log.warning("No audit policy file provided, no events will be recorded for %s backend", name)
+    return None
+
+
 class AuditLog:
     """`auditor` is for the server; `run` must be running while it serves, and until all has been told."""
 

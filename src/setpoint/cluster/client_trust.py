@@ -12,7 +12,7 @@ from typing import Any
 
 from setpoint.apiserver.authentication.client_certificates import Anchors, CertificateAuthenticator
 from setpoint.apiserver.filters.authenticate import RequestAuthenticator
-from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.config import ApiServerConfig, ConfigError, unopened
 from setpoint.cluster.followed_file import FollowedFile
 from setpoint.meta.clock import Clock
 
@@ -45,8 +45,10 @@ class ClientTrust:
         try:
             content = Path(path).read_bytes()
             self._context.load_verify_locations(cadata=content.decode("ascii"))
-        except (OSError, ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"cannot use {flag} {path}: {error}") from None
+        except (ssl.SSLError, ValueError):
+            raise ConfigError(f"cannot use {flag} {path}: it holds no certificate, or something else besides") from None
+        except OSError as error:
+            raise ConfigError(f"cannot use {flag}: {unopened(error)}") from None
         return content
 
     def _add_proxies(self, config: ApiServerConfig, clients: bytes, proxies: bytes) -> None:

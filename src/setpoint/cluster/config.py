@@ -80,6 +80,8 @@ class ApiServerConfig:
                 "--max-requests-inflight and --max-mutating-requests-inflight must add up to something positive, "
                 "unless --enable-priority-and-fairness=false"
             )
+        if not self.authorization_mode and not self.access.authorization_config:
+            raise ConfigError("at least one authorization-mode must be passed")
         if len(set(self.authorization_mode)) != len(self.authorization_mode):
             shown = " ".join(f'"{mode}"' for mode in self.authorization_mode)
             raise ConfigError(f"authorization-mode [{shown}] has mode specified more than once")
@@ -102,6 +104,11 @@ class ApiServerConfig:
         found = ["service-account-issuer should not be an empty string"] if "" in issuers else []
         twice = dict.fromkeys(one for at, one in enumerate(issuers) if one and one in issuers[:at])
         return found + [f'service-account-issuer "{one}" is already specified' for one in twice]
+
+
+def unopened(error: OSError) -> str:
+    """In upstream's words."""
+    return f"open {error.filename}: {(error.strerror or str(error)).lower()}"
 
 
 def _check_ranges(cidrs: list[str]) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from setpoint.apiserver.http.certificates import CertificateFiles, issue_client_certificate
-from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.kinds.bootstrap.own_identities import KUBELET_CLIENT
 from setpoint.meta.clock import Clock
 
@@ -19,8 +19,9 @@ _LIFETIME = timedelta(days=30)
 def kubelet_context(
     config: ApiServerConfig, files: CertificateFiles | None, clock: Clock
 ) -> Callable[[], ssl.SSLContext]:
-    """Made when the first node is dialled. Without `--kubelet-certificate-authority` nodes' certificates are not
-    checked, as upstream does it: they are nodes' own, and no authority that we know of has signed them."""
+    """Made when the first node is dialled; files that somebody names are looked at here. Without
+    `--kubelet-certificate-authority` nodes' certificates are not checked, as upstream does it: they are nodes' own, and
+    no authority that we know of has signed them. Raises ConfigError."""
 
     def make() -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -35,7 +36,27 @@ def kubelet_context(
             context.load_cert_chain(_own_certificate(files, clock))
         return context
 
+    _check(config)
     return make
+
+
+def _check(config: ApiServerConfig) -> None:
+    for flag, path in (
+        ("--kubelet-certificate-authority", config.kubelet_certificate_authority),
+        ("--kubelet-client-certificate", config.kubelet_client_certificate),
+    ):
+        if not path:
+            continue
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if path == config.kubelet_client_certificate:
+                context.load_cert_chain(path, config.kubelet_client_key)
+            else:
+                context.load_verify_locations(path)
+        except ssl.SSLError:
+            raise ConfigError(f"cannot use {flag} {path}: it holds no certificate, or its key is another one") from None
+        except OSError as error:
+            raise ConfigError(f"cannot use {flag} {path}: {error.strerror}") from None
 
 
 def _own_certificate(files: CertificateFiles, clock: Clock) -> Path:

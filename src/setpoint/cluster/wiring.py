@@ -57,9 +57,9 @@ def wire(
     if servers is None:
         network = NetworkServers((lambda: front.certificate) if front is not None else None)
         servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)
-    wire_access(api, config, servers)
+    authorizers = wire_access(api, config, servers)
     api.env.authorizer = api.authorizer
-    api.env.admission = Chain(_plugins(api, config, servers))
+    api.env.admission = Chain(_plugins(api, config, servers, _enabled(config, authorizers)))
     api.health = _health(api)
     if config.enable_priority_and_fairness:
         api.fairness = _fairness(api, config)
@@ -84,7 +84,7 @@ def _services(api: ApiServer, config: ApiServerConfig) -> ServiceHooks:
     return ServiceHooks(ClusterIps(api, api.ids), ports, families)
 
 
-def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> list[Plugin]:
+def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers, enabled: list[str]) -> list[Plugin]:
     async def create_namespace(name: str) -> Entry:
         return await ensure(api, "", "namespaces", {"metadata": {"name": name}})
 
@@ -107,18 +107,18 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers) -> li
             from setpoint.cluster.admission_file import plugin_documents  # few servers have one
 
             surroundings.documents = plugin_documents(config.admission_control_config_file)
-        return build(surroundings, _enabled(config), config.disable_admission_plugins)
+        return build(surroundings, enabled, config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None
     except FileProblem as problem:
         raise ConfigError(f"--admission-control-config-file: {problem}") from None
 
 
-def _enabled(config: ApiServerConfig) -> list[str]:
+def _enabled(config: ApiServerConfig, authorizers: frozenset[str]) -> list[str]:
     """Nodes that may write by the Node authorizer are held to what is theirs, unless somebody does not want that."""
     restriction = NodeRestriction.name
     unwanted = restriction in (*config.enable_admission_plugins, *config.disable_admission_plugins)
-    more = [restriction] if "Node" in config.authorization_mode and not unwanted else []
+    more = [restriction] if "Node" in authorizers and not unwanted else []
     return [*config.enable_admission_plugins, *more]
 
 

@@ -33,6 +33,7 @@ from setpoint.cluster.client_trust import ClientTrust
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.followed_file import FollowedFile
+from setpoint.cluster.kubelet_client import kubelet_context
 from setpoint.cluster.system import SystemClock
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Unauthorized
@@ -138,8 +139,27 @@ def test_a_proxys_authority_signs_nothing_else(tmp_path: Path) -> None:
         ClientTrust(config, own.ca, server_context(own), SystemClock())
     access.requestheader_allowed_names = ["proxy"]
     ClientTrust(config, own.ca, server_context(own), SystemClock())
-    with pytest.raises(ConfigError, match="cannot use --client-ca-file"):
-        ClientTrust(ApiServerConfig(tmp_path, client_ca_file="/not/there"), own.ca, server_context(own), SystemClock())
+
+
+def test_files_that_hold_no_certificate(tmp_path: Path) -> None:
+    own, rubbish = authority(tmp_path / "own"), tmp_path / "rubbish"
+    rubbish.write_text("rubbish")
+
+    def trust(path: str) -> None:
+        ClientTrust(ApiServerConfig(tmp_path, client_ca_file=path), own.ca, server_context(own), SystemClock())
+
+    def nodes(path: str) -> None:
+        kubelet_context(ApiServerConfig(tmp_path, kubelet_certificate_authority=path), own, SystemClock())
+
+    for look, said in (
+        (lambda: trust("/no"), "cannot use --client-ca-file: open /no: no such file or directory"),
+        (lambda: trust(str(rubbish)), f"cannot use --client-ca-file {rubbish}: it holds no certificate"),
+        (lambda: nodes("/no"), "cannot use --kubelet-certificate-authority /no: No such file or directory"),
+        (lambda: nodes(str(rubbish)), f"cannot use --kubelet-certificate-authority {rubbish}: it holds no certificate"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            look()
+    nodes(str(own.ca))
 
 
 async def test_an_issuer_over_tls(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from setpoint.apiserver.request import parse_path
 from setpoint.cli.flags import Flags, text
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cluster.audit_config import AuditConfig
-from setpoint.cluster.auditing import AuditLog
+from setpoint.cluster.auditing import AuditLog, audit_log
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.kinds.strategy import UserInfo
@@ -166,6 +166,22 @@ async def test_a_webhook_gets_lists_of_events(tmp_path: Path, caplog: pytest.Log
     assert heads[0].startswith("post /events http/1.1")
     assert "authorization: bearer webhook-token" in heads[0]
     assert "webhook-token" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"log_path": "a.log"}, "No audit policy file provided, no events will be recorded for log backend"),
+     ({"webhook_config_file": "w"}, "No audit policy file provided, no events will be recorded for webhook backend"),
+     ({}, "there is an audit policy, but neither --audit-log-path nor --audit-webhook-config-file")],
+)  # fmt: skip
+def test_flags_that_come_to_nothing_are_told(
+    given: dict[str, str], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = AuditConfig("" if given else _policy(tmp_path / "policy", "Metadata"), **given)
+    assert audit_log(config, SystemClock(), RandomIds()) is None
+    assert caplog.messages == [said]
+    with pytest.raises(ConfigError, match="loading audit policy file: failed to read"):
+        audit_log(AuditConfig(str(tmp_path / "missing")), SystemClock(), RandomIds())
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:

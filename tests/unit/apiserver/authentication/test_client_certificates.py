@@ -19,6 +19,7 @@ from setpoint.apiserver.authentication.request_header import HeaderNames, Reques
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.http.message import Peer, Request
 from setpoint.cluster.access_config import AccessConfig
+from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Unauthorized
 
@@ -180,6 +181,11 @@ def test_a_token_helps_whose_certificate_does_not() -> None:
 )  # fmt: skip
 def test_settings_that_cannot_work(told: dict[str, Any], problem: str) -> None:
     assert AccessConfig(**told).problems(["RBAC"]) == [problem]
+
+
+def test_a_server_without_authorizers_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one authorization-mode must be passed"):
+        ApiServerConfig(tmp_path, authorization_mode=[]).check()
 
 
 def test_settings_that_can(tmp_path: Path) -> None:

@@ -183,6 +183,13 @@ async def configured(tmp_path: Path, *authorizers: Obj) -> AsyncIterator[tuple[F
         yield door, network, path
 
 
+async def test_nodes_of_a_configuration_are_held_to_what_is_theirs_too(tmp_path: Path) -> None:
+    async with configured(tmp_path, {"type": "Node", "name": "node"}, RBAC) as (door, _, _):
+        assert any(plugin.name == "NodeRestriction" for plugin in door.api.env.admission.plugins)
+    async with configured(tmp_path, RBAC) as (door, _, _):
+        assert not any(plugin.name == "NodeRestriction" for plugin in door.api.env.admission.plugins)
+
+
 async def test_several_webhooks_in_order(tmp_path: Path) -> None:
     first, second = webhook(tmp_path, "one", "one.example"), webhook(tmp_path, "two", "two.example")
     async with configured(tmp_path, first, second, RBAC) as (door, network, _):
