@@ -191,8 +191,7 @@ class Record:
         if isinstance(body, bytes) and body.startswith(_STATUS):
             self._take_status(orjson.loads(body))
         if self.level == REQUEST_RESPONSE:
-            whole = body if isinstance(body, bytes) else b"".join(body)
-            self._response = _in_a_line(whole, _bare if self._omit_managed_fields else None)
+            self._response = _in_a_line(answer.whole_body, _bare if self._omit_managed_fields else None)
 
     def _take_status(self, status: Obj) -> None:
         shown = {name: status[name] for name in _STATUS_FIELDS if status.get(name)}
