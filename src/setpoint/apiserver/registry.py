@@ -20,7 +20,9 @@ from setpoint.apiserver.encoding import Encoding, stamp_offset
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
+from setpoint.apiserver.stored_form import cause, put_in_order, stored_form
 from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import keep_times
@@ -35,45 +37,11 @@ from setpoint.meta.objectmeta import (
     validate_object_meta_update,
     validate_qualified_finalizers,
 )
-from setpoint.meta.remember import remembered
 from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
 
 _GENERATE_ATTEMPTS = 8
 _CONTENDED_ATTEMPTS = 64
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
-_META_ORDER = (
-    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
-    "managedFields",
-)  # fmt: skip
-
-
-class Hooks:
-    """What a few resources need around a write that reaches beyond the object (addresses, ports, events' lifetime).
-
-    `before_*` may change the object and may reserve; it returns further operations for the same transaction. `release`
-    is called if the write did not happen after all."""
-
-    contended = False
-    """Whether others may be faster with what the further operations want; the write is then prepared once more."""
-
-    async def start(self) -> None:
-        """Before the first write."""
-
-    def stop(self) -> None:
-        """After the last."""
-
-    async def before_create(self, call: Call, obj: Obj) -> list[Op]:
-        return []
-
-    async def before_update(self, call: Call, obj: Obj, old: Obj) -> list[Op]:
-        return []
-
-    async def before_delete(self, call: Call, old: Obj) -> list[Op]:
-        return []
-
-    def release(self, call: Call, obj: Obj) -> None:
-        """The write that `before_*` prepared was not made."""
 
 
 @dataclass(slots=True)
@@ -394,7 +362,7 @@ class Registry:
                 raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)
             for text in strategy.warnings_on_update(obj, old, ctx):
                 call.warn(text)
-            _order(obj)
+            put_in_order(obj)
             if admit:
                 await self.env.admission.validate(attrs)
         except BaseException:
@@ -468,7 +436,7 @@ class Registry:
 
     def _imagined(self, key: str, obj: Obj, revision: int = 0) -> Entry:
         """The answer of a write that is not (or no longer) stored."""
-        _order(obj)
+        put_in_order(obj)
         if revision:
             obj["metadata"]["resourceVersion"] = str(revision)
         else:
@@ -476,13 +444,7 @@ class Registry:
         return self.encoding.entry(key, obj, revision)
 
     def cause(self, call: Call) -> bytes:
-        """Who did this; kept beside the revision."""
-        return _cause(call.request.headers.get("user-agent", ""), call.user.name, call.verb)
-
-
-@remembered(maxsize=1024)
-def _cause(agent: str, user: str, verb: str) -> bytes:
-    return orjson.dumps({"user": user, "agent": agent, "verb": verb})
+        return cause(call.request.headers.get("user-agent", ""), call.user.name, call.verb)
 
 
 def _unshare(obj: Obj, old: Obj) -> None:
@@ -511,17 +473,3 @@ def _should_remove(obj: Obj, old: Obj) -> bool:
         and old_meta.get("deletionTimestamp")
         and not old_meta.get("deletionGracePeriodSeconds")
     )
-
-
-def stored_form(obj: Obj) -> Obj:
-    """As it is stored: metadata in order, without resourceVersion."""
-    _order(obj)
-    meta = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
-    return {"metadata": meta} | {name: value for name, value in obj.items() if name != "metadata"}
-
-
-def _order(obj: Obj) -> None:
-    """Metadata first, in upstream's order: the uid must come before anything a user can fill freely."""
-    meta = obj["metadata"]
-    ordered = {name: meta[name] for name in _META_ORDER if name in meta}
-    obj["metadata"] = ordered

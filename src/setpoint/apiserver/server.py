@@ -31,12 +31,13 @@ from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.refusals import refusal, undecided
-from setpoint.apiserver.registry import Environment, Hooks, Registry
+from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.rendering import respond_status
 from setpoint.apiserver.request import COLLECTIONS, parse_path, parse_query, verb_of
 from setpoint.apiserver.routing import Handler, Routing
 from setpoint.apiserver.warning_headers import warning_headers
 from setpoint.apiserver.watch_cache import ResourceCache
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids

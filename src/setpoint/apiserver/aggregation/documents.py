@@ -11,9 +11,9 @@ from setpoint.apiserver.aggregation.routing import Aggregation, Key, is_availabl
 from setpoint.apiserver.discovery import AGGREGATED, RemoteVersion
 from setpoint.apiserver.far_server import FarServerProblem
 from setpoint.apiserver.openapi.service import OpenApi
-from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Change, Entry, Watch
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.selectors import EVERYTHING
 

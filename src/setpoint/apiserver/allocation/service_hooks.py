@@ -8,8 +8,8 @@ from setpoint.apiserver.allocation.cluster_ips import AllocationError, ClusterIp
 from setpoint.apiserver.allocation.node_ports import NodePorts, PortChanges
 from setpoint.apiserver.allocation.service_ports import held_ports, take_on_create, take_on_update
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.core.service_addresses import (
     init_ip_families,
     missing_cluster_ips,

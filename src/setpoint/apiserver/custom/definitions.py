@@ -16,11 +16,11 @@ from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import update
 from setpoint.apiserver.reader import CacheReader
-from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.loop import KeyedLoop
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.apiserver.webhook_client import WebhookClient
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.apiextensions.definition_conditions import (
     APPROVAL,
     CLEANUP,

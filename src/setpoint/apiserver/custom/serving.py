@@ -13,9 +13,10 @@ from setpoint.apiserver.custom.scaling import CustomScaling
 from setpoint.apiserver.handlers.scale import ScaleHandlers
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import current, delete, ensure
-from setpoint.apiserver.registry import Hooks, Registry
+from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Obj, ResourceCache
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.apiextensions.definition_conditions import ESTABLISHED, TERMINATING, is_true
 from setpoint.kinds.bootstrap.apiservices import AUTO_MANAGED, custom_api_service
 from setpoint.meta.errors import Forbidden

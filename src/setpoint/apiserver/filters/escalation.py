@@ -11,8 +11,8 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import MASTERS, Access, AuthorizerChain, Rule
 from setpoint.apiserver.filters.rbac import GROUP, Policy
 from setpoint.apiserver.filters.rbac_rules import compacted, described, uncovered
-from setpoint.apiserver.registry import Hooks
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.apiserver.write_hooks import Hooks
 from setpoint.meta.errors import BadRequest, Forbidden, NotFound, PlainServerError
 from setpoint.meta.goformat import aggregate, quote, quote_all
 from setpoint.store.interface import Op
