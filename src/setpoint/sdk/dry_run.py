@@ -31,7 +31,6 @@ def dry_run_client(client: Client) -> Client:
         user_agent=sender.user_agent,
         impersonate=sender.impersonate,
         default_namespace=client.default_namespace,
-        limiter=sender.limiter,
         on_warning=sender.on_warning,
         discovery=client.discovery,
     )
