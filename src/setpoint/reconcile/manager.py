@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from setpoint.client import Client, Resource
 from setpoint.client.interface import ResourceRef
@@ -21,11 +21,6 @@ class Runnable(Protocol):
     async def run(self) -> None:
         """Until cancelled; whatever it raises ends the component."""
         ...
-
-
-@runtime_checkable
-class Measured(Protocol):
-    def families(self) -> list[Family]: ...
 
 
 First = tuple[ResourceRef, Callable[[dict[str, Any]], bool] | None]
@@ -56,6 +51,7 @@ class Manager:
         self._not_begun: list[Runnable] = []
         """Informers and recorders that were asked for and do not run yet."""
         self._runnables: list[Runnable] = []
+        self._measured: list[Callable[[], Iterable[Family]]] = []
         self._woken: list[Callable[[], Runnable]] = []
         """What was waiting for a first object that is there now."""
         self._tasks: asyncio.TaskGroup | None = None
@@ -104,6 +100,10 @@ class Manager:
         """Before `run`."""
         self._runnables.append(runnable)
 
+    def measure(self, families: Callable[[], Iterable[Family]]) -> None:
+        """These too are told, besides what is known of every controller."""
+        self._measured.append(families)
+
     def add_when(self, first: Iterable[First], build: Callable[[], Runnable]) -> None:
         """What `build` returns is added as soon as one such object is there. Until then it costs neither memory nor
         time; it starts as every controller does, on a world that is there already."""
@@ -142,9 +142,8 @@ class Manager:
     def families(self) -> list[Family]:
         """What there is to be measured of those that run here."""
         found = families(self.controllers)
-        for each in self._runnables:
-            if isinstance(each, Measured):
-                found += each.families()
+        for measured in self._measured:
+            found += measured()
         return found
 
     async def run(self) -> None:

@@ -10,7 +10,6 @@ A metric is a value; what was counted belongs to the operator that runs, and is 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping
@@ -71,10 +70,6 @@ class Measurements:
         self._values: dict[Metric, dict[Series, float]] = {}
         self._histograms: dict[Histogram, dict[Series, exposition.Histogram]] = {}
         self._told: set[str] = set()
-
-    async def run(self) -> None:
-        """As a manager runs what it has; there is nothing to do."""
-        await asyncio.Event().wait()
 
     def count(self, metric: Counter, by: float, labels: Mapping[str, str]) -> None:
         if by < 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from setpoint.meta.exposition import Family, Histogram, counter, gauge, histogram
@@ -18,10 +17,6 @@ class LoopMetrics:
         self._workers = workers
         self.active = 0
         self.seconds = Histogram(SECONDS)
-
-    async def run(self) -> None:
-        """As a manager runs what it has; there is nothing to do."""
-        await asyncio.Event().wait()
 
     def families(self) -> list[Family]:
         labels = self._labels
