@@ -282,10 +282,10 @@ class ResourceCache:
         store is missing here."""
         return max(self.revision, self._store.revision)
 
-    def scan(self, namespace: str = "", start: str = "") -> Iterator[Entry]:
-        """In key order, from the key `start` on."""
+    def scan(self, namespace: str = "") -> Iterator[Entry]:
+        """In key order."""
         below, entries = self._below(namespace), self._entries
-        return (entries[key] for key in self._keys.each(max(start, below), prefix_end(below)))
+        return (entries[key] for key in self._keys.each(below, prefix_end(below)))
 
     def values(self, namespace: str = "") -> list[bytes]:
         """The bytes of all objects, in key order: the hot path of LIST."""

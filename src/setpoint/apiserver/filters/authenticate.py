@@ -147,14 +147,14 @@ class AuthenticatorChain:
         for authenticator in authenticators:
             self.add(authenticator)
 
-    def add(self, authenticator: Authenticator, *, first: bool = False) -> None:
-        """Asked after all that are there already, or before."""
+    def add(self, authenticator: Authenticator) -> None:
+        """Asked after all of its sort that are there already."""
         if isinstance(authenticator, TokenAuthenticator):
             self._tokens.append(authenticator)
             if isinstance(authenticator, AudienceAgnostic):
                 authenticator.audiences = self.audiences
         else:
-            self._authenticators.insert(0 if first else len(self._authenticators), authenticator)
+            self._authenticators.append(authenticator)
 
     def serve(self, audiences: Sequence[str]) -> None:
         """The names by which tokens may mean this server."""
