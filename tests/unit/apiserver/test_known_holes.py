@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -103,6 +104,18 @@ async def test_no_kind_of_container_is_a_way_around_pod_security(door: FrontDoor
         assert reply.status == 403 and TOLD in reply.message
     added = {"spec": {"ephemeralContainers": [{**GOOD, "name": "e"}]}}
     assert (await door.patch(f"{pods}/p/ephemeralcontainers", added)).status == 200
+
+
+@pytest.mark.parametrize(
+    "amount", ["0" * 100_000 + "!", "1" * 100_000 + "x", "." + "0" * 100_000, "1e" + "9" * 100_000]
+)
+async def test_amounts_cost_nothing_to_refuse(door: FrontDoor, amount: str) -> None:
+    """A pattern that tries all ways to tell digits apart takes minutes."""
+    resources = {"requests": {"cpu": amount}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    started = time.process_time()
+    reply = await door.post(f"{CORE}/pods", {"metadata": {"name": "p"}, "spec": spec})
+    assert reply.status in (201, 400, 422) and time.process_time() - started < 2
 
 
 # -- warnings, which webhooks and policies may write ------------------------------------------------------------------

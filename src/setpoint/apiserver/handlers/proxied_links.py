@@ -18,8 +18,10 @@ _LINKS: dict[str, frozenset[str]] = {
     "script": frozenset(("src",)), "source": frozenset(("src",)), "video": frozenset(("poster", "src")),
 }  # fmt: skip
 """By tag: its attributes that are addresses."""
-_TAG = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)((?:\s+[^\s=>/]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>]+))?)*)(\s*/?)>")
-_ATTRIBUTE = re.compile(r"([^\s=>/]+)(\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)")
+# Whoever serves the page chose it: no character is looked at again and again.
+_VALUE = r"(?:\"[^\"]*+\"|'[^']*+'|[^\s\"'<>]++)"
+_TAG = re.compile(rf"<([a-zA-Z][a-zA-Z0-9]*+)((?:\s++[^\s=<>/]++(?:\s*+=\s*+{_VALUE})?)*)(\s*+/?)>")
+_ATTRIBUTE = re.compile(rf"(?<![^\s=<>/])([^\s=<>/]++)(\s*+=\s*+)({_VALUE})")
 
 
 def rewrite_link(link: str, prefix: str, host: str) -> str:

@@ -42,7 +42,7 @@ _CARD = re.compile(
     r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
 )
 _SPOKEN_DURATION = re.compile(
-    r"\d+\s*((ns|us|µs|ms|s|m|h|hr|d|w|wk)(?![A-Za-zµ])|nano|micro|milli|sec|min|hour|day|week)", re.IGNORECASE
+    r"(?<!\d)\d++\s*+((ns|us|µs|ms|s|m|h|hr|d|w|wk)(?![A-Za-zµ])|nano|micro|milli|sec|min|hour|day|week)", re.IGNORECASE
 )
 
 

@@ -65,7 +65,7 @@ _NAMES = {
     "timestamp": t.TIMESTAMP,
     "type": t.TYPE,
 }
-_WORD = re.compile(r"\s*([A-Za-z_@][A-Za-z0-9_.@]*|[(),])")
+_WORD = re.compile(r"(?<!\s)\s*+([A-Za-z_@][A-Za-z0-9_.@]*|[(),])")
 
 
 class _Reader:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-_FLOAT = re.compile(r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_HEX_FLOAT = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(?:\d++(?:_\d++)*+\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
+_HEX_FLOAT = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)[pP][+-]?\d++", re.ASCII)
 _INT = re.compile(r"[+-]?\d+", re.ASCII)
 _UINT = re.compile(r"\d+", re.ASCII)
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)

@@ -7,7 +7,7 @@ import re
 from setpoint.meta.cel.libraries.go_times import read_duration
 from setpoint.meta.cel.values import SECOND, Duration
 
-_PART = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
+_PART = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]++)", re.ASCII)
 _UNITS = (
     # Words for a unit; anything that begins with the last one counts too.
     (1, ("ns", "nano")),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from setpoint.node.runtime.shell.session import FOREVER, Program, Running, Session, Streams
 
-_SLEEP = re.compile(r"([0-9]*\.?[0-9]+)([smhd]?)")
+_SLEEP = re.compile(r"([0-9]++(?:\.[0-9]++)?|\.[0-9]++)([smhd]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
