@@ -112,13 +112,15 @@ def parse(text: str) -> Quantity:
     sign, whole, _, fraction, suffix = match.groups()
     whole, fraction = whole or "0", fraction or ""
     digits = whole + fraction
+    if len(digits) > _GREATEST_EXPONENT:
+        raise QuantityError(_BAD_NUMBER)
     decimal = _DECIMAL_EXPONENTS.get(suffix)
     if decimal is None and (binary := _BINARY_EXPONENTS.get(suffix)) is not None:
         return _parse_binary(text, sign, whole, fraction, binary)
     format: Format = DECIMAL
     if decimal is None:
         exponent = _EXPONENT_SUFFIX.fullmatch(suffix)
-        if exponent is None:
+        if exponent is None or len(exponent[1]) > _INT64_DIGITS:
             raise QuantityError(_BAD_SUFFIX)
         format, decimal = EXPONENT, int(exponent[1])
         if decimal > _GREATEST_EXPONENT:

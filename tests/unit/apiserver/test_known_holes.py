@@ -115,7 +115,7 @@ async def test_amounts_cost_nothing_to_refuse(door: FrontDoor, amount: str) -> N
     spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
     started = time.process_time()
     reply = await door.post(f"{CORE}/pods", {"metadata": {"name": "p"}, "spec": spec})
-    assert reply.status in (201, 400, 422) and time.process_time() - started < 2
+    assert 400 <= reply.status < 500 and time.process_time() - started < 2
 
 
 # -- warnings, which webhooks and policies may write ------------------------------------------------------------------

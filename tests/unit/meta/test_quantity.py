@@ -83,3 +83,14 @@ def test_sub_undoes_add_and_order_follows(left: str, right: str) -> None:
     assert parse(total.text).nano == total.nano
     assert quantity.compare(left, right) == (a.nano > b.nano) - (a.nano < b.nano)
     assert quantity.compare(left, right) == -quantity.compare(right, left)
+
+
+LONG = "1" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text", [LONG, f"{LONG}x", f"0.{LONG}", f"{LONG}Gi", f"{LONG}e3", f"1e{LONG}", f"1e-{LONG}", "0" * 100_000 + "!"]
+)
+def test_what_is_far_too_long_is_refused_at_once(text: str) -> None:
+    with pytest.raises(QuantityError):
+        parse(text)
