@@ -20,10 +20,10 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
-from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.cluster.wiring import wire
 from setpoint.kinds.strategy import UserInfo
 from setpoint.store.memory import MemoryStore
+from setpoint.system import RandomIds, SystemClock
 
 Obj = dict[str, Any]
 ROUNDS = 7

@@ -16,10 +16,10 @@ from setpoint.apiserver.filters.rbac import RbacAuthorizer
 from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
-from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.cluster.wiring import wire
 from setpoint.kinds.strategy import UserInfo
 from setpoint.store.memory import MemoryStore
+from setpoint.system import RandomIds, SystemClock
 
 EVERYBODY = "system:authenticated"
 NODE = UserInfo("system:node:n1", groups=("system:nodes", EVERYBODY))

@@ -18,12 +18,12 @@ import uvloop
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
-from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.wakeups import Wakeups
+from setpoint.system import RandomIds, SystemClock
 
 Obj = dict[str, Any]
 

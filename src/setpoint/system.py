@@ -1,4 +1,4 @@
-"""The real clock and real randomness: the only place where they are taken from the machine.
+"""The real clock and real randomness, the name and the address: the only place where they are taken from the machine.
 
 For those who put a process together: `cluster`, `cli`, and an operator's own process (`sdk/process.py`). All others
 are handed a clock and ids.
@@ -52,3 +52,15 @@ class RandomIds:
 
 def hostname() -> str:
     return socket.gethostname()
+
+
+def outward_address(family: int = 4) -> str:
+    """The address that this machine has towards others; empty if it has none but its own."""
+    kind, far = (socket.AF_INET, "192.0.2.1") if family == 4 else (socket.AF_INET6, "2001:db8::1")
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))  # chooses a route; nothing is sent
+            found = probe.getsockname()[0]
+    except OSError:
+        return ""
+    return "" if found.startswith("127.") or found in ("::1", "0.0.0.0", "::") else str(found)

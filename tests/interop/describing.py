@@ -23,11 +23,11 @@ from kubectl_runner import Kubectl
 
 from setpoint.cli.describe import Looking, describe
 from setpoint.client.client import Client
-from setpoint.cluster.system import SystemClock
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import format_micro, format_time
+from setpoint.system import SystemClock
 
 Obj = dict[str, Any]
 NAMESPACE = "described"

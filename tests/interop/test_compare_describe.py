@@ -20,7 +20,7 @@ from kubectl_runner import Kubectl
 from conftest import kubectls
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
-from setpoint.cluster.system import SystemClock
+from setpoint.system import SystemClock
 
 LEAST = 33
 BINARIES = [path for path in kubectls() if Kubectl(path, Path(), Path(), "").minor >= LEAST]

@@ -15,7 +15,7 @@ from server_process import server_process
 from setpoint.client import Client
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
-from setpoint.cluster.system import SystemClock, outward_address
+from setpoint.system import SystemClock, outward_address
 
 pytestmark = [
     pytest.mark.slow,

@@ -20,8 +20,8 @@ import pytest
 from setpoint.client import Client
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
-from setpoint.cluster.system import SystemClock
 from setpoint.meta.errors import ApiError
+from setpoint.system import SystemClock
 from setpoint.testing import LiveCluster, live_cluster
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import components
-from setpoint.cluster.system import RandomIds
+from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
 DEPLOYMENTS, SETS, PODS = builtin("deployments", "apps"), builtin("replicasets", "apps"), builtin("pods")

@@ -6,7 +6,7 @@ from typing import Any
 
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import ComponentOptions, Components
-from setpoint.cluster.system import RandomIds
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.link import Link, LinkedClient
 

@@ -24,7 +24,7 @@ from setpoint.client import Client
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import SystemClock, outward_address
+from setpoint.system import SystemClock, outward_address
 
 PODS = builtin("pods")
 WEB: dict[str, Any] = {

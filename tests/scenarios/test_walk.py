@@ -15,8 +15,8 @@ from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
-from setpoint.cluster.system import SystemClock
 from setpoint.store.memory import MemoryStore
+from setpoint.system import SystemClock
 
 Obj = dict[str, Any]
 

@@ -18,9 +18,9 @@ from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
-from setpoint.cluster.system import RandomIds
 from setpoint.cluster.wiring import wire
 from setpoint.store.memory import MemoryStore
+from setpoint.system import RandomIds
 
 TOKEN = "loopback"
 

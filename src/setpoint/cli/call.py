@@ -40,7 +40,7 @@ class Surroundings:
         self.environment = environment
         self.home = home or Path(environment.get("HOME") or "/")
         if clock is None:
-            from setpoint.cluster.system import SystemClock
+            from setpoint.system import SystemClock
 
             clock = SystemClock()
         self.clock = clock
@@ -51,7 +51,7 @@ class Surroundings:
     def suffix(self) -> str:
         """Five letters by chance, for names that must differ."""
         if self._suffix is None:
-            from setpoint.cluster.system import RandomIds
+            from setpoint.system import RandomIds
 
             self._suffix = RandomIds().suffix
         return self._suffix()

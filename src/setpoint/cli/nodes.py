@@ -14,7 +14,7 @@ def run(call: Call) -> None:
     from setpoint.cluster.apiserver import catch_signals
     from setpoint.cluster.kubelet_door import kubelet_door
     from setpoint.cluster.remote import RemoteConfig, access_of, remote_parts
-    from setpoint.cluster.system import SystemClock, outward_address
+    from setpoint.system import SystemClock, outward_address
 
     call.no_arguments()
     flags = call.flags

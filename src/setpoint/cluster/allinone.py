@@ -14,10 +14,10 @@ from setpoint.cluster.component_logs import ComponentLogs, component_logs
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.front_proxy import FrontProxy
-from setpoint.cluster.system import SystemClock, hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Ids
 from setpoint.store.interface import Store
+from setpoint.system import SystemClock, hostname
 
 if TYPE_CHECKING:
     from setpoint.node.options import FleetOptions

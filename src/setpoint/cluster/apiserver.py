@@ -40,13 +40,13 @@ from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.issued_kubeconfigs import write_kubeconfigs
 from setpoint.cluster.kubelet_client import kubelet_context
 from setpoint.cluster.private_files import keep_private, make_private
-from setpoint.cluster.system import RandomIds, SystemClock, hostname, outward_address
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
 from setpoint.store.compactor import compact_forever
 from setpoint.store.interface import Store, StoreError
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
+from setpoint.system import RandomIds, SystemClock, hostname, outward_address
 
 if TYPE_CHECKING:
     from setpoint.cluster.auditing import AuditLog

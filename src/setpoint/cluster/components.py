@@ -26,12 +26,12 @@ from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import ADDONS, EVENT_READER, STAGES, Identities
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
-from setpoint.cluster.system import hostname
 from setpoint.controllers.options import ControllerOptions
 from setpoint.kinds.bootstrap.policy_rules import READ, rule
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.exposition import Family
 from setpoint.reconcile import Manager
+from setpoint.system import hostname
 
 if TYPE_CHECKING:
     from setpoint.cluster.usage_sampling import FleetUsage

@@ -21,11 +21,11 @@ from setpoint.cluster.config import ConfigError
 from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.parts import Election, Parts
-from setpoint.cluster.system import RandomIds, SystemClock, hostname
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family
 from setpoint.reconcile import ElectionTimes
+from setpoint.system import RandomIds, SystemClock, hostname
 
 if TYPE_CHECKING:
     from setpoint.scheduler.config import Configuration

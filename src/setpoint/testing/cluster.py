@@ -24,12 +24,12 @@ from setpoint.cluster.component import Component
 from setpoint.cluster.component_logs import component_logs
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
-from setpoint.cluster.system import RandomIds
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import NotFound
 from setpoint.meta.times import parse_duration
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator, ReachedAt
+from setpoint.system import RandomIds
 from setpoint.testing.disturbance import Disturbance
 from setpoint.testing.link import Link, LinkedClient
 from setpoint.testing.own_error import OwnError, own_tasks

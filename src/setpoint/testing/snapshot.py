@@ -18,8 +18,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from setpoint.cluster.embedded import State, bootstrapped
-from setpoint.cluster.system import RandomIds
 from setpoint.controllers.options import ControllerOptions
+from setpoint.system import RandomIds
 from setpoint.testing.virtual_time import EPOCH, run_virtual
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from setpoint.apiserver.http.encoding import unframed
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
-from setpoint.cluster.system import RandomIds
 from setpoint.cluster.wiring import wire
 from setpoint.kinds.strategy import UserInfo
 from setpoint.store.interface import KeyValue, Op
 from setpoint.store.memory import MemoryStore
+from setpoint.system import RandomIds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 ADMIN_TOKEN, LIMITED_TOKEN = "admin-token-of-the-tests", "limited-token-of-the-tests"

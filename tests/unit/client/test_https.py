@@ -18,8 +18,8 @@ from setpoint.client.connect import connect
 from setpoint.client.https import HttpsTransport
 from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import SystemClock
 from setpoint.meta.errors import Expired, NotFound, TooManyRequests, Unauthorized
+from setpoint.system import SystemClock
 
 CONFIG_MAPS = builtin("configmaps")
 Script = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]

@@ -34,9 +34,9 @@ from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.followed_file import FollowedFile
 from setpoint.cluster.kubelet_client import kubelet_context
-from setpoint.cluster.system import SystemClock
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Unauthorized
+from setpoint.system import SystemClock
 
 
 def authority(directory: Path) -> CertificateFiles:

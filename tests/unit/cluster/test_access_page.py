@@ -19,10 +19,10 @@ from setpoint.cli.access_options import ACCESS_FLAGS
 from setpoint.cluster.access_config import AccessConfig
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.front_proxy import FrontProxy
-from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.cluster.webhook_kubeconfig import webhook_endpoint
 from setpoint.cluster.wiring import wire
 from setpoint.store.memory import MemoryStore
+from setpoint.system import RandomIds, SystemClock
 
 PAGE = (Path(__file__).parents[3] / "docs" / "access.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -20,8 +20,8 @@ from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cluster.audit_config import AuditConfig
 from setpoint.cluster.auditing import AuditLog, audit_log
 from setpoint.cluster.config import ApiServerConfig, ConfigError
-from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.kinds.strategy import UserInfo
+from setpoint.system import RandomIds, SystemClock
 
 
 def _config(*words: str) -> ApiServerConfig:

@@ -14,8 +14,8 @@ from setpoint.client.inprocess import InProcessTransport
 from setpoint.client.resources import builtin
 from setpoint.cluster.components import components
 from setpoint.cluster.remote import RemoteClients
-from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import Forbidden
+from setpoint.system import RandomIds
 
 DEPLOYMENTS, PODS = builtin("deployments", "apps"), builtin("pods")
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

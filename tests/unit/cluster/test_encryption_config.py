@@ -17,10 +17,10 @@ from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError
 from setpoint.cluster.encryption import Encryption
 from setpoint.cluster.encryption_config import EncryptionConfigError, read_encryption_config
-from setpoint.cluster.system import RandomIds, SystemClock
 from setpoint.store.interface import Put
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
+from setpoint.system import RandomIds, SystemClock
 
 _SECRET = b64encode(b"0123456789abcdef0123456789abcdef").decode()
 _KEYS = {"keys": [{"name": "one", "secret": _SECRET}]}

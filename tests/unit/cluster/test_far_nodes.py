@@ -23,10 +23,10 @@ from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.far_nodes import FarNodes, is_allowed
 from setpoint.cluster.kubelet_client import kubelet_context
 from setpoint.cluster.kubelet_door import KubeletDoor, _context
-from setpoint.cluster.system import SystemClock
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, ServiceUnavailable
 from setpoint.node.kubelet_api.messages import NodeRequest, Whole
+from setpoint.system import SystemClock
 
 Obj = dict[str, Any]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

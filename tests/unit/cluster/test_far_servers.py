@@ -16,7 +16,7 @@ from setpoint.apiserver.http.certificates import CertificateFiles, ensure_certif
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.front_proxy import FrontProxy
-from setpoint.cluster.system import SystemClock
+from setpoint.system import SystemClock
 
 Reply = Callable[[bytes, dict[str, object]], bytes]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from setpoint.cluster.followed_file import FollowedFile
-from setpoint.cluster.system import SystemClock
+from setpoint.system import SystemClock
 
 
 async def test_what_is_new_is_told_until_it_is_settled(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,8 +16,8 @@ from setpoint.apiserver.http.message import Peer, Request, Response, StreamRespo
 from setpoint.apiserver.http.server import Server
 from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.far_servers import NetworkServers
-from setpoint.cluster.system import SystemClock
 from setpoint.meta.errors import ApiError, BadRequest, ServiceUnavailable
+from setpoint.system import SystemClock
 
 NO = b"Content-Length: 2\r\n\r\nno"
 WEBSOCKET = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-version": "13"}

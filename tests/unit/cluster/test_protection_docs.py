@@ -22,7 +22,7 @@ from setpoint.cluster import encryption
 from setpoint.cluster.apiserver import apiserver
 from setpoint.cluster.audit_config import AuditConfig
 from setpoint.cluster.config import ApiServerConfig
-from setpoint.cluster.system import SystemClock
+from setpoint.system import SystemClock
 
 PAGE = (Path(__file__).parents[3] / "docs" / "audit-and-encryption.md").read_text()
 _PASSWORD = b64encode(b"swordfish of the documents").decode()

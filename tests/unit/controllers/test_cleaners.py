@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
 from setpoint.controllers.bootstrap_tokens.secrets import detached_signature, signing_token
 from setpoint.controllers.serviceaccount.unused_tokens import UnusedTokens
 from setpoint.kinds.core.bootstrap_token import seconds_left
 from setpoint.meta.clock import Clock
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Manager
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.virtual_time import EPOCH
 

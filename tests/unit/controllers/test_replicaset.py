@@ -8,11 +8,11 @@ from typing import Any
 from stopped_clock import StoppedClock, settle
 
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
 from setpoint.controllers.expectations import Expectations
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.replicaset import replicaset_controller
 from setpoint.reconcile import Controller, Manager
+from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
 PODS, SETS = builtin("pods"), builtin("replicasets", "apps")

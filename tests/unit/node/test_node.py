@@ -13,12 +13,12 @@ from stopped_clock import settle
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import NotFound
 from setpoint.node.addresses import AddressPool
 from setpoint.node.fleet import add_fleet
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.reconcile import Manager
+from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
 PODS, NODES = builtin("pods"), builtin("nodes")

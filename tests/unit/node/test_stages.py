@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
 from setpoint.node.fleet import add_fleet
 from setpoint.node.options import FleetProblem, read_fleet
 from setpoint.node.runtime.images import Images, reference
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.stages import StageProblem, filled, look_up, parse_path, stage_of
 from setpoint.reconcile import Manager
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]

@@ -10,9 +10,9 @@ from typing import Any
 from stopped_clock import settle
 
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
 from setpoint.controllers.builtin import BEGIN_WITH, CONTROLLERS
 from setpoint.reconcile import Manager
+from setpoint.system import RandomIds
 
 MAPS, SECRETS = builtin("configmaps"), builtin("secrets")
 SPACE = "managed"

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from scheduler_objects import a_node, a_pod
 
-from setpoint.cluster.system import RandomIds
 from setpoint.scheduler.config import FILTERS, ConfigError, Configuration, load
 from setpoint.scheduler.diagnosis import Unfit
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.wakeups import Wakeups
+from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
 

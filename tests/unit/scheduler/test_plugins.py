@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from scheduler_objects import HOSTNAME, ZONE, a_node, a_pod
 
-from setpoint.cluster.system import RandomIds
 from setpoint.scheduler.cluster_events import Action, node_changes, pod_changes
 from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.diagnosis import Unfit
@@ -27,6 +26,7 @@ from setpoint.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from setpoint.scheduler.plugins.taint_toleration import TaintToleration
 from setpoint.scheduler.snapshot import Snapshot
 from setpoint.scheduler.wakeups import Wakeups
+from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
 MEBIBYTE = 1024 * 1024

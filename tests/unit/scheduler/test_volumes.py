@@ -8,10 +8,10 @@ from typing import Any
 from scheduler_objects import PODS, ZONE, a_node, a_pod, add_node, alone, condition, node_of
 
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import RandomIds
 from setpoint.reconcile import Manager
 from setpoint.scheduler.config import load
 from setpoint.scheduler.scheduler import add_scheduler
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from setpoint.cluster.system import RandomIds
 from setpoint.sdk import Column, Context, Controller, Kind, Object, Operator, Result, Watch, is_true
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 
 CONFIG_MAP = ("v1", "ConfigMap")

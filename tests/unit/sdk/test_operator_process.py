@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from setpoint.client.access import Access
-from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.exposition import text
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, Validate, run
 from setpoint.sdk.options import RunOptions
 from setpoint.sdk.process import OperatorProcess
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.link import Link, LinkedClient
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from setpoint.client import Impersonation
-from setpoint.cluster.system import RandomIds
 from setpoint.meta.errors import Forbidden
 from setpoint.sdk import Context, Controller, Kind, Object, Operator, ReachedAt, Refers, Validate, is_true
 from setpoint.sdk.certificates import shared_pair
 from setpoint.sdk.options import parse
 from setpoint.sdk.process import print_manifests
+from setpoint.system import RandomIds
 from setpoint.testing import VirtualCluster, virtual
 
 BINDING = {

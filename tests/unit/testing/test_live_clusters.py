@@ -8,7 +8,7 @@ from pathlib import Path
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import Kubeconfig
 from setpoint.client.resources import builtin
-from setpoint.cluster.system import SystemClock
+from setpoint.system import SystemClock
 from setpoint.testing import LiveCluster, live_cluster
 
 CONFIG_MAPS = builtin("configmaps")

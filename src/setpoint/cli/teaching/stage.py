@@ -100,8 +100,8 @@ async def stage(call: Call, nodes: int = 3) -> AsyncIterator[Stage]:
     from setpoint.cluster.component_logs import component_logs
     from setpoint.cluster.components import ComponentOptions
     from setpoint.cluster.embedded import EmbeddedOptions, embedded_cluster
-    from setpoint.cluster.system import RandomIds
     from setpoint.node.options import FleetOptions, NodeTemplate
+    from setpoint.system import RandomIds
 
     # A cluster waits long before it gives up a node; an audience does not.
     settings = replace(

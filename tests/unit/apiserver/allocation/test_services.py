@@ -13,8 +13,8 @@ from mutation_detector import MutationDetector
 from setpoint.apiserver.allocation.node_ports import PREFIX
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
-from setpoint.cluster.system import RandomIds
 from setpoint.cluster.wiring import wire
+from setpoint.system import RandomIds
 
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
