@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from setpoint.meta.remember import remembered
+from setpoint.meta.whole_numbers import whole_number
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
@@ -231,8 +232,10 @@ def parse_duration(text: str) -> int:
             raise TimeError(f"time: missing unit in duration {quote(text)}")
         if unit not in _UNITS:
             raise TimeError(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
-        total += int(whole or "0") * _UNITS[unit]
+        total += whole_number(whole) * _UNITS[unit]
         if fraction:
+            # What comes after is less than a nanosecond of the greatest unit.
+            fraction = fraction[:18]
             total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
         if total > _GREATEST + (text[0] == "-"):
             raise TimeError(f"time: invalid duration {quote(text)}")

@@ -118,6 +118,43 @@ async def test_amounts_cost_nothing_to_refuse(door: FrontDoor, amount: str) -> N
     assert 400 <= reply.status < 500 and time.process_time() - started < 2
 
 
+MANY = "9" * 5000
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+POD_SPEC = TEMPLATE["spec"]
+
+
+def workload(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/apis/apps/v1/namespaces/default/deployments", workload(strategy={"rollingUpdate": {"maxSurge": MANY}})),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            workload(strategy={"rollingUpdate": {"maxUnavailable": f"{MANY}%"}}),
+        ),
+        ("/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+         {"metadata": {"name": "b"}, "spec": {"minAvailable": f"{MANY}%"}}),
+        (f"{CORE}/pods",
+         {"metadata": {"name": "p", "annotations": {"controller.kubernetes.io/pod-deletion-cost": MANY}},
+          "spec": POD_SPEC}),
+        ("/apis/apps/v1/namespaces/default/daemonsets",
+         {**workload(), "metadata": {
+             "name": "d", "annotations": {"deprecated.daemonset.template.generation": "0" * 5000 + "1" * 30}}}),
+        (f"{CORE}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80, "targetPort": MANY}]}}),
+        ("/apis/networking.k8s.io/v1/servicecidrs",
+         {"metadata": {"name": "r"}, "spec": {"cidrs": [f"10.0.0.0/{MANY}"]}}),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", f'{{"metadata":{{"name":"c"}},"value":{MANY}}}'.encode()),
+    ],
+    ids=["text", "percent", "budget", "cost", "generation", "port", "range", "number"],
+)  # fmt: skip
+async def test_numbers_without_end_are_refused(door: FrontDoor, path: str, body: Any) -> None:
+    reply = await door.post(path, body)
+    assert 400 <= reply.status < 500, (reply.status, reply.body[:200])
+
+
 # -- warnings, which webhooks and policies may write ------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from setpoint.kinds.core.addresses import parse_sloppy
 from setpoint.meta.names import dns1123_label, dns1123_subdomain
 from setpoint.meta.times import parse_duration
+from setpoint.meta.whole_numbers import whole_number
 
 _HEX = "[0-9a-f]"
 
@@ -87,7 +88,13 @@ def _is_hostname(text: str) -> bool:
 def _is_cidr(text: str) -> bool:
     address, slash, bits = text.partition("/")
     parsed = parse_sloppy(address)
-    return bool(slash) and parsed is not None and bits.isdigit() and int(bits) <= parsed.max_prefixlen
+    return (
+        bool(slash)
+        and parsed is not None
+        and bits.isascii()
+        and bits.isdigit()
+        and whole_number(bits) <= parsed.max_prefixlen
+    )
 
 
 def _digits(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from setpoint.kinds.strategy import Obj
 from setpoint.meta.errors import BadRequest
 from setpoint.meta.goformat import quote
+from setpoint.meta.whole_numbers import whole_number
 
 ROLLBACK_TO = "deprecated.deployment.rollback.to"
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -27,7 +28,7 @@ def check_rollback(obj: Obj) -> None:
 
 def rollback_revision(obj: Obj) -> int | None:
     text = _annotation(obj, ROLLBACK_TO)
-    return int(text) if text else None
+    return whole_number(text) if text else None
 
 
 def check_template_generation(obj: Obj) -> None:
@@ -37,7 +38,7 @@ def check_template_generation(obj: Obj) -> None:
 
 
 def template_generation(obj: Obj) -> int:
-    return int(_annotation(obj, TEMPLATE_GENERATION) or 0)
+    return whole_number(_annotation(obj, TEMPLATE_GENERATION) or "0")
 
 
 def set_template_generation(obj: Obj, generation: int) -> None:
@@ -55,7 +56,7 @@ def _check(kind: str, text: str, prefix: str) -> None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         problem = "invalid syntax"
-    elif len(digits.lstrip("0")) > 19 or not -(2**63) <= int(text) < 2**63:
+    elif not -(2**63) <= whole_number(text) < 2**63:
         problem = "value out of range"
     else:
         return
