@@ -53,7 +53,7 @@ def test_the_kubeconfig_of_a_webhook(tmp_path: Path) -> None:
     endpoint = webhook_endpoint(str(tmp_path / "hook.yaml"), "--flag")
     assert (endpoint.server.host, endpoint.server.port, endpoint.path) == ("webhook.example.com", 443, "/review")
     assert endpoint.server.authority == b"ca.crt"
-    assert endpoint.server.certificate == b"apiserver.crt\napiserver.key"
+    assert endpoint.server.certificate == (b"apiserver.crt", b"apiserver.key")
     assert "apiserver.key" not in repr(endpoint)
 
 
