@@ -115,6 +115,6 @@ def test_exec(kubectl: Kubectl, binary: Path) -> None:
     assert kubectl("exec", box, "--", "cat", "/tmp/there") == "copied\n"
     kubectl("cp", f"{box}:/tmp/there", f"{given}-back")
     assert Path(f"{given}-back").read_text() == "copied\n"
-    assert "executable file not found" in kubectl.refused("exec", box, "--", "psql")
+    assert "executable file not found" in kubectl.refused("exec", box, "--", "mysql")
     assert "container nope is not valid" in kubectl.refused("exec", box, "-c", "nope", "--", "ls")
     assert "listen on no ports" in kubectl.refused("port-forward", box, "18080:80")
