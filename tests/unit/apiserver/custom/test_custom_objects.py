@@ -324,6 +324,15 @@ async def test_what_is_read_in_another_version_is_patched_as_it_was_read(door: C
         assert (await door.get(f"{FOOS}/{name}")).json["spec"] == {"a": "1", "d": "one"}
 
 
+async def test_names_of_fields_are_only_names(door: CustomDoor) -> None:
+    """Decoders are generated: nothing of what a definition says may end up as code."""
+    text = {"type": "string", "default": "d"}
+    names = ["'); raise SystemExit('", '"', "\\", "a b", "__class__", "{0}", "\n x = 1"]
+    await door.define(version("v1", of(**dict.fromkeys(names, text))))
+    made = await door.make(FOOS, foo("f", {names[0]: "x", "unknown": 1}))
+    assert made["spec"] == dict.fromkeys(names, "d") | {names[0]: "x"}
+
+
 async def test_apply_goes_by_the_schema(door: CustomDoor) -> None:
     keyed = {
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
