@@ -81,7 +81,7 @@ def seconds(pattern: re.Pattern[Any], methods: set[str], length: int) -> float:
 
 
 def test_a_bad_pattern_would_be_found() -> None:
-    assert seconds(re.compile("(a+)+b"), {"fullmatch"}, 20) > 0.05
+    assert seconds(re.compile("(a+)+b"), {"fullmatch"}, 22) > 0.05
 
 
 def test_no_pattern_can_be_made_to_run_long() -> None:
@@ -93,5 +93,6 @@ def test_no_pattern_can_be_made_to_run_long() -> None:
         looked_at.add(key)
         # First the lengths at which those that double with every character can still be waited for.
         for length in (16, 24, 1500):
-            assert seconds(pattern, methods, length) < 0.05, (place, methods, length)
+            # Once is enough: somebody else's garbage may be collected in between.
+            assert any(seconds(pattern, methods, length) < 0.05 for _ in range(4)), (place, methods, length)
     assert len(looked_at) > 80
