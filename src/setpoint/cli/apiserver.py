@@ -12,7 +12,8 @@ from setpoint.cli.serving import STARTED, say, serve
 
 
 def run(call: Call) -> None:
-    from setpoint.cluster.apiserver import apiserver, catch_signals, until
+    from setpoint.cluster.apiserver import apiserver, until
+    from setpoint.cluster.stopping import catch_signals
 
     call.no_arguments()
     config = server_config(call.flags)

@@ -17,8 +17,8 @@ from setpoint.cli.serving import say, serve
 
 
 def run(call: Call) -> None:
-    from setpoint.cluster.apiserver import catch_signals
     from setpoint.cluster.remote import chosen, remote_parts
+    from setpoint.cluster.stopping import catch_signals
     from setpoint.controllers.builtin import ALIASES, CONTROLLERS, GARBAGE_COLLECTOR, OFF_BY_DEFAULT
 
     call.no_arguments()

@@ -11,9 +11,9 @@ from setpoint.cli.serving import say, serve
 
 
 def run(call: Call) -> None:
-    from setpoint.cluster.apiserver import catch_signals
     from setpoint.cluster.kubelet_door import kubelet_door
     from setpoint.cluster.remote import RemoteConfig, access_of, remote_parts
+    from setpoint.cluster.stopping import catch_signals
     from setpoint.system import SystemClock, outward_address
 
     call.no_arguments()

@@ -12,8 +12,8 @@ from setpoint.cli.serving import say, serve
 
 
 def run(call: Call) -> None:
-    from setpoint.cluster.apiserver import catch_signals
     from setpoint.cluster.remote import remote_parts, scheduler_configuration
+    from setpoint.cluster.stopping import catch_signals
 
     call.no_arguments()
 

@@ -34,7 +34,9 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
     from setpoint.cluster.config import ConfigError
 
     async def run() -> None:
-        await main()
+        # Told to end before it was up.
+        with suppress(asyncio.CancelledError):
+            await main()
 
     refusals: list[str] = []
     try:

@@ -28,7 +28,8 @@ def run(call: Call) -> int | None:
 
         return start_detached(call)
     from setpoint.cluster.allinone import cluster
-    from setpoint.cluster.apiserver import catch_signals, until
+    from setpoint.cluster.apiserver import until
+    from setpoint.cluster.stopping import catch_signals
 
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
     config = server_config(call.flags)

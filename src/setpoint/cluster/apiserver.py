@@ -7,7 +7,6 @@ import contextlib
 import errno
 import gc
 import logging
-import signal
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -236,24 +235,15 @@ async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
         raise ConfigError(f"cannot listen on {config.bind_address}:{config.port}: {error.strerror}") from None
 
 
-def catch_signals() -> asyncio.Event:
-    """Set by SIGINT and SIGTERM from now on. To be called before anybody is told that the server is ready."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, stop.set)
-    return stop
-
-
 async def until(stop: asyncio.Event, api: ApiServer) -> None:
     """Until told to stop. A store that has failed cannot serve any more: that ends the wait too, with an error."""
-    while not stop.is_set():
+    while True:
         failure = getattr(api.store, "failure", None)
         if failure:
             raise ConfigError(failure)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _LOOK_EVERY)
+            return
 
 
-__all__ = ["RunningApiServer", "apiserver", "catch_signals", "open_store", "until"]
+__all__ = ["RunningApiServer", "apiserver", "open_store", "until"]

@@ -33,7 +33,8 @@ class Elected:
             return "at work"
         if self.election.leading.is_set():
             return f"leading as {self.election.identity}"
-        return f"standing by as {self.election.identity}: another one leads"
+        why = "another one leads" if self.election.holder else "the lease cannot be had"
+        return f"standing by as {self.election.identity}: {why}"
 
     def families(self) -> list[Family]:
         """What the manager of this term measures, and whether there is one."""

@@ -85,7 +85,7 @@ class LeaderElection:
         """Waits for the Lease, then does the work for as long as it is held. Raises LeadershipLost, with the work
         cancelled and over. When the work ends, or all of this is cancelled, the Lease is given back."""
         while not await self._attempt(self._times.renew_deadline):
-            if self._holder() not in ("", self.identity):
+            if self.holder not in ("", self.identity):
                 self.standing_by.set()
             await self._pause()
         self.standing_by.clear()
@@ -114,14 +114,16 @@ class LeaderElection:
             deadline = self._seen_at + self._times.renew_deadline
             if await self._attempt(max(0.0, deadline - self._clock.monotonic())):
                 continue
-            if self._clock.monotonic() >= deadline or self._holder() != self.identity:
+            if self._clock.monotonic() >= deadline or self.holder != self.identity:
                 raise LeadershipLost
 
     async def _pause(self) -> None:
         jitter = 1 + _JITTER * self._ids.below(_FINE) / _FINE
         await self._clock.sleep(self._times.retry_period * jitter)
 
-    def _holder(self) -> str:
+    @property
+    def holder(self) -> str:
+        """As far as is known; empty: nobody."""
         return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
     def _announce(self, what: str) -> None:
@@ -136,9 +138,10 @@ class LeaderElection:
         try:
             await self._within(patience, self._take(started))
         except (ApiError, Unreachable, TimeoutError) as error:
-            log.info("%s: %s", self.name, error or "no answer in time")
+            forbidden = isinstance(error, ApiError) and error.code == 403
+            log.log(logging.WARNING if forbidden else logging.INFO, "%s: %s", self.name, error or "no answer in time")
             return False
-        return self._holder() == self.identity
+        return self.holder == self.identity
 
     async def _within(self, seconds: float, work: Awaitable[None]) -> None:
         """By the clock that was handed in."""
@@ -156,7 +159,7 @@ class LeaderElection:
 
     async def _take(self, started: float) -> None:
         now = self._clock.now()
-        if self._lease is not None and self._holder() == self.identity and self.leading.is_set():
+        if self._lease is not None and self.holder == self.identity and self.leading.is_set():
             # Most likely nobody touched it: no need to read it first.
             with suppress(ApiError):
                 self._note(await self._client.update(self._claimed(self._lease, now)), started)
