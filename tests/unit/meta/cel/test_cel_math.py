@@ -26,7 +26,8 @@ def outcome(text: str) -> Any:
     ("text", "value"),
     [
         ("math.greatest(1)", 1), ("math.greatest(1u, 2u)", 2), ("math.greatest(-42.0, -21.5)", -21.5),
-        ("math.greatest(1, 2.5)", 2.5), ("math.greatest(1, 7, 3)", 7), ("math.greatest([1, 9, 3])", 9), ("math.least(5, 3.5)", 3.5),
+        ("math.greatest(1, 2.5)", 2.5), ("math.greatest(1, 7, 3)", 7), ("math.greatest([1, 9, 3])", 9),
+        ("math.least(5, 3.5)", 3.5),
         ("math.least([7])", 7), ("math.ceil(1.2)", 2.0), ("math.ceil(-1.2)", -1.0), ("math.floor(-1.2)", -2.0),
         ("math.round(1.5)", 2.0), ("math.round(-1.5)", -2.0), ("math.trunc(-1.7)", -1.0), ("math.abs(-3)", 3),
         ("math.abs(3u)", 3), ("math.sign(-2.5)", -1.0), ("math.sign(0)", 0), ("math.sqrt(81)", 9.0),
