@@ -138,8 +138,9 @@ class LeaderElection:
         try:
             await self._within(patience, self._take(started))
         except (ApiError, Unreachable, TimeoutError) as error:
-            forbidden = isinstance(error, ApiError) and error.code == 403
-            log.log(logging.WARNING if forbidden else logging.INFO, "%s: %s", self.name, error or "no answer in time")
+            lost_a_race = isinstance(error, ApiError) and error.code == 409
+            level = logging.INFO if lost_a_race else logging.WARNING
+            log.log(level, "cannot have the lease %s: %s", self.name, error or "no answer in time")
             return False
         return self.holder == self.identity
 

@@ -124,6 +124,19 @@ async def test_another_takes_over_after_the_lease_time_and_not_before(cluster: V
 
 
 @virtual(nodes=0, scheduler=False, controllers=())
+async def test_who_cannot_have_the_lease_says_why(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
+    candidate = Candidate(cluster, "a", {})
+    candidate.link.cut = True
+    running = asyncio.ensure_future(candidate.run())
+    await cluster.sleep(3)
+    assert (candidate.election.holder, candidate.terms) == ("", [])
+    warnings = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
+    assert warnings == {"cannot have the lease test: cut off"}
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@virtual(nodes=0, scheduler=False, controllers=())
 async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: VirtualCluster) -> None:
     at_work: dict[str, bool] = {}
     first, second = Candidate(cluster, "a", at_work), Candidate(cluster, "b", at_work, seed=2)
