@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from local_server import LocalServer
 
     from setpoint.client import Client
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays until the end: it need not be looked at each time that garbage is collected. And many
+    tests leave a whole cluster behind, at once."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

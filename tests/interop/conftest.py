@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from comparing import Both
+from effort import THOROUGH
 from server_process import ServerProcess, server_process
 from up_process import up_process
 
@@ -28,13 +29,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def kubectls() -> list[Path]:
-    """Every kubectl beside the one on the path (some distributions ship several versions), and those that are named in
-    SETPOINT_TEST_KUBECTL."""
+    """The oldest and the newest kubectl beside the one on the path (some distributions ship several versions), or all
+    of them with SETPOINT_THOROUGH; and those that are named in SETPOINT_TEST_KUBECTL."""
     found = [Path(path) for path in os.environ.get("SETPOINT_TEST_KUBECTL", "").split(os.pathsep) if path]
     installed = shutil.which("kubectl")
     if installed:
         real = Path(installed).resolve()
-        found += sorted(real.parent.glob("kubectl.[0-9]*")) or [real]
+        versions = sorted(real.parent.glob("kubectl.[0-9]*")) or [real]
+        found += versions if THOROUGH else sorted({versions[0], versions[-1]})
     return found
 
 

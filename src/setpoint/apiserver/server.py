@@ -87,6 +87,8 @@ class ApiServer:
         self.in_flight = InFlight(options.max_reads, options.max_writes)
         self.caches: dict[str, ResourceCache] = {}
         self.registries: dict[tuple[str, str, str], Registry] = {}
+        self._of_built_in: dict[tuple[str, str], Registry] = {}
+        """Of the version that is served first; these never go."""
         self.resources: dict[tuple[str, str, str], Resource] = {}
         self.discovery = Discovery((), options.address)
         self.address = options.address
@@ -131,7 +133,9 @@ class ApiServer:
                 resource.storage_prefix, self.store, resource.namespaced
             )
             await cache.start(since)
-        self.registries[key] = Registry(resource, encoding or encoding_of(resource), cache, self.env)
+        made = self.registries[key] = Registry(resource, encoding or encoding_of(resource), cache, self.env)
+        if not resource.is_custom:
+            self._of_built_in.setdefault((resource.group, resource.plural), made)
 
     async def replace(
         self, stored: Resource, resources: Mapping[str, tuple[Resource, Encoding]], since: int = 0
@@ -165,10 +169,13 @@ class ApiServer:
         for cache in self.caches.values():
             cache.stop()
 
-    def registry(self, group: str, plural: str, version: str = "") -> Registry:
-        """For those within the server who need one; any version if none is named."""
-        for (of_group, of_version, of_plural), registry in self.registries.items():
-            if of_group == group and of_plural == plural and version in ("", of_version):
+    def registry(self, group: str, plural: str) -> Registry:
+        """For those within the server who need one, in whichever version."""
+        found = self._of_built_in.get((group, plural))
+        if found is not None:
+            return found
+        for (of_group, _, of_plural), registry in self.registries.items():
+            if (of_group, of_plural) == (group, plural):
                 return registry
         raise KeyError(f"{plural}.{group}")
 

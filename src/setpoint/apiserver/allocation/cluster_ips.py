@@ -34,7 +34,7 @@ class RangeFull(AllocationError):
 
 
 class Registries(Protocol):
-    def registry(self, group: str, plural: str, version: str = "") -> Registry: ...
+    def registry(self, group: str, plural: str) -> Registry: ...
 
 
 class ClusterIps:
