@@ -6,14 +6,19 @@ BIN := $(VENV)/bin
 # Without bytecode every process that a test or a person starts would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test check clean
+.PHONY: up test types tests clean
 
 up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it
 	$(BIN)/setpoint up
 
 test: $(VENV)/.dev ## the whole suite: style, types, tests
 	$(BIN)/ruff check src tests tools bench examples
+	$(MAKE) -j2 types tests
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
+
+tests: $(VENV)/.dev
 	$(BIN)/pytest -n 3 --dist loadfile
 
 $(VENV)/bin/python:

@@ -19,7 +19,7 @@ each_scenario = pytest.mark.parametrize(
 
 @each_scenario
 def test_a_crash_after_any_write_changes_nothing_in_the_end(crashing: Crashing, name: str) -> None:
-    crashing.crash(name, 2)
+    crashing.crash(name, 1)
 
 
 @each_scenario
