@@ -24,10 +24,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Its kubeconfig; there is a Pod `web`."""
+    """Its kubeconfig; there are a Pod `web`, which says nothing, and a Pod `clock`, which goes on and on."""
     home = tmp_path_factory.mktemp("home")
     with up_process(tmp_path_factory.mktemp("up"), "--nodes", "1", "--authorization-mode", "Node,RBAC") as kubeconfig:
-        for line in ("run web --image=nginx", "wait pod/web --for=condition=Ready --timeout=30s"):
+        for line in (
+            "run web --image=nginx",
+            "run clock --image=busybox -- sh -c 'while true; do echo tick; sleep 1; done'",
+            "wait pod/web pod/clock --for=condition=Ready --timeout=30s",
+        ):
             done = typed_offline(line, home, KUBECONFIG=str(kubeconfig))
             assert done.code == 0, done.err
         yield kubeconfig
@@ -101,13 +105,11 @@ def test_what_ends_the_program_leaves_the_terminal_as_it_was(cluster: Path) -> N
 
 
 def test_ctrl_c(cluster: Path) -> None:
-    begun = ("exec", "web", "--", "sh", "-c", "echo begun; sleep 100")
-    for words in (begun, ("logs", "-f", "web"), ("attach", "web")):
+    for words in (
+        ("exec", "web", "--", "sh", "-c", "echo tick; sleep 100"), ("logs", "-f", "clock"), ("attach", "clock")
+    ):  # fmt: skip
         person = Terminal(cluster, *words)
-        if words is begun:
-            person.until("begun")
-        else:
-            time.sleep(2)  # nothing tells that it has begun
+        person.until("tick")
         person.type("\x03")
         assert person.end() == 130, words
         assert "Traceback" not in person.seen

@@ -191,6 +191,7 @@ class Fairness:
         shares = sum(level.shares for level in self.levels.values())
         for level in self.levels.values():
             level.share(self._total, shares)
+        lend(self.levels.values(), now)
         schemas = list(self._objects("flowschemas"))
         known = {each["metadata"]["name"] for each in schemas}
         schemas += [each for each in flow_schemas() if each["metadata"]["name"] in MANDATORY - known]

@@ -44,15 +44,12 @@ class Level:
         self.queues.configure(queuing.get("queues", 0), queuing.get("queueLengthLimit", 0), self._hand)
 
     def share(self, total: int, shares: int) -> None:
-        """Its seats of so many, by its shares of so many."""
+        """What it has a right to, of so many seats, by its shares of so many; `lend` then says what it has."""
         nominal = ceil(total * self.shares / shares) if shares else 0
         lendable = round(nominal * self._lendable / 100)
         borrowing = total if self._borrowing is None else round(nominal * self._borrowing / 100)
-        fresh = not self.queues.limit
         self.nominal, self.least, self.most = nominal, nominal - lendable, nominal + borrowing
         self.widest = max(1, min(ceil(nominal * _WIDEST), nominal // self._hand)) if self._hand else 0
-        if fresh:
-            self.queues.limit = nominal - lendable // 2
 
     def seats_changed(self, now: float) -> None:
         """Whether one seat is taken or none is no matter: most requests are over before the next one comes."""

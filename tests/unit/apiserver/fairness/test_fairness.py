@@ -7,10 +7,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from front_door import ADMIN_TOKEN, LIMITED_TOKEN, FrontDoor, YieldingStore, settle
+from front_door import ADMIN_TOKEN, LIMITED_TOKEN, MERGE_PATCH, FrontDoor, YieldingStore, settle
 
+from setpoint.apiserver.fairness.classification import Classifier
 from setpoint.apiserver.fairness.fairness import Fairness
+from setpoint.apiserver.fairness.levels import Level
+from setpoint.apiserver.filters.authorize import Access
 from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError
+from setpoint.kinds.bootstrap.flowcontrol import flow_schemas
+from setpoint.kinds.strategy import UserInfo
 
 _FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 _MAPS = "/api/v1/namespaces/default/configmaps"
@@ -159,6 +164,28 @@ async def test_a_level_that_is_deleted_lets_everybody_in(slow_door: FrontDoor) -
     schema = (await slow_door.get(f"{_FLOW}/flowschemas/global-default")).json
     assert reply.header("X-Kubernetes-Pf-Flowschema-Uid") == schema["metadata"]["uid"]
     assert [(await task).status for task in waiting] == [201] * 3
+
+
+async def test_other_shares_count_at_once(slow_door: FrontDoor) -> None:
+    await slow_door.make(
+        f"{_FLOW}/prioritylevelconfigurations",
+        _level("wide", nominalConcurrencyShares=100, limitResponse={"type": "Reject"}),
+    )
+    await slow_door.get(_MAPS, token=LIMITED_TOKEN)
+    level = _fairness(slow_door).levels["wide"]
+    assert level.queues.limit >= level.nominal > 100
+    body = {"spec": {"limited": {"nominalConcurrencyShares": 1000}}}
+    path = f"{_FLOW}/prioritylevelconfigurations/wide"
+    assert (await slow_door.patch(path, body, MERGE_PATCH)).status == 200
+    await slow_door.get(_MAPS, token=LIMITED_TOKEN)
+    assert level.queues.limit >= level.nominal > 400
+
+
+def test_somebody_in_no_group_is_somebody_too() -> None:
+    levels = {name: Level(name, 0.0) for name in ("exempt", "catch-all")}
+    kept = [schema for schema in flow_schemas() if schema["metadata"]["name"] in levels]
+    flow = Classifier(kept, levels, {}).flow(Access(UserInfo("nobody"), "get", resource="pods"))
+    assert (flow.schema, flow.level.name) == ("catch-all", "catch-all")
 
 
 async def test_a_large_list_takes_more_than_one_seat(slow_door: FrontDoor) -> None:
