@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from setpoint.apiserver.claimed_issuer import claimed_issuer
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, CREDENTIAL, TokenRefused, Verified
 from setpoint.apiserver.filters.impersonate import service_account
 from setpoint.apiserver.signing import BadSignature, TokenKeys, UnknownKey
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.strategy import UserInfo
-from setpoint.meta import base64url
 from setpoint.meta.clock import Clock
 from setpoint.meta.goformat import quote_all
 from setpoint.meta.times import parse_time
@@ -131,7 +131,7 @@ class ServiceAccountTokens:
         known.asked, known.fitting = audiences, fitting
 
     def _open(self, token: str) -> _Known | None:
-        if _issuer(token) not in self._issuers:
+        if claimed_issuer(token) not in self._issuers:
             return None
         try:
             payload = self.keys.open(token)
@@ -180,19 +180,6 @@ class ServiceAccountTokens:
                 "tokens from the TokenRequest API or manually created secret-based tokens, or remove the "
                 f"'{_INVALID_SINCE}' label from the secret to temporarily allow use of this token"
             )
-
-
-def _issuer(token: str) -> str:
-    """Whom the token says it is from; it may lie. Empty: it is no such token."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return ""
-    try:
-        claims = orjson.loads(base64url.decode(parts[1]))
-        issuer = claims["iss"]
-    except (ValueError, KeyError, TypeError):
-        return ""
-    return issuer if isinstance(issuer, str) else ""
 
 
 def _check_times(known: _Known, now: float) -> None:

@@ -59,5 +59,5 @@ class Fetcher:
             response = await self._servers.post(server, request, _TIMEOUT)
         except FarServerProblem as problem:
             raise FetchProblem(f'Get "{url}": {problem}') from None
-        body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
-        return Document(response.status, body, {name.lower(): value for name, value in response.headers})
+        headers = {name.lower(): value for name, value in response.headers}
+        return Document(response.status, response.whole_body, headers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from setpoint.apiserver.authentication.token_verifier import ALGORITHMS, TokenVe
 from setpoint.apiserver.filters.authenticate import AudienceAgnostic, TokenRefused, Verified
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
+from setpoint.meta.expiring import Expiring
 from setpoint.meta.goformat import aggregate, quote
 
 log = logging.getLogger("setpoint.apiserver")
@@ -91,14 +91,14 @@ class JwtTokens(AudienceAgnostic):
         super().__init__()
         self._clock = clock
         self._issuers = {issuer.url: issuer for issuer in issuers}
-        self._known: OrderedDict[str, tuple[float, UserInfo]] = OrderedDict()
+        self._known: Expiring[str, UserInfo] = Expiring(_REMEMBERED, clock)
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | Awaitable[Verified | None] | None:
         known = self._known.get(token)
-        if known is None or known[0] < self._clock.monotonic():
+        if known is None:
             return self._look(token, audiences)
         fitting = self.fitting(audiences)
-        return Verified(known[1], fitting) if fitting is not None else None
+        return Verified(known, fitting) if fitting is not None else None
 
     def _look(self, token: str, audiences: Sequence[str]) -> Verified | Awaitable[Verified | None] | None:
         issuer, fitting = self._issuers.get(untrusted_issuer(token)), self.fitting(audiences)
@@ -107,19 +107,13 @@ class JwtTokens(AudienceAgnostic):
         found = issuer.verify(token)
         if not isinstance(found, UserInfo):
             return self._await(found, token, fitting)
-        self._remember(token, found)
+        self._known.keep(token, found, _KEPT_FOR)
         return Verified(found, fitting)
 
     async def _await(self, asked: Awaitable[UserInfo], token: str, fitting: tuple[str, ...]) -> Verified:
         found = await asked
-        self._remember(token, found)
+        self._known.keep(token, found, _KEPT_FOR)
         return Verified(found, fitting)
-
-    def _remember(self, token: str, user: UserInfo) -> None:
-        self._known[token] = (self._clock.monotonic() + _KEPT_FOR, user)
-        self._known.move_to_end(token)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
 
     async def run(self) -> None:
         """Begins with the issuers, as often as it takes."""

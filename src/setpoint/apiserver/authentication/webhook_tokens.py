@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from hashlib import sha256
 from typing import Any
@@ -14,6 +13,7 @@ from setpoint.apiserver.single_flight import SingleFlight
 from setpoint.apiserver.webhook_client import WebhookProblem
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
+from setpoint.meta.expiring import Expiring
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -31,16 +31,16 @@ class WebhookTokens:
         self._api_version = f"authentication.k8s.io/{version}"
         self._audiences = tuple(audiences)
         self._kept_for = kept_for
-        self._clock = clock
-        self._known: OrderedDict[_Key, tuple[float, Verified | None]] = OrderedDict()
+        self._known: Expiring[_Key, tuple[Verified | None]] = Expiring(_REMEMBERED, clock)
+        """That a token is nobody's is an answer too."""
         self._flights: SingleFlight[_Key, Verified | None] = SingleFlight()
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | Awaitable[Verified | None] | None:
         # Tokens are not kept: who could read the memory should not find them here.
         key = (sha256(token.encode("utf-8", "surrogateescape")).digest(), tuple(audiences))
         known = self._known.get(key)
-        if known is not None and known[0] > self._clock.monotonic():
-            return known[1]
+        if known is not None:
+            return known[0]
         return self._flights.run(key, lambda: self._ask(key, token, audiences))
 
     async def _ask(self, key: _Key, token: str, audiences: Sequence[str]) -> Verified | None:
@@ -54,10 +54,7 @@ class WebhookTokens:
             raise TokenRefused(str(problem)) from None
         verified = self._verified(status, audiences)
         if self._kept_for > 0:
-            self._known[key] = (self._clock.monotonic() + self._kept_for, verified)
-            self._known.move_to_end(key)
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+            self._known.keep(key, (verified,), self._kept_for)
         return verified
 
     def _verified(self, status: dict[str, Any], audiences: Sequence[str]) -> Verified | None:
