@@ -87,10 +87,10 @@ def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
     config = Kubeconfig.load(paths, must_exist=bool(flags.kubeconfig))
     user = getattr(flags, "user", "")  # some commands have a flag of that name for something else
     named = flags.context or flags.cluster or user
-    if not (config.contexts or config.clusters or named or flags.kubeconfig):
+    if not (config.contexts or config.clusters or flags.kubeconfig):
         if LOCAL.exists():
-            config = Kubeconfig.load([LOCAL])
-        elif "KUBERNETES_SERVICE_HOST" in environment:
+            config = Kubeconfig.load([*paths, LOCAL])  # users may be in the files without any cluster
+        elif "KUBERNETES_SERVICE_HOST" in environment and not named:
             return in_cluster(environment)
         elif not flags.server:
             raise KubeconfigError(
@@ -99,9 +99,7 @@ def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
                 + f", and none of `setpoint up` at {LOCAL}.\n"
                 + "Start a cluster with `setpoint up`, or say --kubeconfig, or set KUBECONFIG."
             )
-    if flags.server and not (config.current_context or named):
-        return Access(flags.server)
-    return config.access(context=flags.context, cluster=flags.cluster, user=user)
+    return config.access(context=flags.context, cluster=flags.cluster, user=user, server=flags.server)
 
 
 def _content(path: str, what: str) -> bytes:

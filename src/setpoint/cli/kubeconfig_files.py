@@ -77,10 +77,9 @@ class Files:
         return found
 
     def shown(self) -> Settings:
-        """For those who only look: where there is nothing, the cluster of this directory."""
+        """For those who only look: where no cluster is known, that of this directory."""
         found = self.read()
-        empty = not (found.clusters or found.contexts or found.users)
-        if empty and not self.explicit and LOCAL.exists():
+        if not (found.clusters or found.contexts or self.explicit) and LOCAL.exists():
             found.add(_content(LOCAL), LOCAL)
         return found
 

@@ -62,26 +62,34 @@ class Kubeconfig:
         if not self.current_context and isinstance(current, str):
             self.current_context = current
 
-    def access(self, *, context: str = "", cluster: str = "", user: str = "") -> Access:
-        """What the named (or current) context leads to; `cluster` and `user` go before what it says."""
+    def access(self, *, context: str = "", cluster: str = "", user: str = "", server: str = "") -> Access:
+        """What the named (or current) context leads to; `cluster` and `user` go before what it says. With a `server`
+        no cluster needs to be known."""
         name = context or self.current_context
         chosen: dict[str, Any] = {}
         if name:
             if name not in self.contexts:
                 raise KubeconfigError(f"the kubeconfig has no context {name!r}")
             chosen = self.contexts[name]
-        elif not cluster:
+        elif not (cluster or server):
             raise KubeconfigError("the kubeconfig has no current context: choose one of its contexts")
         cluster = cluster or chosen.get("cluster") or ""
         user = user or chosen.get("user") or ""
-        if cluster not in self.clusters:
-            raise KubeconfigError(f"the kubeconfig has no cluster {cluster!r}, which the context {name!r} names")
+        if cluster not in self.clusters and (cluster or not server):
+            raise KubeconfigError(
+                f"the kubeconfig has no cluster {cluster!r}{_named_by(name, chosen, 'cluster', cluster)}"
+            )
         if user and user not in self.users:
-            raise KubeconfigError(f"the kubeconfig has no user {user!r}, which the context {name!r} names")
-        access = _server(self.clusters[cluster], cluster)
-        _identify(access, self.users.get(user, {}), user, self.clusters[cluster])
+            raise KubeconfigError(f"the kubeconfig has no user {user!r}{_named_by(name, chosen, 'user', user)}")
+        reached = self.clusters.get(cluster) or {"server": server}
+        access = _server(reached, cluster)
+        _identify(access, self.users.get(user, {}), user, reached)
         access.namespace = chosen.get("namespace") or "default"
         return access
+
+
+def _named_by(context: str, chosen: Mapping[str, Any], key: str, name: str) -> str:
+    return f", which the context {context!r} names" if (chosen.get(key) or "") == name and context else ""
 
 
 def find_access(

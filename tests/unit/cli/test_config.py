@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
-from command_line import Result, typed_offline
+from command_line import Result, surroundings, typed_offline
+
+from setpoint.cli.main import run
+from setpoint.client import Client
+from setpoint.client.access import Access
+from setpoint.client.kubeconfig import KubeconfigError
 
 FILE = """
 apiVersion: v1
@@ -35,6 +41,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def typed(home: Path, line: str, **environment: str) -> Result:
     return typed_offline(line, home, **environment)
+
+
+def reached_by(home: Path, line: str) -> Access:
+    """Whom the line would talk to, and as whom."""
+    asked: list[Access] = []
+
+    def connect(access: Access, _: float) -> Client:
+        asked.append(access)
+        raise KubeconfigError("nobody is there")
+
+    around, _ = surroundings(home, None, "", {}, connect)
+    assert run(shlex.split(line), around) == 1
+    return asked[0]
 
 
 def test_what_a_change_is_not_about_stays(home: Path) -> None:
@@ -96,27 +115,65 @@ def test_a_file_that_cannot_be_read_is_not_touched(home: Path) -> None:
     assert (home / ".kube" / "config").read_text() == broken
 
 
-def test_the_cluster_of_this_directory_is_read_and_not_written(home: Path) -> None:
+LOCAL = json.dumps(
+    {
+        "clusters": [{"name": "setpoint", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": "admin"}}],
+        "users": [{"name": "admin", "user": {"token": "t"}}],
+        "current-context": "setpoint",
+    }
+)
+
+
+@pytest.fixture
+def local(home: Path) -> Path:
+    """The cluster of this directory, where there is no other."""
     (home / ".kube" / "config").unlink()
     (home / ".setpoint").mkdir()
-    local = home / ".setpoint" / "admin.kubeconfig"
-    content = json.dumps(
-        {
-            "clusters": [{"name": "setpoint", "cluster": {"server": "https://127.0.0.1:1"}}],
-            "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": "admin"}}],
-            "users": [{"name": "admin", "user": {"token": "t"}}],
-            "current-context": "setpoint",
-        }
-    )
-    local.write_text(content)
+    path = home / ".setpoint" / "admin.kubeconfig"
+    path.write_text(LOCAL)
+    return path
+
+
+def test_the_cluster_of_this_directory_is_read_and_not_written(home: Path, local: Path) -> None:
     assert typed(home, "config current-context").out == "setpoint\n"
     assert "https://127.0.0.1:1" in typed(home, "config view").out
     assert typed(home, "config get-clusters").out == "NAME\nsetpoint\n"
     told = typed(home, "config set-context --current --namespace=x")
     assert told.code == 1 and "setpoint kubeconfig --merge" in told.err
     typed(home, "config set-context mine --cluster=c")
-    assert local.read_text() == content
+    assert local.read_text() == LOCAL
     assert "name: mine" in (home / ".kube" / "config").read_text()
+
+
+def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path) -> None:
+    typed(home, "config set-credentials jane --token=janes")
+    assert [name for name in ("admin", "jane") if name in typed(home, "config get-users").out] == ["admin", "jane"]
+    for line, token in (
+        ("get pods", "t"),
+        ("--user jane get pods", "janes"),
+        ("--cluster setpoint --user jane get pods", "janes"),
+        ("--context setpoint --user jane get pods", "janes"),
+    ):
+        reached = reached_by(home, line)
+        assert (reached.server, reached.token) == ("https://127.0.0.1:1", token), line
+    local.unlink()
+    reached = reached_by(home, "--server https://10.0.0.9 --user jane get pods")
+    assert (reached.server, reached.token) == ("https://10.0.0.9", "janes")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("--user nobody", "error: the kubeconfig has no user 'nobody'\n"),
+        ("--cluster none", "error: the kubeconfig has no cluster 'none'\n"),
+        ("--context none", "error: the kubeconfig has no context 'none'\n"),
+    ],
+)
+def test_what_is_not_there_is_said(home: Path, local: Path, flags: str, says: str) -> None:
+    assert typed(home, f"{flags} get pods").err == says
+    local.unlink()
+    assert typed(home, f"{flags} get pods").err.startswith("error: there is no cluster to talk to: no kubeconfig at")
 
 
 def test_several_files(home: Path) -> None:
