@@ -207,7 +207,7 @@ def server(stack: ExitStack, name: str, flags: str) -> Target:
         port = free.getsockname()[1]
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "setpoint.cli", "apiserver", "--port", str(port), "--data-dir", directory / "data",
+            sys.executable, "-m", "setpoint", "apiserver", "--port", str(port), "--data-dir", directory / "data",
             "--token-auth-file", directory / "tokens.csv", "--authorization-mode", "RBAC", *shlex.split(flags),
         ],
         stdout=subprocess.DEVNULL,

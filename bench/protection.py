@@ -65,7 +65,7 @@ def flags(directory: Path, kind: str) -> list[str]:
 
 
 def start(name: str, directory: Path, later: ExitStack) -> Target:
-    command = [sys.executable, "-m", "setpoint.cli", "apiserver", "--port", "0", "--data-dir", str(directory / "data")]
+    command = [sys.executable, "-m", "setpoint", "apiserver", "--port", "0", "--data-dir", str(directory / "data")]
     server = subprocess.Popen(
         [*command, *flags(directory, KINDS[name])], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

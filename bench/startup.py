@@ -1,5 +1,5 @@
 """Command to ready: `python bench/startup.py [RUNS] [-- COMMAND ...]`, the default command being `setpoint apiserver`;
-`-- python -m setpoint.cli up` is a whole cluster.
+`-- python -m setpoint up` is a whole cluster.
 
 Each run uses a fresh data directory (certificates and the first objects are made), then the same one again. Modules are
 compiled, as an installation leaves them. CPU is the process's own until then: it says more on a busy machine."""

@@ -30,7 +30,7 @@ def test_the_first_three_commands(tmp_path: Path) -> None:
             rest = [str(kubeconfig) if word == ".setpoint/admin.kubeconfig" else word for word in rest]
             if program == "python":
                 return [sys.executable, *rest]
-            return [sys.executable, "-m", "setpoint.cli", *rest, "--kubeconfig", str(kubeconfig)]
+            return [sys.executable, "-m", "setpoint", *rest, "--kubeconfig", str(kubeconfig)]
 
         with open(tmp_path / "operator.log", "wb") as log:
             operator = subprocess.Popen(words(start), cwd=ROOT, stderr=log)

@@ -44,7 +44,7 @@ def _setpoint(directory: Path) -> Path:
     """Our own command line as a program that can be called like the other."""
     script = directory / "setpoint"
     path = os.pathsep.join(sys.path)
-    script.write_text(f"#!/bin/sh\nPYTHONPATH='{path}' exec '{sys.executable}' -m setpoint.cli \"$@\"\n")
+    script.write_text(f"#!/bin/sh\nPYTHONPATH='{path}' exec '{sys.executable}' -m setpoint \"$@\"\n")
     script.chmod(0o755)
     return script
 

@@ -45,7 +45,7 @@ class Terminal:
         if not self.pid:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # jobs in the background are deaf to it
             environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "TERM": "dumb"}
-            os.execve(sys.executable, [sys.executable, "-m", "setpoint.cli", *words], environment)
+            os.execve(sys.executable, [sys.executable, "-m", "setpoint", *words], environment)
         self.seen = ""
 
     def until(self, text: str, seconds: float = 20.0) -> None:

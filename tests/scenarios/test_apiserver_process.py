@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-COMMAND = (sys.executable, "-m", "setpoint.cli", "apiserver")
+COMMAND = (sys.executable, "-m", "setpoint", "apiserver")
 
 
 def start(

@@ -18,7 +18,7 @@ class Shell:
         self.environment = {"HOME": str(directory), "PATH": os.environ["PATH"], "PYTHONPATH": path}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "setpoint.cli", *words]
+        command = [sys.executable, "-m", "setpoint", *words]
         return subprocess.run(
             command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=60
         )

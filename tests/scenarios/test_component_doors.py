@@ -82,7 +82,7 @@ def test_health_for_all_and_metrics_for_some(server: ServerProcess, component: s
         assert ask(port, "/metrics", certificate=administrator(server))[0] == 200
         assert ask(port, "/other", "admin-token") == (404, "404 page not found\n")
         # A second one says in a sentence that the place is taken.
-        command = [sys.executable, "-m", "setpoint.cli", component, "--kubeconfig", str(server.kubeconfig), *flags]
+        command = [sys.executable, "-m", "setpoint", component, "--kubeconfig", str(server.kubeconfig), *flags]
         second = subprocess.run(command, capture_output=True, text=True, timeout=30)
         assert second.returncode == 1
         assert second.stderr.startswith(f"error: cannot listen on 127.0.0.1:{port}: ")

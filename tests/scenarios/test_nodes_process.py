@@ -25,7 +25,7 @@ pytestmark = [
 
 @contextmanager
 def nodes(kubeconfig: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "setpoint.cli", "nodes", "--kubeconfig", str(kubeconfig), "--nodes", "2"]
+    command = [sys.executable, "-m", "setpoint", "nodes", "--kubeconfig", str(kubeconfig), "--nodes", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

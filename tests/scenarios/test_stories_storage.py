@@ -143,7 +143,7 @@ def up(directory: Path) -> Iterator[Path]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    command = [sys.executable, "-m", "setpoint.cli", "up", "--data-dir", str(directory), "--port", port]
+    command = [sys.executable, "-m", "setpoint", "up", "--data-dir", str(directory), "--port", port]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 def command(*flags: str) -> list[str]:
-    return [sys.executable, "-m", "setpoint.cli", "up", *flags]
+    return [sys.executable, "-m", "setpoint", "up", *flags]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ def component_process(name: str, kubeconfig: Path, *flags: str) -> Iterator[str]
         flags = ("--use-service-account-credentials", *flags)
     if name != "nodes" and not any(flag.startswith("--secure-port") for flag in flags):
         flags = ("--secure-port=0", *flags)
-    command = [sys.executable, "-m", "setpoint.cli", name, "--kubeconfig", str(kubeconfig), *flags]
+    command = [sys.executable, "-m", "setpoint", name, "--kubeconfig", str(kubeconfig), *flags]
     with open(kubeconfig.parent / f"{name}.log", "ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

@@ -38,7 +38,7 @@ def server_process(directory: Path, *flags: str) -> Iterator[ServerProcess]:
     tokens = directory / "tokens.csv"
     tokens.write_text(TOKENS)
     command = [
-        sys.executable, "-m", "setpoint.cli", "apiserver", "--port", "0", "--data-dir", str(directory / "data"),
+        sys.executable, "-m", "setpoint", "apiserver", "--port", "0", "--data-dir", str(directory / "data"),
         "--token-auth-file", str(tokens), "--disable-admission-plugins", "ServiceAccount", *flags,
     ]  # fmt: skip
     with open(directory / "server.log", "wb") as log:

@@ -12,7 +12,7 @@ from pathlib import Path
 @contextmanager
 def up_process(directory: Path, *flags: str) -> Iterator[Path]:
     """The administrator's kubeconfig, as soon as the cluster is ready."""
-    command = [sys.executable, "-m", "setpoint.cli", "up", "--port", "0", "--data-dir", "data", *flags]
+    command = [sys.executable, "-m", "setpoint", "up", "--port", "0", "--data-dir", "data", *flags]
     with open(directory / "log", "wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=directory)
     assert process.stdout is not None

@@ -24,7 +24,7 @@ def start_detached(call: Call) -> int:
     log = directory / "up.log"
     with open(log, "wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "setpoint.cli", "up", *_flags(call)],
+            [sys.executable, "-m", "setpoint", "up", *_flags(call)],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

@@ -87,7 +87,7 @@ def test_shells_that_there_are(tmp_path: Path) -> None:
 
 def test_in_a_real_bash(tmp_path: Path) -> None:
     program = tmp_path / "setpoint"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m setpoint.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m setpoint "$@"\n')
     program.chmod(0o755)
     script = """
         source <(setpoint completion bash)
@@ -107,7 +107,7 @@ def test_a_plugin_completes_itself(tmp_path: Path) -> None:
     for name, text in (("kubectl-foo", ""), ("kubectl_complete-foo", 'echo "asked $*"\necho :4')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    command = [sys.executable, "-m", "setpoint.cli", "__complete", "foo", "bar", ""]
+    command = [sys.executable, "-m", "setpoint", "__complete", "foo", "bar", ""]
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.stdout == "asked bar \n:4\n"

@@ -87,7 +87,7 @@ def test_a_plugin_is_found_by_its_longest_name(tmp_path: Path) -> None:
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
 
     def type_it(*words: str) -> str:
-        command = [sys.executable, "-m", "setpoint.cli", *words]
+        command = [sys.executable, "-m", "setpoint", *words]
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
 
     assert type_it("greet", "all-of", "--you", "x") == "long --you x\n"

@@ -9,6 +9,6 @@ SLOW = ("asyncio", "ssl", "yaml", "rich", "numpy", "cryptography", "websockets",
 
 
 def test_nothing_slow_is_loaded_early() -> None:
-    script = f"import sys, setpoint.cli.main; print([one for one in {SLOW!r} if one in sys.modules])"
+    script = f"import sys, setpoint.__main__; print([one for one in {SLOW!r} if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

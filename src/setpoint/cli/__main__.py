@@ -1,5 +1,0 @@
-"""`python -m setpoint.cli`."""
-
-from setpoint.cli.main import main
-
-main()
