@@ -186,7 +186,7 @@ def _relative(body: Obj, section: str, directory: Path) -> Obj:
 def _locked(path: Path) -> Iterator[None]:
     """As kubectl does it, so that the two respect each other."""
     lock = path.with_name(path.name + ".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     try:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0))
     except FileExistsError:

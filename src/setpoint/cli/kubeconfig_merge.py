@@ -38,9 +38,10 @@ def merge(source: Path, target: Path, name: str) -> None:
 def write_privately(path: Path, data: bytes) -> None:
     """All or nothing, for its owner's eyes alone. What a link leads to is written, and the link stays."""
     path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     temporary = path.with_name(f"{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temporary.unlink(missing_ok=True)  # one that was left behind may have any mode
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     os.replace(temporary, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ def start_detached(call: Call) -> int:
     directory = Path(call.flags.data_dir)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = directory / "up.log"
-    with open(log, "wb") as file:
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "setpoint", "up", *_flags(call)],
             stdin=subprocess.DEVNULL,

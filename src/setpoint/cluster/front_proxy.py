@@ -6,7 +6,6 @@ own, which signs nothing else.
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +17,7 @@ from setpoint.apiserver.own_writes import ensure
 from setpoint.apiserver.server import ApiServer
 from setpoint.cluster.access_config import AccessConfig
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.private_files import FRONT_PROXY, write_private
 from setpoint.meta.clock import Clock
 
 NAME = "front-proxy-client"
@@ -33,16 +33,14 @@ class FrontProxy:
 
     @cached_property
     def _authority(self) -> CertificateFiles:
-        return ensure_certificates(self._files.ca.with_name("front-proxy"), self._clock.now())
+        return ensure_certificates(self._files.ca.with_name(FRONT_PROXY), self._clock.now())
 
     @cached_property
     def certificate(self) -> Path:
         """Certificate and key in one file, new with every start; made when the first server is dialled."""
         certificate, key = issue_client_certificate(self._authority, NAME, [], self._clock.now(), _LIFETIME)
         path = self._authority.ca.with_name(f"{NAME}.pem")
-        path.unlink(missing_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(certificate + key)
+        write_private(path, certificate + key)
         return path
 
     async def publish(self, api: ApiServer) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
+
+from setpoint.cluster.private_files import write_private
 
 
 def write_kubeconfig(
@@ -37,9 +38,4 @@ def write_kubeconfig(
         "current-context": "setpoint",
         "preferences": {},
     }
-    temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(config, file, indent=2)
-        file.write("\n")
-    temporary.replace(path)
+    write_private(path, json.dumps(config, indent=2).encode() + b"\n")

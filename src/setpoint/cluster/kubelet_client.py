@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from setpoint.apiserver.http.certificates import CertificateFiles, issue_client_certificate
 from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.private_files import write_private
 from setpoint.kinds.bootstrap.own_identities import KUBELET_CLIENT
 from setpoint.meta.clock import Clock
 
@@ -63,7 +63,5 @@ def _own_certificate(files: CertificateFiles, clock: Clock) -> Path:
     """Certificate and key in one file, new with every start."""
     certificate, key = issue_client_certificate(files, KUBELET_CLIENT, [], clock.now(), _LIFETIME)
     path = files.ca.with_name("apiserver-kubelet-client.pem")
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(certificate + key)
+    write_private(path, certificate + key)
     return path

@@ -15,6 +15,8 @@ log = logging.getLogger("setpoint.cluster")
 _OTHERS = 0o077
 _OURS = ("state.db", "pki", "admin.kubeconfig", "identity")
 """Where one of these is, a cluster has lived before."""
+FRONT_PROXY = "front-proxy"
+"""The folder beside the cluster's authority that holds the one of its proxies."""
 _SECRETS = ("*.kubeconfig", "*.key", "*.pem", "state.db*")
 
 
@@ -39,13 +41,25 @@ def make_private(directory: Path) -> None:
     _close(directory, mode, 0o700)
 
 
-def keep_private(*directories: Path) -> None:
-    """Keys and the like in there can be read by nobody else from now on. Raises ConfigError."""
-    for directory in directories:
-        for path in _secrets(directory):
-            mode = stat.S_IMODE(path.stat().st_mode)
-            if mode & _OTHERS:
-                _close(path, mode, 0o600)
+def keep_private(directory: Path, certificates: Path) -> None:
+    """Keys and the like in there, and the folders in which we keep them, are their owner's alone from now on. Folders
+    outside the data directory stay as they are, except those that we make in them. Raises ConfigError."""
+    authorities = certificates / FRONT_PROXY
+    for folder in (authorities, *((certificates,) if certificates.is_relative_to(directory) else ())):
+        if folder.is_dir():
+            _close_to_others(folder, 0o700)
+    for folder in (directory, certificates, authorities):
+        for path in _secrets(folder):
+            _close_to_others(path, 0o600)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Whole or not at all, and at no moment readable to others, whatever the umask."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)  # one that was left behind may have any mode
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    temporary.replace(path)
 
 
 def _is_ours(directory: Path) -> bool:
@@ -58,6 +72,12 @@ def _secrets(directory: Path) -> Iterable[Path]:
         yield from (path for path in directory.glob(pattern) if path.is_file())
 
 
+def _close_to_others(path: Path, wanted: int) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & _OTHERS:
+        _close(path, mode, wanted)
+
+
 def _close(path: Path, mode: int, wanted: int) -> None:
     try:
         path.chmod(wanted)
@@ -65,4 +85,4 @@ def _close(path: Path, mode: int, wanted: int) -> None:
         raise ConfigError(
             f"{path} is open to others (mode {mode:04o}), and closing it fails: {error.strerror}"
         ) from None
-    log.info("%s was open to others (mode %04o); now it has mode %04o", path, mode, wanted)
+    log.warning("%s was open to others (mode %04o); now it has mode %04o", path, mode, wanted)

@@ -63,7 +63,7 @@ def ensure_certificates(
     files = CertificateFiles.within(directory)
     names = sorted({*SERVING_NAMES, *extra_names, *((service_ip,) if service_ip else ())})
     if not _still_good(files, names, now):
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _issue_serving(files, names, now)
     return files
 
