@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable
 from http.client import responses
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 Answer = tuple[int, Obj]
@@ -114,7 +117,10 @@ async def serve(provider: Provider, port: int = 0) -> asyncio.Server:
         finally:
             writer.close()
 
-    return await asyncio.start_server(handle, "127.0.0.1", port, limit=_MOST_BYTES)
+    server = await asyncio.start_server(handle, "127.0.0.1", port, limit=_MOST_BYTES)
+    host, chosen, *_ = server.sockets[0].getsockname()
+    log.info("the provider listens on http://%s:%d", host, chosen)
+    return server
 
 
 async def _answered(provider: Provider, reader: asyncio.StreamReader) -> Answer:
@@ -141,4 +147,5 @@ async def main(port: int = 8900) -> None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     asyncio.run(main())

@@ -134,10 +134,12 @@ async def test_what_the_provider_refuses_is_told_and_a_bucket_may_be_kept(cluste
         assert list(provider.buckets) == ["bkt-0001"]
 
 
-async def test_over_the_wire() -> None:
+async def test_over_the_wire(caplog: pytest.LogCaptureFixture) -> None:
     provider = Provider()
-    server = await serve(provider)
+    with caplog.at_level("INFO"):
+        server = await serve(provider)
     port = server.sockets[0].getsockname()[1]
+    assert f"the provider listens on http://127.0.0.1:{port}" in caplog.messages
     client = ProviderClient(over_http(f"http://127.0.0.1:{port}"))
     async with server:
         assert await client.find("someone") is None
