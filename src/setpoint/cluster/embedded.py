@@ -19,7 +19,7 @@ from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.client import Client
 from setpoint.cluster.components import ComponentOptions, Components
-from setpoint.cluster.config import NOWHERE, ApiServerConfig
+from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.identities import MASTERS
 from setpoint.cluster.journal import Journal
@@ -31,6 +31,8 @@ from setpoint.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Digest
+
+    from setpoint.apiserver.audit.kept import Kept
 
 _ADDRESS = OwnAddress("192.0.2.1", 6443, ["10.96.0.0/12"])
 """From the range for examples: nobody listens there."""
@@ -44,6 +46,8 @@ def _config() -> ApiServerConfig:
 class EmbeddedOptions:
     components: ComponentOptions = field(default_factory=ComponentOptions)
     config: ApiServerConfig = field(default_factory=_config)
+    audit: bytes = b""
+    """An audit policy, in YAML or JSON; what it wants told stays in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class EmbeddedCluster:
     journal: Journal
     hosts: NearHosts
     """Servers in this process that the API server can call, such as webhooks."""
+    audit: Kept | None = None
 
     def state(self) -> State:
         return State(self.store.fork(), self.journal.digest())
@@ -91,6 +96,20 @@ async def bootstrapped(clock: Clock, ids: Ids) -> State:
     return State(store, journal.digest())
 
 
+def _audit(api: ApiServer, policy: bytes) -> Kept:
+    """Raises ConfigError."""
+    from setpoint.apiserver.audit.auditor import Auditor  # few clusters have one
+    from setpoint.apiserver.audit.kept import Kept
+    from setpoint.apiserver.audit.policy import PolicyError, read_policy
+
+    kept = Kept()
+    try:
+        api.auditor = Auditor(read_policy(policy), kept, api.clock, api.ids)
+    except PolicyError as error:
+        raise ConfigError(f"audit policy: {error}") from None
+    return kept
+
+
 @asynccontextmanager
 async def embedded_cluster(
     clock: Clock, ids: Ids, options: EmbeddedOptions | None = None, start: State | None = None
@@ -101,6 +120,7 @@ async def embedded_cluster(
     store = MemoryStore() if start is None else start.store.fork()
     journal = Journal(store, clock, None if start is None else start.digest)
     api, services, hosts = _server(store, clock, ids, config)
+    audit = _audit(api, options.audit) if options.audit else None
     await api.start()
     if start is None:
         await bootstrap(api, _ADDRESS)
@@ -112,7 +132,7 @@ async def embedded_cluster(
                 Components(api, clock, ids, options.components, journal.listening(api.handle)) as parts,
             ):
                 client = parts.who.guest("kubernetes-admin", (MASTERS,), agent="setpoint")
-                yield EmbeddedCluster(api, store, parts, client, journal, hosts)
+                yield EmbeddedCluster(api, store, parts, client, journal, hosts, audit)
         finally:
             compactor.cancel()
             await api.stop()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Any, Unpack
@@ -123,6 +124,14 @@ class VirtualCluster:
             for each in found
             if not name or each["involvedObject"]["name"] == name
         ]
+
+    def audited(self, by: str = "") -> list[Obj]:
+        """The audit events (audit.k8s.io/v1) so far, oldest first, for which the cluster has a policy in its option
+        `audit`. `by`: what this operator, or this user, did. The newest 100,000 are kept."""
+        if self.embedded.audit is None:
+            raise ValueError("nothing is audited: the cluster has no policy, see its option `audit`")
+        found = self.embedded.audit.events()
+        return [each for each in found if not by or by in (each.get("userAgent"), each["user"].get("username"))]
 
     def fingerprint(self) -> str:
         """Of every revision so far."""
@@ -248,8 +257,10 @@ async def virtual_cluster(
         )  # fmt: skip
         ids = RandomIds(options.get("seed", 1))
         state = await first_state() if start is None else start.state
+        audit = options.get("audit", "")
+        policy = audit.encode() if isinstance(audit, str) else json.dumps(audit).encode()
         with OwnError() as own:
-            async with embedded_cluster(clock, ids, EmbeddedOptions(parts), state) as embedded:
+            async with embedded_cluster(clock, ids, EmbeddedOptions(parts, audit=policy), state) as embedded:
                 with own.block():
                     yield VirtualCluster(embedded, clock, links, options)
 

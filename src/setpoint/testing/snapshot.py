@@ -11,7 +11,7 @@ async def test_something(cluster): ...           # on a copy of its own, every t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -39,6 +39,8 @@ class ClusterOptions(TypedDict, total=False):
     leader_elect: bool
     """Controllers and scheduler hold Leases, as they always do outside of tests: renewing them every other second is
     most of what a quiet hour costs."""
+    audit: str | Mapping[str, object]
+    """An audit policy (audit.k8s.io/v1), in YAML or as an object: `VirtualCluster.audited` tells what it wants told."""
 
 
 @dataclass(frozen=True, slots=True)

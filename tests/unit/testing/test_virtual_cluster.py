@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from setpoint.client.resources import builtin
+from setpoint.cluster.config import ConfigError
 from setpoint.testing import VirtualCluster, run_virtual, virtual, virtual_cluster
 from setpoint.testing.virtual_time import NothingLeft, VirtualClock
 
@@ -160,3 +161,28 @@ def test_time_stands_still_while_a_thread_works() -> None:
             return clock.monotonic()
 
     assert run_virtual(main) == 0.0
+
+
+POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "RequestResponse"}]}
+
+
+@virtual(nodes=1, audit=POLICY)
+async def test_what_is_asked_is_told(cluster: VirtualCluster) -> None:
+    await cluster.client.create(web(1))
+    await cluster.until(lambda: all_run(cluster, 1), within=30)
+    events = cluster.audited()
+    assert {each["apiVersion"] for each in events} == {"audit.k8s.io/v1"}
+    bound = [each for each in events if each.get("objectRef", {}).get("subresource") == "binding"]
+    assert {each["stage"] for each in bound} == {"RequestReceived", "ResponseComplete"}
+    assert {each["user"]["username"] for each in bound} == {"system:kube-scheduler"}
+    assert bound[-1]["requestObject"]["target"] == {"kind": "Node", "name": "node-1"}
+    assert bound == [each for each in cluster.audited(by="system:kube-scheduler") if each in bound]
+
+
+@virtual(nodes=0, controllers=(), scheduler=False)
+async def test_nothing_is_told_without_a_policy(cluster: VirtualCluster) -> None:
+    with pytest.raises(ValueError, match="nothing is audited: the cluster has no policy"):
+        cluster.audited()
+    with pytest.raises(ConfigError, match=r"audit policy: .*rules.0..level: Unsupported value"):
+        async with cluster.fork(audit={**POLICY, "rules": [{"level": "Everything"}]}):
+            pass
