@@ -15,20 +15,33 @@ Answers = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 _JSON = [("Content-Type", "application/json")]
 
 
+class _Host:
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.gone = False
+        self.asked: set[asyncio.Timeout] = set()
+        """The limits of what is being answered."""
+
+
 class NearHosts:
-    """Those that are not near are asked by others. One that was near and is gone refuses connections."""
+    """Those that are not near are asked by others. One that was near and is gone refuses connections, and leaves
+    without an answer what it was asked before."""
 
     def __init__(self, others: FarServers) -> None:
         self._others = others
-        self._hosts: dict[str, Answers | None] = {}
+        self._hosts: dict[str, _Host | None] = {}
 
     @contextmanager
     def serving(self, host: str, answers: Answers) -> Iterator[None]:
-        self._hosts[host] = answers
+        one = self._hosts[host] = _Host(answers)
         try:
             yield
         finally:
             self._hosts[host] = None
+            one.gone = True
+            for limit in one.asked:
+                if not limit.expired():
+                    limit.reschedule(asyncio.get_running_loop().time())
 
     async def ask(self, server: FarServer, request: Request, timeout: float) -> FarReply:
         if server.host in self._hosts:
@@ -41,12 +54,16 @@ class NearHosts:
         return await self._others.post(server, request, timeout)
 
     async def _near(self, server: FarServer, request: Request, timeout: float) -> Response:
-        answers = self._hosts[server.host]
-        if answers is None:
+        host = self._hosts[server.host]
+        if host is None:
             raise FarServerProblem(f"dial tcp {server.address}: connect: connection refused")
+        limit = asyncio.timeout(timeout)
+        host.asked.add(limit)
         try:
-            async with asyncio.timeout(timeout):
-                status, body = await answers(request.path, request.body)
+            async with limit:
+                status, body = await host.answers(request.path, request.body)
         except TimeoutError:
-            raise FarServerProblem("context deadline exceeded") from None
+            raise FarServerProblem("EOF" if host.gone else "context deadline exceeded") from None
+        finally:
+            host.asked.discard(limit)
         return Response(status, body, list(_JSON))

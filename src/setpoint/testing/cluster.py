@@ -159,29 +159,33 @@ class VirtualCluster:
         """Inside the block its kinds are served, its controllers are at work and its webhooks answer. With `dry_run`
         its kinds are served, and what its controllers would change is logged.
 
-        It can be stopped, killed and started by its name, as a component can; its webhooks go on answering. One that
-        remembers anything is handed in as a function that makes it: a start makes a new one, as a new process would."""
+        It can be stopped, killed and started by its name, as a component can; while it does not run, its webhooks
+        refuse connections. One that remembers anything is handed in as a function that makes it: a start makes a new
+        one, as a new process would."""
         made = operator if isinstance(operator, Operator) else operator()
         client, ids, fresh = self.client.named(made.name), RandomIds(seed), [made]
         if made.name in self.links:
             raise ValueError(f"{made.name} runs already")
         link = Link(made.name)
 
-        def start() -> AbstractAsyncContextManager[Manager]:
+        @asynccontextmanager
+        async def process() -> AsyncIterator[Manager]:
             one = fresh.pop() if fresh else operator if isinstance(operator, Operator) else operator()
-            return one.running(LinkedClient(client, link), self.clock, ids, dry_run=dry_run)
+            with self._webhooks(one, client):
+                async with one.running(LinkedClient(client, link), self.clock, ids, dry_run=dry_run) as manager:
+                    yield manager
 
         with self._webhooks(made, client) as reached:
             await made.install(client, self.clock, reached)
-            async with own_tasks() as tasks:
-                component = Component(made.name, start)
-                self.links[made.name], self._operators[made.name] = link, (component, tasks)
-                try:
-                    await component.start(tasks)
-                    yield component.running
-                finally:
-                    del self.links[made.name], self._operators[made.name]
-                    await component.stop()
+        async with own_tasks() as tasks:
+            component = Component(made.name, process)
+            self.links[made.name], self._operators[made.name] = link, (component, tasks)
+            try:
+                await component.start(tasks)
+                yield component.running
+            finally:
+                del self.links[made.name], self._operators[made.name]
+                await component.stop()
 
     @contextmanager
     def _webhooks(self, operator: Operator, client: Client) -> Iterator[ReachedAt | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Unpack
 
-from setpoint.meta.errors import AlreadyExists, NotFound
+from setpoint.meta.errors import AlreadyExists, InternalError, NotFound
 from setpoint.meta.times import parse_duration
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator
@@ -171,6 +171,8 @@ def _why(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, NotFound | AlreadyExists):
         return f"{error}. Under a fault things take longer: a scenario waits for what it relies on, by `cluster.until`"
+    if isinstance(error, InternalError) and "failed calling webhook" in str(error):
+        return f"{error}. While an operator is down nobody answers for it: a scenario tries again, by `cluster.until`"
     return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,7 @@ from setpoint.sdk import (
     Validate,
     Version,
 )
-from setpoint.testing import VirtualCluster, virtual
+from setpoint.testing import Diverged, VirtualCluster, explore, virtual
 
 Obj = dict[str, Any]
 
@@ -98,6 +99,70 @@ async def test_writes_are_changed_and_judged(cluster: VirtualCluster) -> None:
         assert (held.value.code, held.value.reason) == (409, "Conflict")
         with pytest.raises(InternalError, match="failed calling webhook"):
             await client.create(teapot("seven", cups=7))
+
+
+@virtual(nodes=0, controllers=(), scheduler=False)
+async def test_one_that_was_killed_answers_no_more_until_it_is_started_again(cluster: VirtualCluster) -> None:
+    starts = list[Operator]()
+
+    def process() -> Operator:
+        number = len(starts) + 1
+
+        async def slowly(review: Review[TeapotSpec, Any], pot: Obj) -> None:
+            if pot["spec"]["cups"] == 1:
+                await cluster.clock.sleep(5)
+            pot["spec"]["teas"] = [f"start {number}"]
+
+        starts.append(Operator("tea", Controller(Teapot, nothing), Mutate(Teapot, slowly)))
+        return starts[-1]
+
+    client = cluster.client
+    async with cluster.running(process):
+        assert (await client.create(teapot("first")))["spec"]["teas"] == ["start 1"]
+        slow = asyncio.ensure_future(client.create(teapot("slow", cups=1)))
+        await cluster.sleep(1)
+        await cluster.kill("tea")
+        with pytest.raises(InternalError, match=r"failed calling webhook .*: EOF"):
+            await slow
+        with pytest.raises(InternalError, match=r"failed calling webhook .*: connect: connection refused"):
+            await client.create(teapot("second"))
+        await cluster.start("tea")
+        assert (await client.create(teapot("second")))["spec"]["teas"] == ["start 2"]
+        await cluster.stop("tea")
+        with pytest.raises(InternalError, match="connect: connection refused"):
+            await client.create(teapot("third"))
+
+
+async def meddle(cluster: VirtualCluster) -> None:
+    await cluster.client.create(teapot())
+    await cluster.until(lambda: cluster.find(("v1", "ConfigMap"), "brown"))
+    await cluster.client.patch(Teapot.ref, "brown", {"spec": {"cups": 5}}, "default")
+
+
+async def insist(cluster: VirtualCluster) -> None:
+    async def poured() -> bool:
+        try:
+            await cluster.client.patch(Teapot.ref, "brown", {"spec": {"cups": 5}}, "default")
+        except InternalError:
+            return False
+        return True
+
+    await cluster.client.create(teapot())
+    await cluster.until(lambda: cluster.find(("v1", "ConfigMap"), "brown"))
+    await cluster.until(poured)
+
+
+def test_whoever_is_explored_is_down_with_its_webhooks() -> None:
+    async def brew(ctx: Context[TeapotSpec, Any], pot: Object[TeapotSpec, Any]) -> None:
+        data = {"cups": str(pot.spec.cups)}
+        await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": pot.name}, "data": data})
+
+    owned = Kind("v1", "ConfigMap")
+    operator = Operator("tea", Controller(Teapot, brew, owns=(owned,)), Mutate(Teapot, fill))
+    bare = {"controllers": (), "scheduler": False}
+    with pytest.raises(Diverged, match=r"connection refused. While an operator is down nobody answers for it"):
+        explore(operator, meddle, only="crash-after:1", **bare)
+    explore(operator, insist, only="crash-after:1", **bare)
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
