@@ -28,12 +28,11 @@ def selector(cluster: Cluster) -> dict[str, str]:
     return {CLUSTER: cluster.name, "app.kubernetes.io/component": "instance"}
 
 
-def children(cluster: Cluster, password: str) -> list[Obj]:
-    """All that the cluster should own."""
+def children(cluster: Cluster) -> list[Obj]:
+    """All that the cluster should own, but for the password, which is made once and kept."""
     config = config_map(cluster)
     found = [
         config,
-        secret(cluster, password),
         headless_service(cluster),
         primary_service(cluster),
         read_service(cluster),
@@ -85,7 +84,7 @@ def secret_name(cluster: Cluster) -> str:
 
 
 def secret(cluster: Cluster, password: str) -> Obj:
-    """Immutable: not even a second operator could replace the password of a database that has one."""
+    """Made once. Immutable: nobody else could replace the password of a database that has one either."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -226,7 +225,6 @@ def final_backup_job(cluster: Cluster) -> Obj:
         "kind": "Job",
         "metadata": {
             "name": f"final-backup-{cluster.uid}",
-            "namespace": cluster.namespace,
             "labels": labels(cluster),
         },
         "spec": {**_backup(cluster), "ttlSecondsAfterFinished": 3600},
@@ -240,7 +238,6 @@ def backup_claim(cluster: Cluster) -> Obj:
         "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": f"{cluster.name}-backups",
-            "namespace": cluster.namespace,
             "labels": {"app.kubernetes.io/name": "postgres-backups"},
         },
         "spec": _claim_spec(cluster.spec.storageSize),

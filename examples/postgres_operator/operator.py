@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
 from setpoint.sdk import Context, Controller, Forbidden, Kind, NotFound, Operator, Result, Watch, is_true
 
-from .children import CLUSTER, PORT, Cluster, backup_claim, children, final_backup_job, secret_name, selector
+from .children import CLUSTER, PORT, Cluster, backup_claim, children, final_backup_job, secret, secret_name, selector
 from .kind import Endpoints, PostgresCluster, PostgresSpec, PostgresStatus
 from .storage import Claim, StatefulSet, claim_selector, grow_claims, is_making_way
 
@@ -33,12 +32,13 @@ LOOK_AGAIN = Result(requeue_after=60)
 
 def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe) -> Operator:
     async def reconcile(ctx: Ctx, cluster: Cluster) -> Result | None:
-        await make_unless_there(ctx, backup_claim(cluster))
+        await ctx.make_once(backup_claim(cluster), owned=False)
+        await ctx.make_once(secret(cluster, new_password()))
         grown = await grow_claims(ctx, cluster)
         if await is_making_way(ctx, cluster):
             ctx.set_status(phase="Resizing")
             return None  # its end brings us back
-        applied = await ctx.apply(*children(cluster, await password(ctx, cluster, new_password)))
+        applied = await ctx.apply(*children(cluster))
         report(ctx, cluster, {child["kind"]: child for child in applied}, grown)
         return None if grown else LOOK_AGAIN
 
@@ -72,23 +72,6 @@ def cluster_of(obj: Obj) -> list[str]:
     return [f"{meta['namespace']}/{name}"] if name else []
 
 
-async def make_unless_there(ctx: Ctx, obj: Obj) -> Obj:
-    meta = obj["metadata"]
-    try:
-        return await ctx.client.get((obj["apiVersion"], obj["kind"]), meta["name"], meta["namespace"])
-    except NotFound:
-        return await ctx.client.create(obj)
-
-
-async def password(ctx: Ctx, cluster: Cluster, new_password: Callable[[], str]) -> str:
-    """Chosen once. The server is asked, not the cache: what it holds may be older than what we wrote."""
-    try:
-        found = await ctx.client.get(Secret.ref, secret_name(cluster), cluster.namespace)
-    except NotFound:
-        return new_password()
-    return b64decode(found["data"]["password"]).decode()
-
-
 async def release_password(ctx: Ctx, cluster: Cluster) -> None:
     try:
         await ctx.client.patch(Secret.ref, secret_name(cluster), {"metadata": {"finalizers": None}}, cluster.namespace)
@@ -107,7 +90,7 @@ async def has_left_its_instances(ctx: Ctx, cluster: Cluster) -> bool:
 
 async def has_final_backup(ctx: Ctx, cluster: Cluster) -> bool:
     try:
-        job = await make_unless_there(ctx, final_backup_job(cluster))
+        job = await ctx.make_once(final_backup_job(cluster), owned=False)
     except Forbidden as error:
         namespace = await ctx.client.get(Namespace.ref, cluster.namespace)
         if namespace["metadata"].get("deletionTimestamp"):

@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 from setpoint.client import Client
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import NotFound
+from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.patch.merge_diff import merge_patch_between
 from setpoint.reconcile import EventRecorder, Informer
 from setpoint.sdk import models
@@ -48,6 +48,7 @@ class Context(Generic[Spec, Status]):
         self._seen = seen if seen is not None else owned
         self._measurements = measurements or Measurements()
         self._name = name
+        self._made_once: set[tuple[str, str, str]] = set()
         self._status: Obj = dict(obj.raw.get("status") or {})
         self._revision: str = obj.raw["metadata"].get("resourceVersion", "")
         self._noted: Obj = obj.raw.get("status") or {}
@@ -66,16 +67,38 @@ class Context(Generic[Spec, Status]):
 
     async def apply(self, *children: Child, prune: bool = True) -> list[Obj]:
         """Makes them as they are described, by server-side apply: fields that are not mentioned belong to others. They
-        are owned by this object, and go with it. What it owned before, of the kinds that the controller owns, and is
-        not among them, is deleted, unless `prune` is off. Where all is as it should be, nothing is written."""
+        are owned by this object, and go with it. What was applied before, of the kinds that the controller owns, and is
+        not among them, is deleted, unless `prune` is off; what was made in another way stays. Where all is as it should
+        be, nothing is written."""
         for child in children:
             await self._may_own(child)
         applied = [
             await self.client.apply(self._adopted(child), field_manager=self._name, force=True) for child in children
         ]
         if prune:
-            await self._prune({_identity(child) for child in applied})
+            await self._prune({_identity(child) for child in applied} | self._made_once)
         return applied
+
+    async def make_once(self, child: Child, *, owned: bool = True) -> Obj:
+        """What is there under this name, as it is, whoever made it. If nothing is, it is made as described: for what is
+        chosen once, such as a password. From then on it is left alone: it is not brought back to what it was, and
+        `apply` does not delete it. It goes with this object, unless `owned` is off."""
+        resource = await self.client.resource((child["apiVersion"], child["kind"]))
+        if owned:
+            await self._may_own(child)
+            child = self._adopted(child)
+        meta = child["metadata"]
+        within = (meta.get("namespace") or self._object.namespace) if resource.namespaced else ""
+        try:
+            # The server is asked: what the cache holds may be older than what was made.
+            found = await self.client.get(resource, meta["name"], within)
+        except NotFound:
+            try:
+                found = await self.client.create(dict(child), namespace=within, field_manager=self._name)
+            except AlreadyExists:  # somebody was faster, or we were, and never got the answer
+                found = await self.client.get(resource, meta["name"], within)
+        self._made_once.add(_identity(found))
+        return found
 
     async def _may_own(self, child: Child) -> None:
         """What is in a namespace owns only what is there too: the garbage collector takes anything else for a child
@@ -108,7 +131,7 @@ class Context(Generic[Spec, Status]):
         for informer in self._owned.values():
             for child in informer.controlled_by(self._object.uid):
                 meta = child["metadata"]
-                if _identity(child) in kept or meta.get("deletionTimestamp"):
+                if _identity(child) in kept or meta.get("deletionTimestamp") or not self._has_applied(child):
                     continue
                 try:
                     await self.client.delete(
@@ -116,6 +139,10 @@ class Context(Generic[Spec, Status]):
                     )
                 except NotFound:
                     continue
+
+    def _has_applied(self, child: Obj) -> bool:
+        entries = child["metadata"].get("managedFields") or ()
+        return any(each["operation"] == "Apply" and each.get("manager") == self._name for each in entries)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
