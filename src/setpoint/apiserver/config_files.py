@@ -46,11 +46,13 @@ def many(item: Type) -> Type:
 def read_config(data: bytes, kinds: Mapping[tuple[str, str], Type]) -> Obj:
     """The one object in a file, YAML or JSON. `kinds` are the types by apiVersion and kind. Nothing unknown, nothing
     twice. Raises FileProblem."""
+    is_json = data.lstrip()[:1] == b"{"
     try:
-        value, duplicates = parse_json(data) if data.lstrip()[:1] == b"{" else parse_yaml(data)
+        value, duplicates = parse_json(data) if is_json else parse_yaml(data)
         api_version, kind = type_meta(value)
     except (BodyError, DecodeError) as error:
-        raise FileProblem(f"couldn't get version/kind; json parse error: {error}") from None
+        where = "" if isinstance(error, BodyError) and not is_json else "couldn't get version/kind; json parse error: "
+        raise FileProblem(f"{where}{error}") from None
     if not kind:
         raise FileProblem(f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')[:256]}'")
     if not api_version:

@@ -60,13 +60,9 @@ class WebhookClient:
             response = await self._post(server, request, float(timeout))
         except FarServerProblem as problem:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
-        data = response.whole_body
         if not 200 <= response.status < 300:
             raise WebhookProblem(refusal_text(response))
-        if not data:
-            kind = _content_type(response)
-            raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
-        return read_answer(data)
+        return whole_answer(response)
 
     async def _post(self, server: FarServer, request: Request, timeout: float) -> Response:
         end = self._clock.monotonic() + timeout
@@ -110,16 +106,19 @@ def _place(config: Obj) -> tuple[str, str, bytes]:
     return shown, service.get("path") or "/", authority
 
 
-def read_answer(data: bytes) -> Obj:
-    """What is no JSON may still be YAML, if only to say what it is instead of an object. Raises WebhookProblem."""
+def whole_answer(response: Response) -> Obj:
+    """What does not look like JSON is YAML, if only to say what it is instead of an object. Raises WebhookProblem."""
+    data = response.whole_body
+    if not data:
+        kind = _content_type(response)
+        raise WebhookProblem(f"0-length response with status code: {response.status} and content type: {kind}")
+    is_json = data.lstrip()[:1] == b"{"
     try:
-        try:
-            answer = parse_json(data)[0]
-        except BodyError:
-            answer = parse_yaml(data)[0]
+        answer = (parse_json if is_json else parse_yaml)(data)[0]
         type_meta(answer)
     except (BodyError, DecodeError) as error:
-        raise WebhookProblem(f"couldn't get version/kind; json parse error: {error}") from None
+        where = "" if isinstance(error, BodyError) and not is_json else "couldn't get version/kind; json parse error: "
+        raise WebhookProblem(f"{where}{error}") from None
     return answer or {}
 
 

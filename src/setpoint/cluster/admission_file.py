@@ -8,53 +8,54 @@ from typing import Any
 
 import orjson
 
-from setpoint.apiserver.config_files import TEXT, FileProblem, document, many, read_config, struct
+from setpoint.apiserver.config_files import TEXT, FileProblem, Given, document, many, read_config, struct
 from setpoint.meta.body import BodyError, parse_yaml
 from setpoint.meta.goformat import quote
 from setpoint.meta.schema import Shape, Type
 
 _PLUGIN = struct(
-    "v1.AdmissionPluginConfiguration", name=TEXT, path=TEXT, configuration=Type(Shape.ANY, go="runtime.Unknown")
+    "v1.AdmissionPluginConfiguration", name=TEXT, path=TEXT, configuration=Given(Type(Shape.ANY, go="runtime.Unknown"))
 )
 _CONFIGURATION = document("v1.AdmissionConfiguration", plugins=many(_PLUGIN))
 _KINDS = {
     ("apiserver.config.k8s.io/v1", "AdmissionConfiguration"): _CONFIGURATION,
     ("apiserver.k8s.io/v1alpha1", "AdmissionConfiguration"): _CONFIGURATION,
 }
-_WITHOUT_KIND = {"podNodeSelectorPluginConfig": "PodNodeSelector", "imagePolicy": "ImagePolicyWebhook"}
-"""By the one key of files that are older than kinds: whom they are for."""
-_CONFIGURED = frozenset({
-    "EventRateLimit", "ImagePolicyWebhook", "PodNodeSelector", "PodSecurity", "PodTolerationRestriction",
-    "ResourceQuota",
-})  # fmt: skip
+_WITHOUT_KIND = {"podNodeSelectorPluginConfig", "imagePolicy"}
+"""By these keys files are known that are older than kinds."""
+_THEIRS = ("ImagePolicyWebhook", "PodNodeSelector")
+"""Whom such a file is for, whichever key it has."""
+_NOT_READ = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 
 
-def plugin_documents(path: str) -> Mapping[str, bytes]:
-    """By the plugin's name. Of several for one plugin the first counts. Raises FileProblem."""
-    data = _read(Path(path), f"unable to read admission control configuration from {quote(path)} ")
-    plain = _of_old_form(data)
-    if plain:
-        return {plain: data}
-    found: dict[str, bytes] = {}
+class PluginDocuments:
+    """By the plugin's name; a file that a plugin has of its own is read when the plugin asks for it, and not before."""
+
+    def __init__(self, plugins: Mapping[str, dict[str, Any]], directory: Path) -> None:
+        self._plugins = plugins
+        self._directory = directory
+
+    def get(self, plugin: str) -> bytes | None:
+        """Raises FileProblem."""
+        told = self._plugins.get(plugin, {})
+        if told.get("configuration") is not None:
+            return orjson.dumps(told["configuration"])
+        return _read(self._directory / told["path"], "") if told.get("path") else None
+
+
+def plugin_documents(path: str) -> PluginDocuments:
+    """Of several for one plugin the first counts. Raises FileProblem."""
+    file = Path(path)
+    data = _read(file, f"unable to read admission control configuration from {quote(path)} ")
+    if _is_of_old_form(data):
+        return PluginDocuments({name: {"path": file.name} for name in _THEIRS}, file.parent)
+    found: dict[str, dict[str, Any]] = {}
     for plugin in read_config(data, _KINDS).get("plugins") or ():
-        name = plugin.get("name", "")
+        found.setdefault(plugin.get("name", ""), plugin)
+    for name in _NOT_READ:
         if name in found:
-            continue
-        given = _given(plugin, Path(path).parent)
-        if given is None:
-            continue
-        if name not in _CONFIGURED:
-            raise FileProblem(f"{name or 'a plugin without a name'} takes no configuration here")
-        found[name] = given
-    return found
-
-
-def _given(plugin: dict[str, Any], directory: Path) -> bytes | None:
-    if plugin.get("configuration") is not None:
-        return orjson.dumps(plugin["configuration"])
-    if plugin.get("path"):
-        return _read(directory / plugin["path"], "")
-    return None
+            raise FileProblem(f"{name} takes no configuration here")
+    return PluginDocuments(found, file.parent)
 
 
 def _read(path: Path, saying: str) -> bytes:
@@ -65,11 +66,11 @@ def _read(path: Path, saying: str) -> bytes:
         raise FileProblem(f"{saying}[{why}]" if saying else why) from None
 
 
-def _of_old_form(data: bytes) -> str:
+def _is_of_old_form(data: bytes) -> bool:
+    """One of its keys, and no kind that means anything."""
     try:
         value = parse_yaml(data)[0]
     except BodyError:
-        return ""
-    if not isinstance(value, dict) or "kind" in value:
-        return ""
-    return next((name for key, name in _WITHOUT_KIND.items() if key in value), "")
+        return False
+    known = isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) in _KINDS
+    return isinstance(value, dict) and not known and not _WITHOUT_KIND.isdisjoint(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.dynamic.served import Served
@@ -104,9 +105,12 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers, enabl
     )
     try:
         if config.admission_control_config_file:
-            from setpoint.cluster.admission_file import plugin_documents  # few servers have one
+            # Few servers have one.
+            from setpoint.cluster.admission_file import plugin_documents
+            from setpoint.cluster.webhook_kubeconfig import review_webhook
 
-            surroundings.documents = plugin_documents(config.admission_control_config_file)
+            surroundings.told = plugin_documents(config.admission_control_config_file).get
+            surroundings.review_webhook = partial(review_webhook, servers, api.clock, api.ids)
         return build(surroundings, enabled, config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from setpoint.apiserver.admission.always_admit import AlwaysAdmit
 from setpoint.apiserver.admission.always_deny import AlwaysDeny
@@ -55,9 +55,20 @@ from setpoint.apiserver.admission.storage_object_in_use_protection import Storag
 from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.review_webhook import ReviewWebhook
 from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
+
+_IMAGE_POLICY = "ImagePolicyWebhook"
+
+
+def _nothing(plugin: str) -> None:
+    return None
+
+
+def _no_webhook(kubeconfig: str, pause: float) -> ReviewWebhook:
+    raise FileProblem("this server does not call others")
 
 
 @dataclass(slots=True)
@@ -74,15 +85,27 @@ class Surroundings:
     """All that is served now."""
     served: Served
     webhooks: WebhookClient
-    documents: Mapping[str, bytes] = field(default_factory=dict)
-    """What the administrator says of plugins, by their names."""
+    told: Callable[[str], bytes | None] = _nothing
+    """What the administrator says of a plugin, given by its name. Raises FileProblem."""
+    review_webhook: Callable[[str, float], ReviewWebhook] = _no_webhook
+    """The one that a kubeconfig, given by its path, leads to, and the pause after its first failure. Raises
+    FileProblem."""
 
     def document(self, plugin: type[Plugin]) -> bytes | None:
-        return self.documents.get(plugin.name)
+        return self.told(plugin.name)
 
 
 def _caller(s: Surroundings) -> Caller:
     return Caller(s.webhooks, s.served, Matcher(s.reader, s.served), s.authorizer, s.ids)
+
+
+def _image_policy(s: Surroundings) -> Plugin:
+    # Few servers have it.
+    from setpoint.apiserver.admission.image_policy_settings import read_image_policy
+    from setpoint.apiserver.admission.image_policy_webhook import ImagePolicyWebhook
+
+    settings = read_image_policy(s.document(ImagePolicyWebhook))
+    return ImagePolicyWebhook(s.review_webhook(settings.kubeconfig, settings.pause), settings, s.clock)
 
 
 # In the order in which they see a write.
@@ -97,6 +120,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     NodeRestriction.name: lambda s: NodeRestriction(s.reader, s.authorizer),
     TaintNodesByCondition.name: lambda s: TaintNodesByCondition(),
     AlwaysPullImages.name: lambda s: AlwaysPullImages(),
+    _IMAGE_POLICY: _image_policy,
     PodSecurity.name: lambda s: PodSecurity(s.reader, s.clock, read_pod_security(s.document(PodSecurity))),
     PodNodeSelector.name: lambda s: PodNodeSelector(s.reader, read_node_selectors(s.document(PodNodeSelector))),
     Priority.name: lambda s: Priority(s.reader),
@@ -132,7 +156,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     AlwaysDeny.name: lambda s: AlwaysDeny(),
 }
 
-_OFF = frozenset(
+_OFF = frozenset({_IMAGE_POLICY}) | frozenset(
     plugin.name
     for plugin in (
         AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, EventRateLimit, ExtendedResourceToleration,
@@ -144,7 +168,7 @@ _OFF = frozenset(
 # Upstream's names that stand for nothing here; to switch one off is no mistake.
 _ABSENT = frozenset(
     {
-        "ImagePolicyWebhook", "PodGroupProtection",
+        "PodGroupProtection",
     }
 )  # fmt: skip
 

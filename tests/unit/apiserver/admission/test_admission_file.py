@@ -235,15 +235,26 @@ BAD_SECURITY = SECURITY | {
         (admission(ResourceQuota=QUOTA | {"limitedResources": [{}]}), "limitedResources[0].resource: Required value"),
         (admission(ValidatingAdmissionWebhook={"a": "b"}), "ValidatingAdmissionWebhook takes no configuration here"),
         ("kind: Pod\napiVersion: v1\n", 'no kind "Pod" is registered for version "v1"'),
-        ("[", "couldn't get version/kind"),
+        ("[", "yaml: line 1: did not find expected node content"),
+        ("{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
     ],
-    ids=["security", "unknown", "kind", "quota", "webhook", "another", "broken"],
+    ids=["security", "unknown", "kind", "quota", "webhook", "another", "broken", "cut off"],
 )
 async def test_files_that_make_no_sense(opening: Opening, told: Any, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         async with opening(told):
             pass
     assert str(caught.value).startswith("--admission-control-config-file: ") and why in str(caught.value)
+
+
+async def test_what_nobody_asks_for_is_not_read(opening: Opening) -> None:
+    told = admission(Unheard={"a": 1}, AlwaysAdmit={"b": 2})
+    told["plugins"].append({"name": "PodNodeSelector", "path": "not-there.yaml"})
+    async with opening(told) as door:
+        await door.make(f"{CORE}/pods", pod())
+    with pytest.raises(ConfigError, match=r"open .*/not-there.yaml: no such file or directory"):
+        async with opening(told, enable_admission_plugins=["PodNodeSelector"]):
+            pass
 
 
 async def test_a_file_that_is_not_there() -> None:

@@ -300,7 +300,7 @@ async def test_the_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureF
         assert await found.refusal(found.token()) == "invalid bearer token"
         # What is wrong changes nothing.
         for bad, said in (
-            (b"jwt: [}", "failed to load authentication config: couldn't get version/kind"),
+            (b"jwt: [}", "failed to load authentication config: yaml: "),
             (configuration(authenticator("http://other.example")), 'Invalid value: "http://other.example": URL scheme'),
             (configuration(anonymous={"enabled": True}), "anonymous: Forbidden: changed from initial configuration"),
         ):
