@@ -22,6 +22,10 @@ _LEFT_OUT = {"events", "leases", "componentstatuses", "apiservices", "flowschema
 _VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation",
              "observedGeneration", "generateName", "selfLink", "nodePort",
              "endpoints.kubernetes.io/last-change-trigger-time", "testing.setpoint.dev/touched"}  # fmt: skip
+_REMEMBERED = ("deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas")
+"""How large a Deployment was when one of its ReplicaSets was last scaled. Of one that has no Pods nobody reads it, and
+when it was scaled to nothing depends on the way: with upstream's controller too, which brings only those up to date
+that have some (scale and isScalingEvent in pkg/controller/deployment/sync.go)."""
 _CHANCE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}\b"
@@ -55,6 +59,8 @@ async def end_state(client: Client, leave_out: Collection[str] = (), only: Colle
             items = (await client.list(resource)).items
         except ApiError:
             continue
+        if key == "apps/replicasets":
+            items = [_in_the_present(obj) for obj in items]
         for path in paths:
             items = [_without(obj, path) for obj in items]
         found[key] = items
@@ -83,6 +89,14 @@ def _without_chance(objects: list[Obj]) -> Callable[[Obj], str]:
         return text(value) if isinstance(value, str) else value
 
     return lambda obj: json.dumps(plain(obj), sort_keys=True)
+
+
+def _in_the_present(replica_set: Obj) -> Obj:
+    if replica_set["spec"].get("replicas"):
+        return replica_set
+    for each in _REMEMBERED:
+        replica_set = _without(replica_set, ["metadata", "annotations", each])
+    return replica_set
 
 
 def _without(obj: Obj, path: list[str]) -> Obj:

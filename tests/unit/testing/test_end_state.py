@@ -54,6 +54,24 @@ def test_what_may_differ_is_left_out() -> None:
     assert differences(first, left_out).splitlines() == ["differs: ConfigMap default/a", '    .data.x: "1" -> nothing']
 
 
+def test_what_an_empty_set_remembers_of_its_deployment_does_not_count() -> None:
+    def replica_set(replicas: int, desired: str) -> dict[str, Any]:
+        noted = {"deployment.kubernetes.io/desired-replicas": desired, "deployment.kubernetes.io/revision": "1"}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        return {
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "web", "namespace": "default", "annotations": noted},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": template},
+        }  # fmt: skip
+
+    def compared(replicas: int) -> str:
+        only = ("apps/replicasets",)
+        return differences(*(ended(replica_set(replicas, desired), only=only) for desired in ("3", "1")))
+
+    assert compared(0) == ""
+    assert '.metadata.annotations.deployment.kubernetes.io/desired-replicas: "3" -> "1"' in compared(2)
+
+
 def test_items_of_lists_are_told_by_their_names() -> None:
     def state(*items: dict[str, Any]) -> EndState:
         return {"x": Counter([json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": items}})])}
