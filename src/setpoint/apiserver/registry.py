@@ -17,7 +17,7 @@ from setpoint.apiserver.admission.plugin import Attributes, Chain, Shape
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import CorruptObject
 from setpoint.apiserver.encoding import Encoding, stamp_offset
-from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Problem, access_of, forbidden
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.stored_form import cause, put_in_order, stored_form
@@ -27,7 +27,7 @@ from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import keep_times
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
+from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, InternalError, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.free_form import is_closed
 from setpoint.meta.goformat import quote
@@ -52,10 +52,10 @@ class Environment:
     clock: Clock
     ids: Ids
     admission: Chain
+    authorizer: AuthorizerChain
     hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
     stale: Callable[[str], Awaitable[bool]] | None = None
     """Whether the value under a key should be written once more, though nothing in it has changed."""
-    authorizer: AuthorizerChain | None = None
 
 
 Change = Callable[[Obj | None], Awaitable[Obj]]
@@ -210,11 +210,22 @@ class Registry:
             for text in strategy.warnings_on_create(obj, ctx):
                 call.warn(text)
             attrs.name = meta["name"]
+            if call.verb != "create":
+                await self._may_create(call)
             await self.env.admission.validate(attrs)
         except BaseException:
             self.hooks.release(call, obj)
             raise
         return operations
+
+    async def _may_create(self, call: Call) -> None:
+        """A PUT or an apply of what is not there creates it. Who may only change things must not get to make them."""
+        access = access_of(call)._replace(verb="create")
+        decision, reason = await self.env.authorizer.decide(access)
+        if isinstance(reason, Problem):
+            raise InternalError.of(reason)
+        if decision is not Decision.ALLOW:
+            raise forbidden(access, reason)
 
     def _match_namespace(self, call: Call, meta: Obj) -> None:
         wanted = call.target.namespace if self.resource.namespaced else ""

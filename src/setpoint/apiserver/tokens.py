@@ -20,6 +20,7 @@ from setpoint.apiserver.claimed_issuer import claimed_issuer
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, CREDENTIAL, TokenRefused, Verified
 from setpoint.apiserver.filters.impersonate import service_account
 from setpoint.apiserver.signing import BadSignature, TokenKeys, UnknownKey
+from setpoint.apiserver.token_claims import Claims, read_claims
 from setpoint.apiserver.watch_cache import Entry
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
@@ -36,7 +37,6 @@ _INVALIDATED = "service account token has been invalidated"
 _INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 
-Claims = dict[str, Any]
 Lookup = Callable[[str, str, str], Entry | None]
 """The current object by plural, namespace and name; all are of the core group."""
 
@@ -59,8 +59,7 @@ class _Known:
     )  # fmt: skip
 
     def __init__(self, claims: Claims, references: tuple[Reference, ...], user: UserInfo, secret: str = "") -> None:
-        audience = claims.get("aud") or ()
-        self.audiences = (audience,) if isinstance(audience, str) else tuple(audience)
+        self.audiences: tuple[str, ...] = tuple(claims.get("aud", ()))
         self.asked: Sequence[str] = ()
         self.fitting: tuple[str, ...] | None = None
         self.expires, self.starts, self.issued = (claims.get(key) for key in ("exp", "nbf", "iat"))
@@ -141,7 +140,7 @@ class ServiceAccountTokens:
             raise TokenRefused("go-jose/go-jose: error in cryptographic primitive") from None
         if payload is None:
             return None
-        claims: Claims = orjson.loads(payload)
+        claims = read_claims(payload)
         return _legacy(claims) if claims["iss"] == LEGACY_ISSUER else _current(claims)
 
     def _check_references(self, known: _Known, now: float) -> None:
@@ -242,9 +241,13 @@ def _legacy(claims: Claims) -> _Known:
 
 
 def _gone(reference: Reference) -> str:
-    if reference.plural == "serviceaccounts":
-        return f'serviceaccounts "{reference.name}" not found'
-    return _INVALIDATED
+    if reference.plural != "serviceaccounts":
+        return _INVALIDATED
+    if not reference.name:
+        return "resource name may not be empty"
+    if not reference.namespace:
+        return "the server could not find the requested resource"
+    return f'serviceaccounts "{reference.name}" not found'
 
 
 def _replaced(reference: Reference, uid: str) -> str:

@@ -12,6 +12,8 @@ from setpoint.meta import base64url
 
 _BLOCK = rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?"
 _NO_KEYS = "data does not contain any valid RSA or ECDSA public keys"
+_RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
+"""What others may have signed with; we sign with the first."""
 _CURVES = {256: ("ES256", "P-256"), 384: ("ES384", "P-384"), 521: ("ES512", "P-521")}
 
 
@@ -39,7 +41,7 @@ class VerifyingKey:
 
     @cached_property
     def algorithm(self) -> str:
-        return "RS256" if self._is_rsa else _CURVES[self._public.curve.key_size][0]
+        return _RSA[0] if self._is_rsa else _CURVES[self._public.curve.key_size][0]
 
     @cached_property
     def id(self) -> str:
@@ -61,7 +63,7 @@ class VerifyingKey:
         if named and named != self.id:
             raise UnknownKey
         try:
-            claims: bytes = decode(token, self._public, [self.algorithm])
+            claims: bytes = decode(token, self._public, _RSA if self._is_rsa else [self.algorithm])
         except InvalidTokenError:
             raise BadSignature from None
         return claims

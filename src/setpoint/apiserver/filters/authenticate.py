@@ -7,8 +7,9 @@ Authorization header any more.
 from __future__ import annotations
 
 import csv
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from hmac import compare_digest
+from string import ascii_letters, digits
 from typing import NamedTuple, Protocol, runtime_checkable
 from urllib.parse import unquote
 
@@ -25,6 +26,7 @@ CREDENTIAL = "authentication.kubernetes.io/credential-id"
 _INVALID = "invalid bearer token"
 _SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 _SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
+_BASE64URL = frozenset(ascii_letters + digits + "-_")
 
 
 class TokenRefused(Exception):
@@ -180,16 +182,19 @@ class AuthenticatorChain:
             # The caller may send the same headers again.
             request.headers = headers = headers.copy()
             del headers["authorization"]
-            request.repeated.pop("authorization", None)
-            token, spaced = parse_bearer(header)
+            token, spaced = parse_bearer(request.repeated.pop("authorization", (header,))[0])
             if token:
                 return self._bearer(token)
             if spaced:
                 warnings.append(_SPACE)
         if _SUBPROTOCOL in headers.get("sec-websocket-protocol", ""):
-            token, headers["sec-websocket-protocol"] = _from_subprotocols(headers["sec-websocket-protocol"])
+            request.headers = headers = headers.copy()
+            protocols = headers.pop("sec-websocket-protocol")
             request.repeated.pop("sec-websocket-protocol", None)
-            return self._bearer(token)
+            if _opens_websocket(headers):
+                token, headers["sec-websocket-protocol"] = _from_subprotocols(protocols)
+                if token:
+                    return self._bearer(token)
         if not refused and (self.anonymous_paths is None or unquote(request.path) in self.anonymous_paths):
             return ANONYMOUS
         raise Unauthorized()
@@ -248,18 +253,24 @@ async def _verify(
     return None, errors or [_INVALID]
 
 
+def _opens_websocket(headers: Mapping[str, str]) -> bool:
+    connection = (token.strip().lower() for token in headers.get("connection", "").split(","))
+    return headers.get("upgrade", "").lower() == "websocket" and "upgrade" in connection
+
+
 def _from_subprotocols(header: str) -> tuple[str, str]:
-    """Browsers cannot set an Authorization header on a WebSocket: the token, and the other protocols."""
+    """Browsers cannot set an Authorization header on a WebSocket: the token, empty if there is none, and the other
+    protocols."""
     protocols = [protocol.strip() for protocol in header.split(",")]
     tokens = [protocol for protocol in protocols if protocol.startswith(_SUBPROTOCOL)]
     others = [protocol for protocol in protocols if not protocol.startswith(_SUBPROTOCOL)]
-    if len(tokens) != 1 or not others:
+    encoded = tokens[0].removeprefix(_SUBPROTOCOL) if tokens else ""
+    if len(tokens) > 1 or not _BASE64URL.issuperset(encoded):
         raise Unauthorized()
-    encoded = tokens[0].removeprefix(_SUBPROTOCOL)
     try:
         token = base64url.decode(encoded).decode()
     except ValueError:
         raise Unauthorized() from None
-    if not token:
+    if token and not others:
         raise Unauthorized()
     return token, ",".join(others)

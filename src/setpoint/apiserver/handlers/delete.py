@@ -92,10 +92,8 @@ async def delete(call: Call, registry: Registry, form: Form) -> Answer:
 async def _delete_unread(call: Call, registry: Registry, form: Form) -> Answer:
     if call.audit is not None:
         call.audit.annotations["apiserver.k8s.io/unsafe-delete-ignore-read-error"] = ""
-    name, authorizer = call.target.name, registry.env.authorizer
-    access = access_of(call)._replace(verb=_UNSAFE)
-    ruling = authorizer.authorize(access) if authorizer is not None else (Decision.DENY, "there is no authorizer")
-    decision, reason = ruling if isinstance(ruling, tuple) else await ruling
+    name = call.target.name
+    decision, reason = await registry.env.authorizer.decide(access_of(call)._replace(verb=_UNSAFE))
     if decision is not Decision.ALLOW:
         why = f"not permitted to do {quote(_UNSAFE)}, reason: {reason}"
         raise Forbidden.of(registry.resource.group, registry.resource.plural, name, why)

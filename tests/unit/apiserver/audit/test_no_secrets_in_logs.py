@@ -34,7 +34,8 @@ async def _use(door: FrontDoor) -> list[str]:
     await door.get(_SECRETS, token="", headers={"authorization": "Bearer  spaced-token-of-somebody"})
     await door.get(_SECRETS, headers={"impersonate-user": "jane", "cookie": "session=cookie-of-somebody"})
     socket = {"sec-websocket-protocol": "base64url.bearer.authorization.k8s.io.d3Jvbmctc29ja2V0LXRva2Vu, v4"}
-    await door.get(_SECRETS, token="", headers=socket)
+    for opening in ({}, {"upgrade": "websocket", "connection": "Upgrade"}):
+        await door.get(_SECRETS, token="", headers=socket | opening)
     await door.make(_ACCOUNTS, {"metadata": {"name": "a"}})
     issued = (await door.post(f"{_ACCOUNTS}/a/token", {"spec": {}})).json["status"]["token"]
     await door.get(_SECRETS, token=issued)

@@ -79,15 +79,36 @@ def test_credentials_travel_no_further() -> None:
     assert "authorization" in headers  # the sender's own
 
 
+SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
+
+
+def socket(protocols: str) -> Request:
+    return request(upgrade="websocket", connection="keep-alive, Upgrade", sec_websocket_protocol=protocols)
+
+
 def test_a_token_among_the_websocket_protocols() -> None:
-    token = urlsafe_b64encode(b"t").decode().rstrip("=")
-    offered = f"base64url.bearer.authorization.k8s.io.{token}"
-    asked = request(sec_websocket_protocol=f"{offered}, v4.channel.k8s.io")
+    offered = SUBPROTOCOL + urlsafe_b64encode(b"t").decode().rstrip("=")
+    asked = socket(f"{offered}, v4.channel.k8s.io")
     assert who(asked) == "jane"
     assert asked.headers["sec-websocket-protocol"] == "v4.channel.k8s.io"
-    for bad in (offered, f"{offered},{offered},v4", "base64url.bearer.authorization.k8s.io.!,v4"):
+    for bad in (offered, f"{offered}==,v4", f"{offered},{offered},v4", f"{SUBPROTOCOL}!,v4"):
         with pytest.raises(Unauthorized):
-            who(request(sec_websocket_protocol=bad))
+            who(socket(bad))
+    for none in (f"{SUBPROTOCOL},v4", f"x{offered},v4"):
+        assert who(socket(none)) == "system:anonymous"
+
+
+def test_websocket_protocols_are_looked_at_where_a_websocket_is_opened() -> None:
+    asked = request(sec_websocket_protocol=f"{SUBPROTOCOL}dA, v4")
+    assert who(asked) == "system:anonymous"
+    assert not asked.headers, "and go no further"
+
+
+def test_of_several_authorization_headers_the_first_counts() -> None:
+    asked = request(authorization="Bearer t, Bearer x")
+    asked.repeated["authorization"] = ["Bearer t", "Bearer x"]
+    assert who(asked) == "jane"
+    assert not asked.repeated
 
 
 def certificate(*attributes: tuple[x509.ObjectIdentifier, str]) -> Peer:

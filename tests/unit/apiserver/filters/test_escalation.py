@@ -118,3 +118,34 @@ async def test_bindings_to_nothing(editor: FrontDoor, role: dict[str, str], stat
     binding = {"metadata": {"name": "b"}, "roleRef": role, "subjects": ME}
     reply = await editor.post(f"{HERE}/rolebindings", binding, token=LIMITED_TOKEN)
     assert (reply.status, reply.message) == (status, message)
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "resource", "obj"),
+    [
+        ("PATCH", "application/apply-patch+yaml", "configmaps", {"apiVersion": "v1", "kind": "ConfigMap"}),
+        ("PATCH", "application/apply-patch+yaml", "secrets", {"apiVersion": "v1", "kind": "Secret"}),
+        ("PUT", "application/json", "endpoints", {}),
+        ("PUT", "application/json", "limitranges", {}),
+    ],
+)
+async def test_who_may_change_things_does_not_make_them(
+    door: FrontDoor, method: str, how: str, resource: str, obj: dict[str, Any]
+) -> None:
+    rule = {"apiGroups": [""], "resources": [resource], "verbs": ["update", "patch"]}
+    await door.make(f"{RBAC}/clusterroles", {"metadata": {"name": "changer"}, "rules": [rule]})
+    binding = {"metadata": {"name": "changer"}, "roleRef": ref("ClusterRole", "changer"), "subjects": ME}
+    await door.make(f"{RBAC}/clusterrolebindings", binding)
+    path = f"/api/v1/namespaces/default/{resource}/x"
+    asked = path + "?fieldManager=me" * (method == "PATCH")
+    named = obj | {"metadata": {"name": "x"}}
+    for dry in ("", f"{'&' if '?' in asked else '?'}dryRun=All"):
+        reply = await door.request(method, asked + dry, named, how, token=LIMITED_TOKEN)
+        assert (reply.status, reply.message) == (
+            403,
+            f'{resource} "x" is forbidden: User "limited" cannot create resource "{resource}" in API group "" in the '
+            'namespace "default"',
+        )
+        assert (await door.get(path)).status == 404
+    assert (await door.request(method, asked, named, how)).status == 201
+    assert (await door.request(method, asked, named, how, token=LIMITED_TOKEN)).status == 200

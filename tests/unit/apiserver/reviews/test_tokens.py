@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from front_door import LIMITED_TOKEN, FrontDoor
+from jwt.api_jws import encode
 
 from setpoint.apiserver.signing import BadSignature, SigningKey, UnknownKey
 from setpoint.apiserver.tokens import LEGACY_ISSUER, ServiceAccountTokens
@@ -205,6 +206,49 @@ async def test_forged_tokens(issuer: FrontDoor) -> None:
     ):
         assert (await review(issuer, forged))["error"].startswith("[invalid bearer token, ")
         assert (await issuer.get("/api", token=forged)).status == 401
+
+
+NUMERIC, STRING = "go-jose/go-jose/jwt: expected number value to unmarshal NumericDate", "Go value of type string"
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"aud": [1]}, "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience"),
+        ({"aud": None}, "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience"),
+        ({"aud": ""}, 'token audiences [""] is invalid for the target audiences ["https://issuer"]'),
+        ({"exp": "1"}, NUMERIC), ({"nbf": True}, NUMERIC), ({"iat": []}, NUMERIC),
+        ({"exp": 1e30}, "service account token has expired"),
+        ({"sub": 1}, f"json: cannot unmarshal number into {STRING}"),
+        ({"jti": {}}, f"json: cannot unmarshal object into {STRING}"),
+        ({"kubernetes.io": "x"}, "json: cannot unmarshal string into Go value of type serviceaccount.kubernetes"),
+        ({"kubernetes.io": None}, "resource name may not be empty"),
+        ({"kubernetes.io": {"pod": True}}, "json: cannot unmarshal bool into Go value of type serviceaccount.ref"),
+        ({"kubernetes.io": {"serviceaccount": {"uid": 1}}}, f"json: cannot unmarshal number into {STRING}"),
+        ({"kubernetes.io": {"serviceaccount": {"name": "sa"}}}, "the server could not find the requested resource"),
+    ],
+)  # fmt: skip
+async def test_nonsense_with_a_good_signature(issuer: FrontDoor, claims: dict[str, Any], said: str) -> None:
+    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+    good = claims_of(await ask(issuer))
+    token = tokens.sign(good | claims)
+    assert (await review(issuer, token))["error"] == f"[invalid bearer token, {said}]"
+    assert (await issuer.get("/api", token=token)).status == 401
+
+
+async def test_a_claim_that_stands_twice(issuer: FrontDoor) -> None:
+    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+    good = orjson.dumps(claims_of(await ask(issuer)))
+    token = tokens.keys.signing.sign(good[:-1] + b',"sub":"system:serviceaccount:kube-system:default"}')
+    assert (await review(issuer, token))["error"] == "[invalid bearer token, json: duplicate key 'sub' in object]"
+
+
+@pytest.mark.parametrize("algorithm", ["RS384", "RS512", "PS256"])
+async def test_what_others_sign_with(issuer: FrontDoor, algorithm: str) -> None:
+    tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
+    key = tokens.keys.signing
+    token = encode(orjson.dumps(claims_of(await ask(issuer))), key._key, algorithm, {"kid": key.id})
+    assert (await review(issuer, token)).get("authenticated") is True
 
 
 def legacy_claims(uid: str) -> dict[str, str]:
