@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import orjson
 from setpoint.apiserver.far_server import FarServer, FarServerProblem, FarServers, resolve_service
 from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.reader import CacheReader
+from setpoint.apiserver.webhook_identities import NOBODY, WebhookIdentities
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
 from setpoint.meta.clock import Clock
 from setpoint.meta.decode import DecodeError
@@ -20,6 +22,7 @@ from setpoint.meta.goformat import quote
 Obj = dict[str, Any]
 _LONGEST_TEXT = 2048
 _RETRIES = 10
+_PORT = re.compile(r":[0-9]+$")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 _HEADERS = {
     "accept": "application/json, */*",
@@ -44,19 +47,35 @@ class WebhookProblem(Exception):
 
 
 class WebhookClient:
-    def __init__(self, servers: FarServers, reader: CacheReader, clock: Clock) -> None:
+    def __init__(
+        self, servers: FarServers, reader: CacheReader, clock: Clock, identities: WebhookIdentities | None = None
+    ) -> None:
+        """Without `identities`, we are nobody to them."""
         self._servers = servers
         self._reader = reader
         self._clock = clock
+        self._identities = identities
+
+    def showing(self, identities: WebhookIdentities) -> WebhookClient:
+        """One that is somebody to them."""
+        return WebhookClient(self._servers, self._reader, self._clock, identities)
 
     async def ask(self, config: Obj, body: bytes, timeout: int) -> Obj:
         """The JSON object that comes back, within `timeout`. `config` is a clientConfig. Who wants to be asked later is
-        asked again. Raises WebhookProblem."""
+        asked again. Raises WebhookProblem, NoIdentity."""
         query = f"timeout={timeout}s"
         shown, path, authority = _place(config)
+        request = Request("POST", path, query, dict(_HEADERS), body, Peer())
+        identity = NOBODY
+        if self._identities is not None:
+            identity = self._identities.of(shown if _PORT.search(shown) else f"{shown}:443")
+            for name, value in identity.headers:
+                request.headers[name] = value
+                request.repeated.setdefault(name, []).append(value)
         try:
             server = self._server(config, shown, authority)
-            request = Request("POST", path, query, dict(_HEADERS), body, Peer())
+            if identity.certificate is not None:
+                server = replace(server, certificate=identity.certificate)
             response = await self._post(server, request, float(timeout))
         except FarServerProblem as problem:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None

@@ -25,7 +25,6 @@ _WITHOUT_KIND = {"podNodeSelectorPluginConfig", "imagePolicy"}
 """By these keys files are known that are older than kinds."""
 _THEIRS = ("ImagePolicyWebhook", "PodNodeSelector")
 """Whom such a file is for, whichever key it has."""
-_NOT_READ = ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
 
 
 class PluginDocuments:
@@ -52,9 +51,6 @@ def plugin_documents(path: str) -> PluginDocuments:
     found: dict[str, dict[str, Any]] = {}
     for plugin in read_config(data, _KINDS).get("plugins") or ():
         found.setdefault(plugin.get("name", ""), plugin)
-    for name in _NOT_READ:
-        if name in found:
-            raise FileProblem(f"{name} takes no configuration here")
     return PluginDocuments(found, file.parent)
 
 

@@ -107,10 +107,12 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers, enabl
         if config.admission_control_config_file:
             # Few servers have one.
             from setpoint.cluster.admission_file import plugin_documents
+            from setpoint.cluster.webhook_identities import webhook_identities
             from setpoint.cluster.webhook_kubeconfig import review_webhook
 
             surroundings.told = plugin_documents(config.admission_control_config_file).get
             surroundings.review_webhook = partial(review_webhook, servers, api.clock, api.ids)
+            surroundings.webhook_identities = partial(webhook_identities, api.clock)
         return build(surroundings, enabled, config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(f"admission plugins: {error}") from None

@@ -16,7 +16,9 @@ from setpoint.apiserver.admission.configuration import (
     read_event_limits,
     read_limited_resources,
     read_node_selectors,
+    read_policy_settings,
     read_tolerations,
+    read_webhook_kubeconfig,
 )
 from setpoint.apiserver.admission.default_ingress_class import DefaultIngressClass
 from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
@@ -57,6 +59,7 @@ from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.review_webhook import ReviewWebhook
 from setpoint.apiserver.webhook_client import WebhookClient
+from setpoint.apiserver.webhook_identities import WebhookIdentities
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
 
@@ -68,6 +71,10 @@ def _nothing(plugin: str) -> None:
 
 
 def _no_webhook(kubeconfig: str, pause: float) -> ReviewWebhook:
+    raise FileProblem("this server does not call others")
+
+
+def _no_identities(kubeconfig: str) -> WebhookIdentities:
     raise FileProblem("this server does not call others")
 
 
@@ -90,13 +97,27 @@ class Surroundings:
     review_webhook: Callable[[str, float], ReviewWebhook] = _no_webhook
     """The one that a kubeconfig, given by its path, leads to, and the pause after its first failure. Raises
     FileProblem."""
+    webhook_identities: Callable[[str], WebhookIdentities] = _no_identities
+    """Those in a kubeconfig, given by its path. Raises FileProblem."""
 
     def document(self, plugin: type[Plugin]) -> bytes | None:
         return self.told(plugin.name)
 
 
-def _caller(s: Surroundings) -> Caller:
-    return Caller(s.webhooks, s.served, Matcher(s.reader, s.served), s.authorizer, s.ids)
+def _caller(s: Surroundings, plugin: type[Plugin]) -> Caller:
+    kubeconfig = read_webhook_kubeconfig(s.document(plugin))
+    client = s.webhooks.showing(s.webhook_identities(kubeconfig)) if kubeconfig else s.webhooks
+    return Caller(client, s.served, Matcher(s.reader, s.served), s.authorizer, s.ids)
+
+
+def _mutating_policy(s: Surroundings) -> Plugin:
+    read_policy_settings(s.document(MutatingAdmissionPolicy), "MutatingAdmissionPolicyConfiguration")
+    return MutatingAdmissionPolicy(s.reader, s.served, s.authorizer)
+
+
+def _validating_policy(s: Surroundings) -> Plugin:
+    read_policy_settings(s.document(ValidatingAdmissionPolicy), "ValidatingAdmissionPolicyConfiguration")
+    return ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer)
 
 
 def _image_policy(s: Surroundings) -> Plugin:
@@ -146,10 +167,12 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
     NodeDeclaredFeatureValidator.name: lambda s: NodeDeclaredFeatureValidator(s.reader),
     PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
-    MutatingAdmissionPolicy.name: lambda s: MutatingAdmissionPolicy(s.reader, s.served, s.authorizer),
-    MutatingAdmissionWebhook.name: lambda s: MutatingAdmissionWebhook(s.reader, _caller(s)),
-    ValidatingAdmissionPolicy.name: lambda s: ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer),
-    ValidatingAdmissionWebhook.name: lambda s: ValidatingAdmissionWebhook(s.reader, _caller(s)),
+    MutatingAdmissionPolicy.name: _mutating_policy,
+    MutatingAdmissionWebhook.name: lambda s: MutatingAdmissionWebhook(s.reader, _caller(s, MutatingAdmissionWebhook)),
+    ValidatingAdmissionPolicy.name: _validating_policy,
+    ValidatingAdmissionWebhook.name: lambda s: ValidatingAdmissionWebhook(
+        s.reader, _caller(s, ValidatingAdmissionWebhook)
+    ),
     ResourceQuota.name: lambda s: ResourceQuota(
         s.reader, s.write_usage, read_limited_resources(s.document(ResourceQuota))
     ),

@@ -31,6 +31,12 @@ _QUOTAS = {
     ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"): _QUOTA,
 }
 _SELECTORS = "podNodeSelectorPluginConfig"
+_MANIFESTS = "staticManifestsDir"
+_WEBHOOKS = {
+    ("apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"): document(
+        "v1.WebhookAdmission", kubeConfigFile=TEXT, staticManifestsDir=TEXT
+    )
+}
 
 
 def read_event_limits(data: bytes | None) -> list[Limit]:
@@ -74,6 +80,27 @@ def read_limited_resources(data: bytes | None) -> list[Obj]:
     if errs:
         raise FileProblem(aggregate_message(errs))
     return limited
+
+
+def read_webhook_kubeconfig(data: bytes | None) -> str:
+    """The file that says who we are to webhooks; empty: none does."""
+    found = read_config(data, _WEBHOOKS) if data is not None else {}
+    path: str = found.get("kubeConfigFile", "")
+    if path and not path.startswith("/"):
+        raise FileProblem(invalid("kubeConfigFile", path, "must be an absolute file path").message())
+    _refuse_manifests(found)
+    return path
+
+
+def read_policy_settings(data: bytes | None, kind: str) -> None:
+    if data is not None:
+        known = {("apiserver.config.k8s.io/v1", kind): document(f"v1.{kind}", staticManifestsDir=TEXT)}
+        _refuse_manifests(read_config(data, known))
+
+
+def _refuse_manifests(found: Obj) -> None:
+    if found.get(_MANIFESTS):
+        raise FileProblem(f"{_MANIFESTS}: Forbidden: webhooks and policies cannot be configured by files yet")
 
 
 class TolerationSettings(NamedTuple):

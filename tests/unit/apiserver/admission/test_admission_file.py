@@ -233,12 +233,11 @@ BAD_SECURITY = SECURITY | {
         (admission(PodSecurity=SECURITY | {"default": {}}), 'strict decoding error: unknown field "default"'),
         (admission(PodSecurity=QUOTA), 'no kind "ResourceQuotaConfiguration" is registered for version'),
         (admission(ResourceQuota=QUOTA | {"limitedResources": [{}]}), "limitedResources[0].resource: Required value"),
-        (admission(ValidatingAdmissionWebhook={"a": "b"}), "ValidatingAdmissionWebhook takes no configuration here"),
         ("kind: Pod\napiVersion: v1\n", 'no kind "Pod" is registered for version "v1"'),
         ("[", "yaml: line 1: did not find expected node content"),
         ("{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
     ],
-    ids=["security", "unknown", "kind", "quota", "webhook", "another", "broken", "cut off"],
+    ids=["security", "unknown", "kind", "quota", "another", "broken", "cut off"],
 )
 async def test_files_that_make_no_sense(opening: Opening, told: Any, why: str) -> None:
     with pytest.raises(ConfigError) as caught:

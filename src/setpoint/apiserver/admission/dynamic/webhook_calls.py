@@ -20,6 +20,7 @@ from setpoint.apiserver.admission.dynamic.webhook_source import Webhook
 from setpoint.apiserver.admission.plugin import Attributes, Obj
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.webhook_client import WebhookClient, WebhookProblem
+from setpoint.apiserver.webhook_identities import NoIdentity
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Ids
 from setpoint.meta.errors import BadRequest, Forbidden
@@ -88,6 +89,8 @@ class Caller:
             verdict = verdict_of(answer, webhook.review_version, uid, mutating)
         except (WebhookProblem, NoReview) as problem:
             raise _failed(webhook, f"failed to call webhook: {problem}") from None
+        except NoIdentity as problem:
+            raise _failed(webhook, f"could not get REST client: {problem}") from None
         except MalformedReview as problem:
             raise _failed(webhook, f"received invalid webhook response: {problem}") from None
         for key, value in verdict.annotations.items():
