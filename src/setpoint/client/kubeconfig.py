@@ -87,12 +87,6 @@ class Kubeconfig:
         access.namespace = chosen.get("namespace") or "default"
         return access
 
-    def identity(self, user: str) -> Access:
-        """Who a user is, without a server. Raises KubeconfigError."""
-        access = Access("")
-        _identify(access, self.users[user], user, {})
-        return access
-
 
 def _named_by(context: str, chosen: Mapping[str, Any], key: str, name: str) -> str:
     return f", which the context {context!r} names" if (chosen.get(key) or "") == name and context else ""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
 from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.webhook_identities import Identity, NoIdentity, WebhookIdentities
+from setpoint.client.impersonation import Impersonation
 from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
+from setpoint.cluster.config import unopened
 from setpoint.meta.clock import Clock
 
 
 def webhook_identities(clock: Clock, path: str) -> WebhookIdentities:
-    """Raises FileProblem. What is wrong with single users is found when they are needed."""
+    """Raises FileProblem. What is wrong with single users is found when they are needed, and told in upstream's
+    words."""
     try:
         Path(path).stat()
         found = Kubeconfig.load([Path(path)], must_exist=True)
@@ -22,27 +25,54 @@ def webhook_identities(clock: Clock, path: str) -> WebhookIdentities:
     except KubeconfigError as error:
         raise FileProblem(str(error)) from None
     current: Any = found.contexts.get(found.current_context, {}).get("user") or ""
-    return WebhookIdentities(
-        found.users, current if current in found.users else "", lambda name: _identity(found, name), clock
-    )
+    users = found.users
+    return WebhookIdentities(users, current if current in users else "", lambda name: _identity(users[name]), clock)
 
 
-def _identity(kubeconfig: Kubeconfig, name: str) -> Identity:
+def _identity(user: dict[str, Any]) -> Identity:
     try:
-        who = kubeconfig.identity(name)
-        token = who.token
-        if not token and who.token_file is not None:
-            token = who.token_file.read_text(encoding="utf-8").strip()
-    except KubeconfigError as error:
+        token = user.get("token") or ""
+        if not token and user.get("tokenFile"):
+            token = Path(user["tokenFile"]).read_text(encoding="utf-8").strip()
+        certificate, key = (_content(user, f"client-{kind}") for kind in ("certificate", "key"))
+    except OSError as error:
+        raise NoIdentity(unopened(error)) from None
+    except ValueError as error:
         raise NoIdentity(str(error)) from None
-    except (OSError, ValueError) as error:
-        raise NoIdentity(f"cannot read the token file {who.token_file}: {error}") from None
-    if who.exec is not None:
+    name, password = user.get("username") or "", user.get("password") or ""
+    if user.get("exec"):
         raise NoIdentity("a program that gives out credentials (exec) is not run for a webhook")
-    headers = [("authorization", f"Bearer {token}")] if token else []
-    if who.username and not token:
-        shown = b64encode(f"{who.username}:{who.password}".encode()).decode()
-        headers.append(("authorization", f"Basic {shown}"))
-    if who.impersonate is not None:
-        headers += who.impersonate.headers()
-    return Identity(tuple(headers), (who.certificate, who.key or b"") if who.certificate else None)
+    if user.get("auth-provider"):
+        raise NoIdentity("auth provider not supported")
+    if token and (name or password):
+        raise NoIdentity("username/password or bearer token may be set, but not both")
+    headers = []
+    if token:
+        headers.append(("authorization", f"Bearer {token}"))
+    elif name or password:
+        headers.append(("authorization", "Basic " + b64encode(f"{name}:{password}".encode()).decode()))
+    return Identity((*headers, *_acting(user)), _pair(certificate, key))
+
+
+def _content(user: dict[str, Any], key: str) -> bytes:
+    """Inline data goes before a file. Raises OSError, ValueError."""
+    if user.get(f"{key}-data"):
+        return b64decode(user[f"{key}-data"], validate=True)
+    return Path(user[key]).read_bytes() if user.get(key) else b""
+
+
+def _pair(certificate: bytes, key: bytes) -> tuple[bytes, bytes] | None:
+    """One without the other is none at all."""
+    if not (certificate and key):
+        return None
+    for what, data in (("certificate", certificate), ("key", key)):
+        if b"-----BEGIN " not in data:
+            raise NoIdentity(f"tls: failed to find any PEM data in {what} input")
+    return certificate, key
+
+
+def _acting(user: dict[str, Any]) -> list[tuple[str, str]]:
+    if not user.get("as"):
+        return []
+    extra = {key: tuple(values) for key, values in (user.get("as-user-extra") or {}).items()}
+    return Impersonation(user["as"], user.get("as-uid") or "", tuple(user.get("as-groups") or ()), extra).headers()

@@ -149,8 +149,9 @@ async def test_tokens_in_files_and_acting_as_others(tmp_path: Path) -> None:
         (tmp_path / "token").unlink()
         await door.clock.advance(61)
         problem = await changed(door, "o")
-        assert problem.startswith(
+        assert problem == (
             'Internal error occurred: failed calling webhook "v.example.com": could not get REST client: '
+            f"open {tmp_path}/token: no such file or directory"
         )
         await door.patch(
             f"{REGISTRATION}/validatingwebhookconfigurations/v",
@@ -163,8 +164,14 @@ async def test_tokens_in_files_and_acting_as_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        ({"client-certificate-data": "YQ=="}, "the user '*' has only one of client-certificate and client-key"),
-        ({"token": "a", "username": "b"}, "the user '*' has both a token and a password: only one can be meant"),
+        ({"tokenFile": "/not/there"}, "open /not/there: no such file or directory"),
+        ({"client-certificate": "/not/c", "client-key": "/not/k"}, "open /not/c: no such file or directory"),
+        (
+            {"client-certificate-data": "YQ==", "client-key-data": "YQ=="},
+            "tls: failed to find any PEM data in certificate input",
+        ),
+        ({"token": "a", "username": "b"}, "username/password or bearer token may be set, but not both"),
+        ({"auth-provider": {"name": "x"}}, "auth provider not supported"),
         (
             {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}},
             "a program that gives out credentials (exec) is not run for a webhook",
