@@ -188,12 +188,9 @@ _OFF = frozenset({_IMAGE_POLICY}) | frozenset(
     )
 )  # fmt: skip
 
-# Upstream's names that stand for nothing here; to switch one off is no mistake.
-_ABSENT = frozenset(
-    {
-        "PodGroupProtection",
-    }
-)  # fmt: skip
+_IDLE = frozenset({"PodGroupProtection"})
+"""Upstream's plugins that do nothing unless a feature is switched on that is off by default, and whose kinds are not
+served without it: they may be named."""
 
 
 class UnknownPlugin(ValueError):
@@ -204,12 +201,9 @@ def build(surroundings: Surroundings, enable: Iterable[str] = (), disable: Itera
     """The default plugins, those of `enable` besides, without those of `disable`, in order. Raises UnknownPlugin,
     or FileProblem where what is said of one of them makes no sense."""
     enabled, disabled = frozenset(enable), frozenset(disable)
-    unknown = sorted((enabled | disabled) - _MAKERS.keys() - _ABSENT)
+    unknown = sorted((enabled | disabled) - _MAKERS.keys() - _IDLE)
     if unknown:
-        raise UnknownPlugin(f"unknown plugin {unknown[0]!r}; there are {', '.join(sorted(_MAKERS))}")
-    absent = sorted(enabled & _ABSENT)
-    if absent:
-        raise UnknownPlugin(f"{absent[0]} is not there yet")
+        raise UnknownPlugin(f"unknown plugin {unknown[0]!r}; there are {', '.join(sorted(_MAKERS.keys() | _IDLE))}")
     both = sorted(enabled & disabled)
     if both:
         raise UnknownPlugin(f"{both[0]} cannot be both enabled and disabled")

@@ -49,8 +49,12 @@ def test_plugins_are_switched_on_and_off_and_keep_their_place(surroundings: Surr
     assert "PodSecurity" not in found
 
 
-def test_what_upstream_has_and_we_have_not_may_be_switched_off(surroundings: Surroundings) -> None:
-    assert "ResourceQuota" in names(surroundings, [], ["ValidatingAdmissionWebhook"])
+def test_what_has_nothing_to_do_may_be_named(surroundings: Surroundings) -> None:
+    """Without the features that they are for, upstream's plugins let everything pass."""
+    for enable, disable in ((["PodGroupProtection"], []), ([], ["PodGroupProtection"])):
+        assert names(surroundings, enable, disable) == names(surroundings)
+    with pytest.raises(UnknownPlugin, match="PodGroupProtection cannot be both"):
+        build(surroundings, ["PodGroupProtection"], ["PodGroupProtection"])
 
 
 @pytest.mark.parametrize(("enable", "disable"), [(["Nope"], []), ([], ["Nope"]), (["Priority"], ["Priority"])])
