@@ -17,9 +17,10 @@ from setpoint.apiserver.admission.plugin import Attributes, Chain, Shape
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import CorruptObject
 from setpoint.apiserver.encoding import Encoding, stamp_offset
-from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Problem, access_of, forbidden
+from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
+from setpoint.apiserver.preparation import prepare_create, prepare_update
 from setpoint.apiserver.stored_form import cause, put_in_order, stored_form
 from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache
 from setpoint.apiserver.write_hooks import Hooks
@@ -27,16 +28,11 @@ from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.apply import keep_times
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, InternalError, Invalid, NotFound, PlainServerError
-from setpoint.meta.field import Errors, invalid
+from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, PlainServerError
+from setpoint.meta.field import invalid
 from setpoint.meta.free_form import is_closed
 from setpoint.meta.goformat import quote
-from setpoint.meta.names import path_segment, path_segment_prefix
-from setpoint.meta.objectmeta import (
-    validate_object_meta,
-    validate_object_meta_update,
-    validate_qualified_finalizers,
-)
+from setpoint.meta.names import path_segment
 from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
 
 _GENERATE_ATTEMPTS = 8
@@ -169,7 +165,7 @@ class Registry:
         self.fill_metadata(obj, call.moment)
         as_asked = orjson.dumps(obj) if self.hooks.contended else b""
         for attempt in range(_CONTENDED_ATTEMPTS):
-            operations = await self.prepare_create(call, obj, attrs)
+            operations = await prepare_create(self, call, obj, attrs)
             name = obj["metadata"]["name"]
             key = self.key(call.target.namespace, name)
             if call.dry_run:
@@ -186,57 +182,6 @@ class Registry:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
                 obj = attrs.obj = orjson.loads(as_asked)
         raise AssertionError("unreachable")
-
-    async def prepare_create(self, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
-        """Everything between admission and the store."""
-        resource, strategy, meta = self.resource, self.strategy, obj["metadata"]
-        self._match_namespace(call, meta)
-        ctx = call.context()
-        if strategy.has_generation:
-            meta["generation"] = 1
-        operations = await self.hooks.before_create(call, obj)
-        try:
-            strategy.prepare_for_create(obj, ctx)
-            errs: Errors = []
-            validate_object_meta(meta, resource.namespaced, strategy.validate_name, "metadata", errs)
-            if strategy.qualified_finalizers and "finalizers" in meta:
-                validate_qualified_finalizers(meta, "metadata", errs)
-            strategy.validate(obj, errs, ctx)
-            if not errs:
-                # The loosest rule of all, in case the kind's own is looser still.
-                errs += [invalid("metadata.name", meta["name"], text) for text in path_segment(meta["name"])]
-            if errs:
-                raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)
-            for text in strategy.warnings_on_create(obj, ctx):
-                call.warn(text)
-            attrs.name = meta["name"]
-            if call.verb != "create":
-                await self._may_create(call)
-            await self.env.admission.validate(attrs)
-        except BaseException:
-            self.hooks.release(call, obj)
-            raise
-        return operations
-
-    async def _may_create(self, call: Call) -> None:
-        """A PUT or an apply of what is not there creates it. Who may only change things must not get to make them."""
-        access = access_of(call)._replace(verb="create")
-        decision, reason = await self.env.authorizer.decide(access)
-        if isinstance(reason, Problem):
-            raise InternalError.of(reason)
-        if decision is not Decision.ALLOW:
-            raise forbidden(access, reason)
-
-    def _match_namespace(self, call: Call, meta: Obj) -> None:
-        wanted = call.target.namespace if self.resource.namespaced else ""
-        given = meta.get("namespace", "")
-        if not given and wanted:
-            meta["namespace"] = wanted
-        elif given != wanted:
-            if not self.resource.namespaced:
-                meta.pop("namespace", None)
-                return
-            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
 
     def _exists(self, namespace: str, name: str) -> AlreadyExists:
         error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
@@ -296,7 +241,7 @@ class Registry:
             if admit:
                 await self.env.admission.mutate(attrs)
             self._check_versions(name, obj, entry, check_uid)
-            operations = await self.prepare_update(call, obj, live, strategy, attrs, admit)
+            operations = await prepare_update(self, call, obj, live, strategy, attrs, admit)
             if _should_remove(obj, live) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
             if call.dry_run:
@@ -342,44 +287,6 @@ class Registry:
             raise PlainServerError(problem)
         elif given != current:
             raise Conflict.modified(self.resource.group, self.resource.plural, name)
-
-    async def prepare_update(
-        self, call: Call, obj: Obj, old: Obj, strategy: Strategy, attrs: Attributes, admit: bool = True
-    ) -> list[Op]:
-        resource, meta, old_meta = self.resource, obj["metadata"], old["metadata"]
-        self._match_namespace(call, meta)
-        ctx = call.context()
-        _keep(meta, old_meta, "generation")
-        operations = await self.hooks.before_update(call, obj, old)
-        try:
-            strategy.prepare_for_update(obj, old, ctx)
-            if self.strategy.has_generation and self.strategy.is_new_generation(obj, old):
-                meta["generation"] = old_meta.get("generation", 0) + 1
-            if not meta.get("uid"):
-                meta["uid"] = old_meta["uid"]
-            _keep(meta, old_meta, "creationTimestamp")
-            meta.pop("selfLink", None)
-            if old_meta.get("deletionTimestamp"):
-                meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
-            if "deletionGracePeriodSeconds" in old_meta:
-                meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
-            errs: Errors = []
-            validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
-            validate_object_meta_update(meta, old_meta, "metadata", errs)
-            if strategy.qualified_finalizers and "finalizers" in meta:
-                validate_qualified_finalizers(meta, "metadata", errs)
-            strategy.validate_update(obj, old, errs, ctx)
-            if errs:
-                raise Invalid.of(self.error_group, resource.kind, meta.get("name", ""), errs)
-            for text in strategy.warnings_on_update(obj, old, ctx):
-                call.warn(text)
-            put_in_order(obj)
-            if admit:
-                await self.env.admission.validate(attrs)
-        except BaseException:
-            self.hooks.release(call, obj)
-            raise
-        return operations
 
     async def _create_by_update(self, call: Call, name: str, obj: Obj) -> Entry:
         meta = obj["metadata"]
@@ -464,17 +371,6 @@ def _unshare(obj: Obj, old: Obj) -> None:
     for key, value in obj.items():
         if value is old.get(key) and isinstance(value, dict | list):
             obj[key] = orjson.loads(orjson.dumps(value))
-
-
-def _path_segment(name: str, prefix: bool) -> list[str]:
-    return path_segment_prefix(name) if prefix else path_segment(name)
-
-
-def _keep(meta: Obj, old: Obj, name: str) -> None:
-    if name in old:
-        meta[name] = old[name]
-    else:
-        meta.pop(name, None)
 
 
 def _should_remove(obj: Obj, old: Obj) -> bool:
