@@ -27,14 +27,14 @@ class Documents:
     async def answer(self, call: Call) -> Answer:
         api = self._api
         path = call.target.path
-        trimmed = path.rstrip("/") or "/"
+        trimmed = path.removesuffix("/") or "/"
         root = trimmed.split("/")[1]
         if root in ("api", "apis"):
             parts = trimmed.split("/")
             if api.aggregation is not None and len(parts) == 4 and (parts[2], parts[3]) in api.aggregation.services:
                 return await api.aggregation.proxy_document(call, (parts[2], parts[3]))
             return self._discovery(call, trimmed)
-        healthy = api.health.answer(trimmed, call.query)
+        healthy = api.health.answer(path, call.query)
         if healthy is not None:
             return healthy
         if trimmed == "/version":
@@ -43,7 +43,7 @@ class Documents:
         if path == "/":
             paths = sorted({*api.discovery.paths(), *api.health.paths(), "/version", "/metrics", *api.paths})
             return Response(200, orjson.dumps({"paths": paths}, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
-        handler = api.paths.get(trimmed)
+        handler = api.paths.get(trimmed if trimmed != "/metrics" else path)
         if handler is None:
             for prefix, candidate in api.paths.items():
                 if prefix.endswith("/") and path.startswith(prefix):
@@ -54,7 +54,7 @@ class Documents:
         return page_not_found()
 
     def _document(self, call: Call, form: Form, body: bytes) -> Response:
-        if call.request.method not in ("GET", "HEAD"):
+        if call.request.method != "GET":
             raise MethodNotAllowed(NOT_ALLOWED, details={})
         return respond(form, body)
 
@@ -82,7 +82,7 @@ class Documents:
             return page_not_found()
         routed = path == "/api" or path.startswith("/api/") or path.count("/") > 2  # the others have their own handlers
         form = discovery_form(accept, routed=routed)
-        if path.count("/") > 1 or path == "/api":
+        if routed:
             return self._document(call, form, document)
         return respond(form, document)
 

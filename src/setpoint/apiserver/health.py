@@ -23,11 +23,11 @@ class Health:
         ]
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Response | None:
-        root, _, name = path.strip("/").partition("/")
+        root, more, name = path[1:].partition("/")
         checks = self._checks.get(root)
         if checks is None:
             return None
-        if name:
+        if more:
             check = checks.get(name)
             if check is None:
                 return Response(404, b"404 page not found\n", list(_TEXT))

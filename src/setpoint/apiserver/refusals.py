@@ -23,6 +23,10 @@ def page_not_found() -> Response:
     return Response(404, b"404 page not found\n", list(_PLAIN))
 
 
+def unreadable() -> Response:
+    return Response(400, b"400 Bad Request", [_PLAIN[0]])
+
+
 def refusal(call: Call, error: ApiError) -> Answer:
     if isinstance(error, Overloaded) and not isinstance(call.request, ObjectRequest):
         return Response(429, f"{error}\n".encode(), [*_PLAIN, ("Retry-After", str(error.retry_after))])

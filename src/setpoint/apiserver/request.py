@@ -36,6 +36,10 @@ class Target(NamedTuple):
     """The old `/watch/` prefix."""
 
 
+UNREADABLE = Target("")
+"""A path with a percent sign that begins no escape."""
+
+
 def parse_path(raw: str) -> Target:
     return _kept(raw) if len(raw) <= _LONGEST_KEPT else _parse_path(raw)
 
@@ -52,6 +56,8 @@ def _decoded(raw: str) -> str:
 
 
 def _parse_path(raw: str) -> Target:
+    if "%" in raw and _BAD_ESCAPE.search(raw):
+        return UNREADABLE
     path = _decoded(raw)
     if not path.startswith("/"):
         path = "/" + path

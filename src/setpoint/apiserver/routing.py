@@ -125,7 +125,8 @@ class Routing:
         if part is None or (target.rest and part.name != "proxy"):
             raise NotFound.path()
         asks_options = part.name == "proxy" and call.request.method == "OPTIONS"
-        if call.verb not in part.verbs and not asks_options:
+        asks_head = part.name != "proxy" and call.request.method == "HEAD"
+        if (call.verb not in part.verbs and not asks_options) or asks_head:
             raise MethodNotAllowed(NOT_ALLOWED, details={})
         registry = api.registries[(resource.group, resource.version, resource.plural)]
         special = api.subresources.get((resource.group, resource.plural, part.name))

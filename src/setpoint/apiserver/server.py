@@ -30,10 +30,10 @@ from setpoint.apiserver.http.message import (
 from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeRoutes
-from setpoint.apiserver.refusals import refusal, undecided
+from setpoint.apiserver.refusals import refusal, undecided, unreadable
 from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.rendering import respond_status
-from setpoint.apiserver.request import COLLECTIONS, parse_path, parse_query, verb_of
+from setpoint.apiserver.request import COLLECTIONS, UNREADABLE, parse_path, parse_query, verb_of
 from setpoint.apiserver.routing import Handler, Routing
 from setpoint.apiserver.warning_headers import warning_headers
 from setpoint.apiserver.watch_cache import ResourceCache
@@ -185,6 +185,8 @@ class ApiServer:
         """Every request, from the wire or from within this process, comes through here."""
         started = self.clock.monotonic()
         target = parse_path(request.path)
+        if target is UNREADABLE:
+            return unreadable()
         query = parse_query(request.query)
         call = Call(request, target, query, verb_of(request.method, target, query), _NOBODY, self.clock.now())
         try:

@@ -334,3 +334,25 @@ async def test_wrong_credentials_are_not_anonymous(door: FrontDoor) -> None:
     for value in ("Bearer nope", "bearer nope", "Bearer é", "Bearer \x00", "Bearer " + "a" * 100_000):
         reply = await door.get("/version", headers={"authorization": value})
         assert is_refusal(reply, 401), (value[:20], reply.status)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/healthz", 200), ("GET", "/healthz/", 404), ("GET", "/livez/", 404), ("GET", "/readyz//", 404),
+        ("GET", "/version/", 200), ("HEAD", "/version", 405), ("HEAD", "/healthz", 200),
+        ("GET", "/metrics", 200), ("GET", "/metrics/", 404),
+        ("GET", "/apis/", 200), ("GET", "/apis//", 404), ("HEAD", "/apis", 200), ("POST", "/apis/apps", 200),
+        ("HEAD", "/api/v1", 405), ("POST", "/apis/apps/v1", 405), ("HEAD", "/api/v1/namespaces/default/status", 405),
+        ("GET", "/api/v1/namespaces/default/pods/a%", 400), ("GET", "/api/v1/namespaces/default/pods/a%2", 400),
+        ("POST", "/api/v1/namespaces/default/pods/a/exec?command=ls&dryRun=All", 400),
+        ("POST", "/api/v1/nodes/n/proxy/run?dryRun=All", 400), ("GET", "/api/v1/nodes/n/proxy/run", 404),
+    ],
+)  # fmt: skip
+async def test_paths_that_are_nearly_right(door: FrontDoor, method: str, path: str, status: int) -> None:
+    assert (await door.request(method, path)).status == status
+
+
+async def test_nobody_is_asked_who_they_are_for_a_path_that_cannot_be_read(door: FrontDoor) -> None:
+    reply = await door.get("/api/v1/namespaces/%zz/pods", token="nobodys")
+    assert (reply.status, reply.body) == (400, b"400 Bad Request")

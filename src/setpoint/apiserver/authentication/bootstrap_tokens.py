@@ -37,7 +37,8 @@ class BootstrapTokens(AudienceAgnostic):
             why = problem or "has invalid value for key auth-extra-groups"
             log.debug("Bootstrap secret %s/%s%s matching bearer token %s", NAMESPACE, PREFIX, parts[1], why)
             return None
-        return Verified(UserInfo(f"system:bootstrap:{parts[1]}", groups=with_everybody(named)), fitting)
+        name = f"system:bootstrap:{parts[1]}"
+        return Verified(UserInfo(name, groups=with_everybody(name, named)), fitting)
 
     def _problem(self, secret: Obj, token: str, key: str) -> str:
         """Empty: it is good."""

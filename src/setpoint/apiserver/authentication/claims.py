@@ -47,7 +47,7 @@ class ClaimMapping:
         if self._user_rules:
             shown = {"username": name, "uid": uid, "groups": groups, "extra": {key: list(extra[key]) for key in extra}}
             _check_rules(self._user_rules, "user", as_value(shown), "oidc: error evaluating user info validation rule")
-        return UserInfo(name, uid, with_everybody(groups), extra)
+        return UserInfo(name, uid, with_everybody(name, groups), extra)
 
     def _name(self, claims: Claims, value: Any) -> str:
         if self._username.get("expression"):

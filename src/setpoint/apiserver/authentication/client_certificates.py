@@ -55,7 +55,8 @@ class Anchors:
         if self._authorities is None:
             self._authorities = _read(self._bundles)
         certificate = x509.load_der_x509_certificate(peer.certificate)
-        between = [x509.load_der_x509_certificate(der) for der in peer.intermediates()[:_LONGEST_CHAIN]]
+        shown = (x509.load_der_x509_certificate(der) for der in peer.intermediates()[:_LONGEST_CHAIN])
+        between = [certificate for certificate in shown if _is_authority(certificate)]
         for _ in range(_LONGEST_CHAIN):
             if any(certificate == authority or _issued(certificate, authority) for authority in self._authorities):
                 return True
@@ -70,6 +71,15 @@ def _read(bundles: Sequence[bytes]) -> list[x509.Certificate]:
     from cryptography import x509
 
     return [certificate for bundle in bundles for certificate in x509.load_pem_x509_certificates(bundle)]
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    from cryptography import x509
+
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
 
 
 def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
@@ -145,4 +155,4 @@ def _user_of(certificate: x509.Certificate, der: bytes) -> UserInfo | None:
     if len(uids) > 1 or uids == [""]:
         raise Unauthorized()
     extra = {CREDENTIAL: (f"X509SHA256={sha256(der).hexdigest()}",)}
-    return UserInfo(name, "".join(uids), with_everybody(groups), extra)
+    return UserInfo(name, "".join(uids), with_everybody(name, groups), extra)

@@ -50,7 +50,7 @@ class RequestHeaderAuthenticator:
         if not name:
             return None
         groups = [group for header in names.group for group in _values(request, header) if group]
-        return UserInfo(name, _first(request, names.uid), with_everybody(groups), self._extra(request))
+        return UserInfo(name, _first(request, names.uid), with_everybody(name, groups), self._extra(request))
 
     def _is_proxy(self, peer: Peer, der: bytes) -> bool:
         known = peer.attributes.get(self)

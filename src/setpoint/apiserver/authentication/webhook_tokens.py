@@ -71,12 +71,12 @@ class WebhookTokens:
         user = status.get("user")
         if not isinstance(user, dict):
             user = {}
-        extra = user.get("extra")
+        name, extra = str(user.get("username") or ""), user.get("extra")
         return Verified(
             UserInfo(
-                str(user.get("username") or ""),
+                name,
                 str(user.get("uid") or ""),
-                with_everybody(_texts(user.get("groups"))),
+                with_everybody(name, _texts(user.get("groups"))),
                 {str(key): tuple(_texts(values)) for key, values in (extra or {}).items()}
                 if isinstance(extra, dict)
                 else {},

@@ -64,8 +64,9 @@ def parse_bearer(header: str) -> tuple[str, bool]:
     return parts[1], not parts[1] and len(parts) == 3
 
 
-def with_everybody(groups: Sequence[str]) -> tuple[str, ...]:
-    if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
+def with_everybody(name: str, groups: Sequence[str]) -> tuple[str, ...]:
+    """The groups of whoever has shown who they are; also a proxy may have nobody to tell of."""
+    if name == ANONYMOUS.name or AUTHENTICATED in groups or UNAUTHENTICATED in groups:
         return tuple(groups)
     return (*groups, AUTHENTICATED)
 
@@ -106,7 +107,7 @@ class TokenFileAuthenticator(AudienceAgnostic):
                 if not token:
                     raise ValueError(f"{path}, line {number}: the token is empty")
                 groups = [group.strip() for group in row[3].split(",") if group.strip()] if len(row) > 3 else []
-                users[token] = UserInfo(name, uid, with_everybody(groups))
+                users[token] = UserInfo(name, uid, with_everybody(name, groups))
         return cls(users)
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | None:
@@ -128,7 +129,7 @@ class LoopbackAuthenticator:
         return None
 
 
-HEALTH = frozenset({"/healthz", "/livez", "/readyz", "/healthz/", "/livez/", "/readyz/"})
+HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 """Load balancers and process managers ask these, and have no credentials."""
 
 

@@ -15,7 +15,7 @@ _ATTRIBUTE = "user within the process"
 
 def peer_of(user: str, groups: tuple[str, ...]) -> Peer:
     """The other end of a connection that is none, in the name of a user."""
-    return Peer("127.0.0.1", attributes={_ATTRIBUTE: UserInfo(user, groups=with_everybody(groups))})
+    return Peer("127.0.0.1", attributes={_ATTRIBUTE: UserInfo(user, groups=with_everybody(user, groups))})
 
 
 class InProcessAuthenticator:

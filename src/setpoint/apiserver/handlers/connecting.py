@@ -7,12 +7,15 @@ from typing import Any
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.request import truthy
+from setpoint.meta.errors import BadRequest
 
 _FLAGS = ("stdin", "stdout", "stderr", "tty")
 
 
 async def admit_connection(call: Call, registry: Registry) -> None:
-    """Raises what admission raises."""
+    """Raises BadRequest and what admission raises."""
+    if "dryRun" in call.query:
+        raise BadRequest("dryRun is not supported")
     attrs = registry.attributes(call, "CONNECT", options_of(call), None, call.target.name)
     await registry.env.admission.mutate(attrs)
     await registry.env.admission.validate(attrs)

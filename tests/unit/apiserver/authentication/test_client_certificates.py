@@ -89,6 +89,20 @@ def test_each_authority_is_for_its_own_purpose() -> None:
             world.who(peer, **headers)
 
 
+def test_nobody_signs_with_a_certificate_that_is_no_authoritys() -> None:
+    jane = Authority("jane", CLIENTS)
+    mallory = jane.peer("mallory", jane)
+    assert World().who(mallory) == "mallory"
+    jane.certificate = jane._made(jane.name, jane.key, CLIENTS, timedelta(days=1), False)
+    with pytest.raises(Unauthorized):
+        World().who(jane.peer("mallory", jane))
+
+
+def test_a_proxy_may_tell_of_nobody() -> None:
+    user, _ = World().ask(PROXIES.peer("proxy"), x_remote_user="system:anonymous")
+    assert user == UserInfo("system:anonymous")
+
+
 def test_what_a_proxy_says() -> None:
     peer = PROXIES.peer("proxy")
     sent = {
