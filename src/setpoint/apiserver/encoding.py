@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from setpoint.apiserver.listing import Listing
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.decode import decode
@@ -51,9 +52,8 @@ class Encoding:
             whole = entry.whole = {"kind": self.resource.kind, "apiVersion": self.form, **self.obj(entry)}
         return whole
 
-    def list(self, items: Sequence[bytes], meta: Obj) -> list[bytes]:
-        """In pieces, so that megabytes are put together once and not again."""
-        return [b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), b",".join(items), b"]}\n"]
+    def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
+        return Listing(b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), items, b"]}\n")
 
     remote = False
     """Whether some objects must be converted elsewhere: then `ready` comes before all that works on entries."""

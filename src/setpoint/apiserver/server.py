@@ -35,6 +35,7 @@ from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.rendering import respond_status
 from setpoint.apiserver.request import COLLECTIONS, UNREADABLE, parse_path, parse_query, verb_of
 from setpoint.apiserver.routing import Handler, Routing
+from setpoint.apiserver.turns import Turns
 from setpoint.apiserver.warning_headers import warning_headers
 from setpoint.apiserver.watch_cache import ResourceCache
 from setpoint.apiserver.write_hooks import Hooks
@@ -73,6 +74,7 @@ class ApiServer:
     def __init__(self, store: Store, clock: Clock, ids: Ids, options: Options) -> None:
         self.store = store
         self.clock = clock
+        self.turns = Turns(clock)
         self.ids = ids
         self.authenticator = options.authenticator
         self.authorizer = options.authorizer

@@ -154,7 +154,7 @@ async def apiserver(
             api.background += trust.background
         audit = _audit_log(api, config)
         api.nodes.otherwise = FarNodes(kubelet_context(config, files, clock))
-        server = Server(api.handle, clock=clock, ssl=context, on_error=api.unexpected)
+        server = Server(api.handle, clock=clock, turns=api.turns, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
         shown = f"[{host}]" if ":" in host else host
         address = f"{shown}:{port}"

@@ -140,7 +140,7 @@ def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:
         except KeyError:
             return -2  # the server is still starting
 
-    fairness = Fairness(lambda plural: reader.list(_FLOWS, plural), revision, api.clock, seats)
+    fairness = Fairness(lambda plural: reader.list(_FLOWS, plural), revision, api.clock, api.turns, seats)
     api.background.append(fairness.run)
     api.metrics.sources.append(lambda: told(fairness))
     return fairness

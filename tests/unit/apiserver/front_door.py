@@ -131,6 +131,8 @@ class Watcher:
     stuck: bool = False
     held: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    slow: asyncio.Event | None = None
+    """Until this is set, it has not taken what it was given."""
     task: asyncio.Task[None] | None = None
 
     def write(self, data: bytes) -> None:
@@ -151,7 +153,8 @@ class Watcher:
         return self.held
 
     async def drained(self) -> None:
-        pass
+        if self.slow is not None:
+            await self.slow.wait()
 
     async def closed(self) -> None:
         await self.gone.wait()
@@ -313,13 +316,19 @@ class FrontDoor:
         return made
 
     async def watch(
-        self, path: str, *, stuck: bool = False, headers: dict[str, str] | None = None, token: str = ADMIN_TOKEN
+        self,
+        path: str,
+        *,
+        stuck: bool = False,
+        slow: asyncio.Event | None = None,
+        headers: dict[str, str] | None = None,
+        token: str = ADMIN_TOKEN,
     ) -> Watcher:
         if "watch=" not in path:
             path += ("&" if "?" in path else "?") + "watch=1"
         answer = await self.api.handle(self._request("GET", path, None, "", headers, token))
         assert isinstance(answer, StreamResponse), getattr(answer, "body", answer)
-        watcher = Watcher(stuck=stuck)
+        watcher = Watcher(stuck=stuck, slow=slow)
 
         async def run() -> None:
             await answer.run(watcher)

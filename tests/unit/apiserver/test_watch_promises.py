@@ -258,3 +258,41 @@ async def test_everything_present_comes_first(full_door: FrontDoor, path: str) -
     assert [event["object"]["metadata"]["uid"] for event in watcher.events] == [
         item["metadata"]["uid"] for item in listed
     ]
+
+
+async def test_what_changes_while_the_present_is_told_comes_after_it(door: FrontDoor) -> None:
+    for number in range(150):
+        await make(door, f"o{number:03}")
+    slow = asyncio.Event()
+    watcher = await door.watch(f"{CONFIGMAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+                               "&allowWatchBookmarks=true", slow=slow)  # fmt: skip
+    begun = door.store.revision
+    assert 0 < len(watcher.events) < 150
+    await change(door, "o149", "changed")
+    await door.delete(f"{CONFIGMAPS}/o148")
+    await make(door, "o150")
+    await door.clock.advance(120)  # no bookmark overtakes what was not told of
+    assert len(watcher.events) < 150
+    slow.set()
+    await settle()
+    present, (bookmark, *since) = watcher.events[:150], watcher.events[150:]
+    assert [(e["type"], e["object"]["metadata"]["name"]) for e in present] == [
+        ("ADDED", f"o{n:03}") for n in range(150)
+    ]
+    assert "data" not in present[149]["object"]
+    assert (bookmark["type"], bookmark["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(begun))
+    assert [(e["type"], e["object"]["metadata"]["name"]) for e in since] == [
+        ("MODIFIED", "o149"), ("DELETED", "o148"), ("ADDED", "o150"),
+    ]  # fmt: skip
+    await change(door, "o000", "later")
+    assert watcher.events[-1]["object"]["data"] == {"v": "later"}
+
+
+async def test_one_who_does_not_take_the_present_is_cut_off_when_too_much_has_changed(door: FrontDoor) -> None:
+    for number in range(100):
+        await make(door, f"o{number}")
+    watcher = await door.watch(CONFIGMAPS, slow=asyncio.Event())
+    for number in range(20):
+        await change(door, "o1", str(number) + "x" * 900_000)
+    await settle()
+    assert watcher.ended and len(watcher.events) == 64

@@ -15,6 +15,7 @@ import orjson
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.resource import CustomResource
 from setpoint.apiserver.encoding import Encoding, Texts
+from setpoint.apiserver.listing import Listing
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.meta.decode import decode
 from setpoint.meta.schema import Type
@@ -118,7 +119,7 @@ class CustomEncoding(Encoding):
                 typed = _bare(decode(self._resource.bare_type, whole))
                 entry.remembered(self.form, partial(_given, typed))
 
-    def list(self, items: Sequence[bytes], meta: Obj) -> list[bytes]:
+    def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
         return super().list(items, {"continue": "", **meta})
 
     def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:

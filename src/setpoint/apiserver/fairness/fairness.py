@@ -6,8 +6,8 @@ order; who finds no room to wait is told to come again.
 There is one more thing of which there is not enough, and which seats do not count: this process has one thread. When
 requests come in faster than they can be answered, most of them never take a seat for longer than it takes to answer
 them; they would be answered in the order in which they came, and whoever sends a thousand at once would be answered a
-thousand times before the next one is. So whoever comes when this turn of the loop has lasted too long already waits
-too, in the same queues, and of those who wait a few are called in each turn.
+thousand times before the next one is. So whoever comes when this turn of the loop (`Turns`) has lasted long enough
+waits too, in the same queues, and of those who wait a few are called in each turn.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from setpoint.apiserver.fairness.levels import Level, lend
 from setpoint.apiserver.fairness.queues import QueueFull, Waiting
 from setpoint.apiserver.filters.authorize import Access
 from setpoint.apiserver.filters.inflight import Overloaded
+from setpoint.apiserver.turns import Turns
 from setpoint.kinds.bootstrap.flowcontrol import MANDATORY, flow_schemas, priority_levels
 from setpoint.meta.clock import Clock
 
@@ -30,8 +31,6 @@ Obj = Mapping[str, Any]
 Objects = Callable[[str], Iterable[Obj]]
 """All flow schemas, or all priority levels, by their plural."""
 
-_LONG_TURN = 0.005
-"""Seconds after which a turn of the loop has lasted long enough."""
 _CALLED = 8
 """Seats that those who wait get in a turn."""
 _PATIENCE = 15.0
@@ -57,18 +56,18 @@ class Seat:
 
 
 class Fairness:
-    def __init__(self, objects: Objects, revision: Callable[[], int], clock: Clock, seats: int) -> None:
+    def __init__(self, objects: Objects, revision: Callable[[], int], clock: Clock, turns: Turns, seats: int) -> None:
         """`revision` moves whenever an object changes. There are so many seats in all."""
         self._objects = objects
         self._revision = revision
         self._clock = clock
+        self._turns = turns
         self._total = seats
         self._seen = -1
         self.levels: dict[str, Level] = {}
         self._classifier: Classifier
         self._dropped: dict[str, Dropped] = {}
-        self._turn_ends = 0.0
-        self._in_turn = False
+        self._calling = False
         self._next = 0
         self._patient: deque[tuple[float, Flow, Waiting]] = deque()
         """Who waits, and until when at most, in the order in which they came."""
@@ -87,7 +86,7 @@ class Fairness:
         not wait for the loop: they are what it is busy with. Raises Overloaded."""
         level = flow.level
         queues = level.queues
-        long = outside and self._turn_is_long(now)
+        long = outside and self._turns.long()
         if level.exempt or (queues.fits(seats) and not (queues.waiting or (long and queues.can_wait))):
             queues.in_use += seats
             self._seated(flow, now)
@@ -97,7 +96,7 @@ class Fairness:
         except QueueFull:
             raise self._refused(flow, "queue-full" if queues.can_wait else "concurrency-limit") from None
         level.seats_changed(now)
-        self._turn(now)
+        self._call_soon()
         return Seat(self, flow, seats, waiting)
 
     async def seated(self, seat: Seat) -> None:
@@ -124,7 +123,7 @@ class Fairness:
         now = self._clock.monotonic()
         level.seats_changed(now)
         if level.queues.waiting:
-            self._turn(now)
+            self._call_soon()
 
     def _seated(self, flow: Flow, now: float) -> None:
         level = flow.level
@@ -148,21 +147,15 @@ class Fairness:
 
     # -- turns of the loop --------------------------------------------------------------------------------------------
 
-    def _turn_is_long(self, now: float) -> bool:
-        if not self._in_turn:
-            self._turn(now)
-        return now > self._turn_ends
-
-    def _turn(self, now: float) -> None:
+    def _call_soon(self) -> None:
         """Those who wait are called in the next one."""
-        if not self._in_turn:
-            self._in_turn = True
-            self._turn_ends = now + _LONG_TURN
-            asyncio.get_running_loop().call_soon(self._new_turn)
+        if not self._calling:
+            self._calling = True
+            self._turns.first(self._call)
 
-    def _new_turn(self) -> None:
+    def _call(self) -> None:
         """Levels take turns too; whoever is left waits for a seat, or is called in the next turn of the loop."""
-        self._in_turn = False
+        self._calling = False
         busy = [level for level in self.levels.values() if level.queues.waiting]
         if not busy:
             return
@@ -174,7 +167,7 @@ class Fairness:
             called += sum(given)
             busy = [level for level, seats in zip(busy, given, strict=True) if seats]
         if busy:
-            self._turn(self._clock.monotonic())
+            self._call_soon()
 
     # -- what is configured -------------------------------------------------------------------------------------------
 
@@ -212,4 +205,4 @@ class Fairness:
                 self._tire(self._clock.monotonic())
             now = self._clock.monotonic()
             lend(self.levels.values(), now)
-            self._turn(now)
+            self._call_soon()

@@ -29,6 +29,8 @@ _MAX_BUFFERED = 16 * 1024 * 1024
 """Bytes that a watcher may be behind."""
 _MOST_WAITING = 10_000
 """Events that may wait for a conversion."""
+_AT_ONCE = 64
+"""Objects of the present state that are told of in one go."""
 _MIN_TIMEOUT = 1800
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
@@ -184,6 +186,10 @@ class _Stream:
         self.refuse = teller.refuse
         self.revision = 0
         self.over = asyncio.Event()
+        self._since: list[tuple[str, Entry, Change]] | None = None
+        """What has changed since the watch began; None once it has been told of all that was there then."""
+        self._behind = 0
+        """Bytes of these."""
         self._empty: dict[str, Any] | None = None
         """An object that says nothing, but for its metadata: what bookmarks are made of."""
         target = call.target
@@ -199,15 +205,19 @@ class _Stream:
         )
 
     def deliver(self, kind: str, entry: Entry, change: Change) -> None:
-        self.revision = change.revision
-        self.tell(kind, entry, change)
-        if self.writer.buffered > _MAX_BUFFERED:
+        if self._since is not None:
+            self._since.append((kind, entry, change))
+            self._behind += len(entry.value)
+        else:
+            self.revision = change.revision
+            self.tell(kind, entry, change)
+        if self._behind + self.writer.buffered > _MAX_BUFFERED:
             self.over.set()
 
     async def run(self, timeout: float) -> None:
         registry, clock = self.registry, self.registry.env.clock
         try:
-            self._begin()
+            present = self._begin()
         except ApiError as error:
             self.refuse(error)
             return
@@ -217,25 +227,32 @@ class _Stream:
                 waiting = tasks.create_task(self.writer.closed())
                 waiting.add_done_callback(lambda _: self.over.set())
                 timer = tasks.create_task(self._keep_time(ends))
+                catching_up = tasks.create_task(self._catch_up(present)) if present else timer
                 await self.over.wait()
                 waiting.cancel()
                 timer.cancel()
+                catching_up.cancel()
         finally:
             registry.cache.remove(self.watch)
 
-    def _begin(self) -> None:
-        """Past or present first, then live. Nothing awaits in here, so nothing falls between."""
+    def _begin(self) -> list[Entry]:
+        """Past or present first, then live. Nothing awaits in here, so nothing falls between. Returns what is left to
+        be told of the present."""
         cache, options = self.registry.cache, self.options
+        later: list[Entry] = []
         initial = options.initial_events
         if initial is None:
             initial = options.revision == 0
         if initial:
-            for entry in cache.scan(self.watch.namespace):
-                if cache.concerns(self.watch, entry.key) and self.watch.selects(entry):
-                    self.tell("ADDED", entry)
+            watch = self.watch
+            present = [e for e in cache.scan(watch.namespace) if cache.concerns(watch, e.key) and watch.selects(e)]
             self.revision = cache.fresh
-            if options.initial_events and options.bookmarks:
-                self._bookmark({_INITIAL_END: "true"})
+            if len(present) > _AT_ONCE and not takes_events(self.writer):
+                self._since = []
+                later = present
+            else:
+                self._tell_of(present)
+                self._told_of_all()
         elif options.revision:
             if options.revision < cache.since:
                 raise Expired(f"too old resource version: {options.revision} ({cache.since})")
@@ -250,6 +267,7 @@ class _Stream:
         if options.revision > cache.fresh:
             self._skip_until(options.revision)
         cache.add(self.watch)
+        return later
 
     def _skip_until(self, revision: int) -> None:
         """A watch from the future says nothing until the future has come."""
@@ -261,6 +279,29 @@ class _Stream:
 
         self.watch.deliver = deliver
 
+    def _tell_of(self, present: list[Entry]) -> None:
+        for entry in present:
+            self.tell("ADDED", entry)
+
+    def _told_of_all(self) -> None:
+        if self.options.initial_events and self.options.bookmarks:
+            self._bookmark({_INITIAL_END: "true"})
+
+    async def _catch_up(self, present: list[Entry]) -> None:
+        """The present state as fast as it is taken; then what has changed since."""
+        try:
+            for start in range(0, len(present), _AT_ONCE):
+                self._tell_of(present[start : start + _AT_ONCE])
+                await self.writer.drained()
+            self._told_of_all()
+        except ApiError as error:
+            self.refuse(error)
+            self.over.set()
+            return
+        since, self._since, self._behind = self._since, None, 0
+        for kind, entry, change in since or ():
+            self.deliver(kind, entry, change)
+
     async def _keep_time(self, ends: float) -> None:
         """Bookmarks now and then, one shortly before the end, then the end."""
         clock = self.registry.env.clock
@@ -271,8 +312,9 @@ class _Stream:
                 if pause <= 0:
                     break
                 await clock.sleep(pause)
-                self.revision = max(self.revision, self.registry.cache.fresh)
-                self._bookmark(None)
+                if self._since is None:
+                    self.revision = max(self.revision, self.registry.cache.fresh)
+                    self._bookmark(None)
         await clock.sleep(max(0.0, ends - clock.monotonic()))
         self.over.set()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from setpoint.apiserver.http import encoding
 from setpoint.apiserver.http.message import Request, Response
+from setpoint.apiserver.listing import Listing
 
 if TYPE_CHECKING:
     from setpoint.apiserver.http.connection import Connection
@@ -20,7 +21,7 @@ async def respond(connection: Connection, response: Response, request: Request, 
     """Write it all; False when the connection must end with it."""
     status, body = response.status, response.body
     pieces = (body,) if isinstance(body, bytes) else body
-    size = len(body) if isinstance(body, bytes) else sum(map(len, pieces))
+    size = len(body) if isinstance(body, bytes) else body.size if isinstance(body, Listing) else sum(map(len, body))
     own = encoding.header_lines(response.headers)
     lowered = own.lower()
     # The looking is cheap and nearly never finds anything.
@@ -49,17 +50,17 @@ async def respond(connection: Connection, response: Response, request: Request, 
     else:
         connection.send(head)
         for block in encoding.blocks(pieces):
-            if connection.paused:
+            if connection.behind:
                 await connection.drained()
-            connection.send(block)
+            connection.pass_on(block)
     return keep
 
 
 async def _send_gzipped(connection: Connection, pieces: Iterable[bytes]) -> None:
     for piece in encoding.gzipped(pieces):
         if piece:
-            connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-        if connection.paused:
+            connection.pass_on(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if connection.behind:
             await connection.drained()
         else:
             await asyncio.sleep(0)  # compressing takes a while: others have their turn between two pieces

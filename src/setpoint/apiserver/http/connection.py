@@ -21,10 +21,12 @@ from setpoint.apiserver.http.message import (
     StreamResponse,
     UpgradeResponse,
 )
+from setpoint.apiserver.http.outgoing import Outgoing
 from setpoint.apiserver.http.parsing import Exchange, RequestParser
 from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream, Signal
 
 if TYPE_CHECKING:
+    from setpoint.apiserver.turns import Turns
     from setpoint.meta.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -34,8 +36,11 @@ NEVER: Final = float("inf")
 # Longer pieces are parsed bit by bit: how many requests one piece holds decides how much memory they take once parsed.
 SLICE: Final = 16 * 1024
 
-
-_GOODBYE = 0.25
+_GOODBYE: Final = 0.25
+_READING: Final = 0.0003
+"""Seconds that it takes to read on where much is coming in."""
+_REFUSING: Final = 0.0001
+"""Seconds that it takes to refuse somebody, who then comes again."""
 
 
 def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
@@ -52,6 +57,7 @@ class Owner(Protocol):
     limits: Limits
     clock: Clock
     date: encoding.DateHeader
+    turns: Turns
     stopping: bool
 
     def answer_for(self, request: Request | None, status: int, text: str) -> Response: ...
@@ -63,9 +69,9 @@ class Owner(Protocol):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_closing", "_deaf", "_drain", "_end", "_eof", "_expired", "_hijacked", "_mark", "_pending", "_reading_paused",
-        "_sent", "_streaming", "_task", "_tls", "_transport", "_waiter", "_write",
-        "deadline", "loop", "lost", "owner", "parser", "paused",
+        "_closing", "_deaf", "_end", "_eof", "_expired", "_hijacked", "_mark", "_pending", "_reading_paused",
+        "_streaming", "_task", "_tls", "_transport", "_waiter",
+        "deadline", "loop", "lost", "outgoing", "owner", "parser",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
@@ -76,7 +82,6 @@ class Connection(asyncio.Protocol):
         self.owner = owner
         self._pending = bytearray()  # received, not parsed yet
         self._waiter: asyncio.Future[None] | None = None  # set while the task waits for a request: else it is busy
-        self._drain = Signal()
         self._end = Signal()
         self._expired: Callable[[], None] = self.abort
         self._eof = False  # the peer sends no more
@@ -84,16 +89,14 @@ class Connection(asyncio.Protocol):
         self._deaf = False  # what still comes in is not looked at
         self._streaming = False
         self._hijacked: Hijacked | None = None
-        self.paused = False
         self._reading_paused = False
-        self._sent = 0
         self._mark = 0
 
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._write = self._transport.write
+        self.outgoing = Outgoing(self._transport, self.owner.turns)
         name = transport.get_extra_info("peername")
         peer = Peer(name[0], name[1]) if isinstance(name, tuple) and len(name) >= 2 else Peer()
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
@@ -124,10 +127,13 @@ class Connection(asyncio.Protocol):
         else:
             self._pending += data
             self._parse_pending()
-        if not self.parser.ready:
-            self._await_more()
-        else:
+        if self.parser.ready:
             waiter.set_result(None)
+            return
+        self._await_more()
+        if len(data) > SLICE:
+            self.pause_reading()
+            self.owner.turns.later(self._read_on, _READING)
 
     def eof_received(self) -> bool:
         self._eof = True
@@ -143,8 +149,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         self.deadline = NEVER
-        self.paused = False
-        self._drain.fire()
+        self.outgoing.drop()
         self._end.fire()
         self.owner.closed(self)
         if self._hijacked is not None:
@@ -154,14 +159,13 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def pause_writing(self) -> None:
-        self.paused = True
+        self.outgoing.pause()
         self._watch_the_writing()
 
     def resume_writing(self) -> None:
-        self.paused = False
         if not self._closing:
             self.deadline = NEVER
-        self._drain.fire()
+        self.outgoing.resume()
 
     # What the server calls.
 
@@ -184,16 +188,23 @@ class Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         if not self.lost and not self._closing:
-            self._sent += len(data)
-            self._write(data)
+            self.outgoing.send(data)
+
+    def pass_on(self, data: bytes) -> None:
+        """As `send`, but others may have their turn before."""
+        if not self.lost and not self._closing:
+            self.outgoing.pass_on(data)
+
+    @property
+    def behind(self) -> bool:
+        return self.outgoing.behind
 
     @property
     def buffered(self) -> int:
-        return 0 if self.lost else self._transport.get_write_buffer_size()
+        return 0 if self.lost else self.outgoing.buffered
 
     async def drained(self) -> None:
-        while self.paused:
-            await self._drain.wait(self.loop)
+        await self.outgoing.drained(self.loop)
 
     async def ending(self) -> None:
         if not (self.lost or self.owner.stopping):
@@ -219,9 +230,14 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._closing = True
         if not self.lost:
+            self.outgoing.drop()
             self._transport.abort()
 
     # The reading side.
+
+    def _read_on(self) -> None:
+        if self._waiter is not None:
+            self.resume_reading()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -294,12 +310,12 @@ class Connection(asyncio.Protocol):
     # The writing side.
 
     def _watch_the_writing(self) -> None:
-        self._mark = self._sent - self._transport.get_write_buffer_size()
+        self._mark = self.outgoing.taken
         self._expired = self._writing_stalled
         self.deadline = self.owner.clock.monotonic() + self.owner.limits.write_timeout
 
     def _writing_stalled(self) -> None:
-        if self._sent - self._transport.get_write_buffer_size() > self._mark:
+        if self.outgoing.taken > self._mark:
             self._watch_the_writing()  # slow, but it reads
         else:
             self.abort()
@@ -307,10 +323,11 @@ class Connection(asyncio.Protocol):
     async def _run(self) -> None:
         try:
             while (exchange := await self._next()) is not None:
-                if not await self._serve(exchange):
+                keep = await self._serve(exchange)
+                if self.outgoing.behind:
+                    await self.outgoing.drained(self.loop)
+                if not keep:
                     break
-                if self.paused:
-                    await self.drained()
         except asyncio.CancelledError:
             # Either the peer of a stream is gone or the server gives up on us: both end the connection, and nobody
             # else waits for this task to be cancelled.
@@ -334,6 +351,8 @@ class Connection(asyncio.Protocol):
             return False
         assert request is not None
         answer = await self._handle(request, exchange)
+        if type(answer) is Response and answer.status in (401, 429):
+            await self.owner.turns.wait(_REFUSING)
         if self.lost:
             return False
         if type(answer) is Response:

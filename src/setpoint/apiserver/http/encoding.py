@@ -16,7 +16,7 @@ GZIP_THRESHOLD: Final = 128 * 1024
 GZIP_LEVEL: Final = 1
 BLOCK: Final = 64 * 1024
 # TLS encrypts a write at once, into memory: larger ones are cut, so that a slow client holds no copy of a whole answer.
-LARGE: Final = 512 * 1024
+LARGE: Final = 128 * 1024
 LAST_CHUNK: Final = b"0\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 

@@ -41,6 +41,10 @@ class Refused(Exception):
         self.text = text
 
 
+_LONG_HEAD: Final = 16 * 1024
+_OVERLAP: Final = 3
+"""So much of the blank line that ends a head may have come with an earlier piece."""
+
 _METHODS: Final = {m.encode(): m for m in ("GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 
 # Names as the usual clients spell them; looking one up is cheaper than lowering and decoding it.
@@ -57,9 +61,9 @@ _NAMES: Final[dict[bytes, str]] = {
 
 class RequestParser:
     __slots__ = (
-        "_barren", "_begun", "_body", "_grown", "_head_done", "_headers", "_http10", "_keep_alive", "_limits",
-        "_parser", "_peer", "_repeated", "_replaying", "_request", "_target", "_trailing_body", "_upgrade", "finished",
-        "ready", "rest", "wants_continue",
+        "_barren", "_begun", "_body", "_collected", "_grown", "_head_done", "_headers", "_http10", "_keep_alive",
+        "_limits", "_parser", "_peer", "_repeated", "_replaying", "_request", "_tail", "_target", "_trailing_body",
+        "_upgrade", "finished", "ready", "rest", "wants_continue",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, peer: Peer) -> None:
@@ -87,6 +91,8 @@ class RequestParser:
         self._request: Request | None = None
         self._body = b""
         self._grown: bytearray | None = None
+        self._tail = b""
+        self._collected: bytearray | None = None
 
     @property
     def idle(self) -> bool:
@@ -100,6 +106,10 @@ class RequestParser:
     def feed(self, data: bytes) -> None:
         if self.finished:
             return
+        if self._collected is not None:
+            data = self._collect(data)
+            if not data:
+                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as left:
@@ -121,6 +131,24 @@ class RequestParser:
             self._barren += len(data)
             if self._barren > self._limits.head:
                 self._refuse(431, "")
+            elif not self._head_done:
+                self._tail = (self._tail + data[-_OVERLAP:])[-_OVERLAP:]
+                if self._barren >= _LONG_HEAD:
+                    self._collected = bytearray(self._tail)
+
+    def _collect(self, data: bytes) -> bytes:
+        """A head that is long comes together here first: httptools would copy all that it has with each piece.
+        Returns what it can be given now, if anything."""
+        collected = self._collected
+        assert collected is not None
+        seen = len(collected)
+        collected += data
+        overlap = len(self._tail)
+        whole = collected.find(b"\r\n\r\n", max(0, seen - _OVERLAP)) >= 0
+        if not whole and self._barren + len(collected) - overlap <= self._limits.head:
+            return b""
+        self._collected = None
+        return bytes(memoryview(collected)[overlap:])
 
     def resume(self) -> bytes:
         """After an upgrade that was not taken up: HTTP goes on, with the bytes returned."""

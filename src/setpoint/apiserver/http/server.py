@@ -12,6 +12,7 @@ from setpoint.apiserver.http.connection import Connection, OnError
 from setpoint.apiserver.http.encoding import DateHeader, plain_error
 from setpoint.apiserver.http.limits import Limits
 from setpoint.apiserver.http.message import Handler, Request, Response
+from setpoint.apiserver.turns import Turns
 from setpoint.meta.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ class Server:
 
     `on_error(request, status, text)` words what the wire itself has to answer: 500 for a handler that failed and 413
     for a body over the limit, with the request (its body empty); anything that never became a request (400, 405, 408,
-    417, 431, 501, 505) with None. The default answers in plain text.
+    417, 431, 501, 505) with None. The default answers in plain text. `turns` are those of the loop, if others keep them
+    short as well.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class Server:
         *,
         clock: Clock,
         limits: Limits | None = None,
+        turns: Turns | None = None,
         ssl: SSLContext | None = None,
         on_error: OnError = plain_error,
     ) -> None:
         self.handler = handler
         self.clock = clock
         self.limits = limits or Limits()
+        self.turns = turns or Turns(clock)
         self.date = DateHeader(clock)
         self.stopping = False
         self._ssl = ssl

@@ -41,10 +41,10 @@ class ChunkedStream:
 
     def write(self, data: bytes) -> None:
         if data:  # an empty chunk would end the stream
-            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+            self._connection.pass_on(b"%x\r\n%b\r\n" % (len(data), data))
 
     def write_frames(self, frames: bytes) -> None:
-        self._connection.send(frames)
+        self._connection.pass_on(frames)
 
     @property
     def buffered(self) -> int:
@@ -63,10 +63,10 @@ class PlainStream(ChunkedStream):
     __slots__ = ()
 
     def write(self, data: bytes) -> None:
-        self._connection.send(data)
+        self._connection.pass_on(data)
 
     def write_frames(self, frames: bytes) -> None:
-        self._connection.send(unframed(frames))
+        self._connection.pass_on(unframed(frames))
 
 
 class Hijacked:

@@ -132,7 +132,7 @@ async def test_the_others_do_not_notice(slow_door: FrontDoor) -> None:
     assert (await slow_door.get(_MAPS)).status == 200
     level.queues.limit = 2
     assert (await slow_door.post(_MAPS, {"metadata": {"name": "mine"}})).status == 201
-    _fairness(slow_door)._turn(0.0)
+    _fairness(slow_door)._call_soon()
     assert [(await task).status for task in waiting] == [201] * 5
 
 

@@ -154,10 +154,10 @@ async def test_buffered_and_drained_follow_the_transport(attach: Attach) -> None
     await settle()
     assert state == ["waiting"]
     assert writers[0].buffered > 400 * 1024
-    transport.take(200 * 1024)
+    transport.take(150 * 1024)
     await settle()
     assert state == ["waiting"]
-    transport.take(220 * 1024)
+    transport.take(80 * 1024)
     await settle()
     assert state == ["waiting", "drained"]
 

@@ -1,0 +1,66 @@
+"""Heads that are long, however they are cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wire_harness import Attach, Recorder, settle
+
+from setpoint.apiserver.http.limits import Limits
+from setpoint.apiserver.http.message import Peer
+from setpoint.apiserver.http.parsing import RequestParser
+
+LONG = b"x" * 40_000
+HEAD = b"POST /a?b HTTP/1.1\r\nHost: h\r\nX-Long: " + LONG + b"\r\nContent-Length: 3\r\n\r\n"
+NEXT = b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+def told(parser: RequestParser) -> list[tuple[str, str, bytes, int]]:
+    return [
+        (each.request.method, each.request.path, each.request.body, len(each.request.headers.get("x-long", "")))
+        for each in parser.ready
+        if each.request is not None
+    ]
+
+
+@given(st.lists(st.integers(0, len(HEAD) + 40), max_size=12), st.integers(0, 8))
+def test_cut_anywhere_it_is_the_same_request(cuts: list[int], near: int) -> None:
+    text = HEAD + b"abc"
+    end = len(HEAD)
+    places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts), *range(end - near, end)})
+    parser = RequestParser(Limits(), Peer())
+    for start, stop in pairwise(places):
+        parser.feed(text[start:stop])
+    assert told(parser) == [("POST", "/a", b"abc", 40_000)] and parser.idle
+    parser.feed(NEXT)
+    assert told(parser)[1:] == [("GET", "/next", b"", 0)] and parser.idle
+
+
+@pytest.mark.parametrize("piece", [1000, 20_000, 2_000_000])
+def test_too_long_is_refused_in_time(piece: int) -> None:
+    parser = RequestParser(Limits(), Peer())
+    text = b"GET / HTTP/1.1\r\nHost: h\r\nX-Long: " + b"x" * 1_500_000
+    fed = 0
+    for start in range(0, len(text), piece):
+        if parser.ready:
+            break
+        parser.feed(text[start : start + piece])
+        fed += piece
+    assert [each.failure for each in parser.ready] == [(431, "")]
+    assert fed <= 1024 * 1024 + 2 * piece
+
+
+async def test_reading_pauses_while_much_comes_in(attach: Attach) -> None:
+    recorder = Recorder()
+    transport = attach(recorder)
+    await settle()
+    transport.connection.data_received(HEAD[:30_000])
+    assert not transport.reading
+    await settle()
+    assert transport.reading
+    transport.connection.data_received(HEAD[30_000:] + b"abc")
+    await settle()
+    assert [request.path for request in recorder.seen] == ["/a"] and transport.reading
