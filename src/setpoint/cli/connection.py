@@ -56,14 +56,16 @@ def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) 
 
 
 def access(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
-    """From the kubeconfig, else from the cluster of this directory, else from the Pod this runs in; flags go before
-    what these say. Raises KubeconfigError."""
+    """From the kubeconfig, or where it has no current context from the cluster of this directory, else from the Pod
+    that this runs in; flags go before what these say. Raises KubeconfigError."""
     found = _found(flags, environment, home)
     for key in ("tls_server_name", "token", "username", "password"):
         if value := getattr(flags, key):
             setattr(found, key, value)
     if flags.token:
         found.token_file = found.exec = None
+        # A server looks at certificates first: with that of the kubeconfig one would not be whom the token says.
+        found.certificate = found.key = None
     if flags.server:
         found.server = flags.server if "://" in flags.server else f"http://{flags.server}"
     if flags.given("insecure-skip-tls-verify"):
@@ -87,9 +89,11 @@ def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
     config = Kubeconfig.load(paths, must_exist=bool(flags.kubeconfig))
     user = getattr(flags, "user", "")  # some commands have a flag of that name for something else
     named = flags.context or flags.cluster or user
-    if not (config.contexts or config.clusters or flags.kubeconfig):
+    if not (config.current_context or flags.kubeconfig):
         if LOCAL.exists():
-            config = Kubeconfig.load([*paths, LOCAL])  # users may be in the files without any cluster
+            config = Kubeconfig.load([*paths, LOCAL])  # what those before it have to say goes before it
+        elif config.contexts or config.clusters:
+            pass
         elif "KUBERNETES_SERVICE_HOST" in environment and not named:
             return in_cluster(environment)
         elif not flags.server:

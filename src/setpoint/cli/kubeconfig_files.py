@@ -77,9 +77,9 @@ class Files:
         return found
 
     def shown(self) -> Settings:
-        """For those who only look: where no cluster is known, that of this directory."""
+        """For those who only look: where there is no current context, also the cluster of this directory."""
         found = self.read()
-        if not (found.clusters or found.contexts or self.explicit) and LOCAL.exists():
+        if not (found.current_context or self.explicit) and LOCAL.exists():
             found.add(_content(LOCAL), LOCAL)
         return found
 

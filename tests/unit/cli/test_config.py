@@ -157,9 +157,29 @@ def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path)
     ):
         reached = reached_by(home, line)
         assert (reached.server, reached.token) == ("https://127.0.0.1:1", token), line
+    typed(home, "config set-context hers --cluster=setpoint --user=jane")
+    assert typed(home, "config get-contexts -o name").out == "hers\nsetpoint\n"
+    assert reached_by(home, "--context hers get pods").token == "janes"
+    assert reached_by(home, "get pods").token == "t"
+    typed(home, "config use-context hers")
+    assert "no cluster 'setpoint', which the context 'hers' names" in typed(home, "get pods").err
+    typed(home, "config unset contexts")
+    typed(home, "config unset current-context")
     local.unlink()
     reached = reached_by(home, "--server https://10.0.0.9 --user jane get pods")
     assert (reached.server, reached.token) == ("https://10.0.0.9", "janes")
+
+
+def test_a_token_is_not_outdone_by_a_certificate(home: Path) -> None:
+    for name in ("a.crt", "a.key"):
+        (home / name).write_text("pem")
+    (home / ".kube" / "ca.crt").write_text("ca")
+    typed(home, "config set-credentials me --client-certificate=a.crt --client-key=a.key")
+    assert reached_by(home, "get pods").certificate == b"pem"
+    asked = reached_by(home, "--token other get pods")
+    assert (asked.token, asked.certificate, asked.key) == ("other", None, None)
+    both = reached_by(home, "--token other --client-certificate a.crt --client-key a.key get pods")
+    assert (both.token, both.certificate) == ("other", b"pem")
 
 
 @pytest.mark.parametrize(
