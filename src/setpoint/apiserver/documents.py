@@ -43,7 +43,7 @@ class Documents:
         if path == "/":
             paths = sorted({*api.discovery.paths(), *api.health.paths(), "/version", "/metrics", *api.paths})
             return Response(200, orjson.dumps({"paths": paths}, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
-        handler = api.paths.get(trimmed if trimmed != "/metrics" else path)
+        handler = api.paths.get(trimmed if trimmed != "/metrics" else path) or api.unlisted.get(path)
         if handler is None:
             for prefix, candidate in api.paths.items():
                 if prefix.endswith("/") and path.startswith(prefix):

@@ -143,6 +143,14 @@ def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:
     fairness = Fairness(lambda plural: reader.list(_FLOWS, plural), revision, api.clock, api.turns, seats)
     api.background.append(fairness.run)
     api.metrics.sources.append(lambda: told(fairness))
+
+    async def dump(call: Call) -> Answer:
+        from setpoint.apiserver.fairness.dumps import Dumps  # for the few who look
+
+        return Dumps(fairness, api.under_way).answer(call)
+
+    for what in ("priority_levels", "queues", "requests"):
+        api.unlisted[f"/debug/api_priority_and_fairness/dump_{what}"] = dump
     return fairness
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from setpoint.apiserver.fairness.dealing import deal
@@ -52,6 +53,8 @@ class Queues:
         self.in_use = 0
         self.seats_waiting = 0
         self.waiting = 0
+        self.cancelled = 0
+        """How many went away while they waited."""
         self._length = 0
         self._hand = 0
         self._queues: list[_Queue] = []
@@ -70,6 +73,11 @@ class Queues:
     @property
     def can_wait(self) -> bool:
         return bool(self._queues)
+
+    @property
+    def each(self) -> Sequence[_Queue]:
+        """To be looked at, not to be changed."""
+        return self._queues
 
     def fits(self, seats: int) -> bool:
         """Whether so many are free. More than there are at all can be had when nobody else has any."""
@@ -127,6 +135,8 @@ class Queues:
             waiting.queue.work -= waiting.seats
             self.waiting -= 1
             self.seats_waiting -= waiting.seats
+            if waiting.turn.cancelled():
+                self.cancelled += 1
 
     def _activate(self, queue: _Queue) -> None:
         self._order += 1
