@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from setpoint.client import Client
 
 
+# While tests are collected hardly anything is thrown away.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What is there now stays until the end: it need not be looked at each time that garbage is collected. And many
     tests leave a whole cluster behind, at once."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -139,25 +139,50 @@ class Described:
         return "".join(difflib.unified_diff(theirs, ours, "kubectl", "setpoint", n=1))
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    name: str
+    namespace: str
+    resource: Resource
+
+
 class Comparison:
-    """Both look at one object at a time; again, should they have looked in different seconds."""
+    """Both look at several objects at once, all in one namespace or in none, for that is a fraction of the work; then
+    at one at a time, should anything differ; and again, should they have looked in different seconds."""
 
     def __init__(self, client: Client, kubectl: Kubectl) -> None:
         self._client = client
         self._kubectl = kubectl
         self._look = Looking(client, SystemClock(), minor=kubectl.minor)
 
-    async def both(self, name: str, namespace: str, resource: Resource, view: View) -> Described:
-        kind = f"{resource.plural}.{resource.version}.{resource.group}" if resource.group else resource.plural
-        args = ("describe", kind, name, *view.args, *(("-n", namespace) if namespace else ()))
-        look = replace(self._look, **view.options)
+    async def all(self, objects: list[Named], view: View) -> list[Described]:
+        ours = [await self._ours(one, view) for one in objects]
+        if await self._theirs(objects, view) == "\n\n".join(ours):
+            return [Described(text, text) for text in ours]
+        return [await self.one(one, view) for one in objects]
+
+    async def one(self, one: Named, view: View) -> Described:
         for _ in range(3):
-            result = await asyncio.to_thread(self._kubectl.run, *args, **view.environment)
-            theirs = result.out if result.code == 0 else result.err
-            try:
-                ours = await describe(await self._client.get(resource, name, namespace), resource, look)
-            except ApiError as error:
-                ours = f"Error from server ({error.reason}): {error.message}\n"
-            if theirs == ours:
+            described = Described(await self._theirs([one], view), await self._ours(one, view))
+            if described.theirs == described.ours:
                 break
-        return Described(theirs, ours)
+        return described
+
+    async def _theirs(self, objects: list[Named], view: View) -> str:
+        named = [f"{_typed(one.resource)}/{one.name}" for one in objects]
+        namespace = ("-n", objects[0].namespace) if objects[0].namespace else ()
+        result = await asyncio.to_thread(
+            self._kubectl.run, "describe", *named, *view.args, *namespace, **view.environment
+        )
+        return result.out if result.code == 0 else result.err
+
+    async def _ours(self, one: Named, view: View) -> str:
+        look = replace(self._look, **view.options)
+        try:
+            return await describe(await self._client.get(one.resource, one.name, one.namespace), one.resource, look)
+        except ApiError as error:
+            return f"Error from server ({error.reason}): {error.message}\n"
+
+
+def _typed(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.version}.{resource.group}" if resource.group else resource.plural

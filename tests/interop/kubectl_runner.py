@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kubectl_environment import kubectl_environment
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -35,7 +37,7 @@ class Kubectl:
 
     def run(self, *args: str, stdin: str = "", timeout: float = 60.0, **environment: str) -> Result:
         command = [str(self.binary), "--kubeconfig", str(self.kubeconfig), "-n", self.namespace, *args]
-        env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "KUBECTL_EXTERNAL_DIFF": "diff -u -N", **environment}
+        env = kubectl_environment(self.home, KUBECTL_EXTERNAL_DIFF="diff -u -N", **environment)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, env=env)
         return Result(done.returncode, done.stdout, done.stderr)
 

@@ -14,7 +14,7 @@ from server_process import ServerProcess
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from describing import NAMESPACE, Comparison, Described, Seeds, View, documents, title
+from describing import NAMESPACE, Comparison, Described, Named, Seeds, View, documents, title
 from kubectl_runner import Kubectl
 
 from conftest import kubectls
@@ -72,6 +72,7 @@ ONLY_GETS: tuple[dict[str, Any], ...] = (
 )
 
 
+AT_ONCE = 8
 Texts = dict[tuple[str, str, str], Described]
 
 
@@ -83,22 +84,30 @@ async def all_described(server: ServerProcess, home: Path) -> Texts:
     await seeds.sow()
     for one in ONLY_GETS:
         await client.create(one)
-    made = {title(one): (one["metadata"], resource) for one, resource in seeds.made}
-    few = asyncio.Semaphore(4)
+    made = {
+        title(one): Named(one["metadata"]["name"], one["metadata"].get("namespace", ""), resource)
+        for one, resource in seeds.made
+    }
+    few = asyncio.Semaphore(2)
     found: Texts = {}
 
-    async def compare(binary: Path, name: str, view: str) -> None:
-        about, resource = made[name]
+    async def compare(binary: Path, titles: list[str], view: str) -> None:
         kubectl = Kubectl(binary, limited if VIEWS[view].limited else server.kubeconfig, home, NAMESPACE)
         comparison = Comparison(other if VIEWS[view].limited else client, kubectl)
         async with few:
-            described = await comparison.both(about["name"], about.get("namespace", ""), resource, VIEWS[view])
-        found[binary.name, name, view] = described
+            described = await comparison.all([made[title] for title in titles], VIEWS[view])
+        found.update(((binary.name, title, view), each) for title, each in zip(titles, described, strict=True))
 
     async with asyncio.TaskGroup() as tasks:
         for binary in BINARIES:
-            for name, view in CASES:
-                tasks.create_task(compare(binary, name, view))
+            minor = Kubectl(binary, Path(), Path(), "").minor
+            for view, what in VIEWS.items():
+                # Those that this kubectl says otherwise would spoil the comparison of the others.
+                titles = [title for title in what.titles if SINCE[title] <= minor]
+                for namespace in {made[title].namespace for title in titles}:
+                    there = [title for title in titles if made[title].namespace == namespace]
+                    for begin in range(0, len(there), AT_ONCE):
+                        tasks.create_task(compare(binary, there[begin : begin + AT_ONCE], view))
     await client.close()
     await other.close()
     return found

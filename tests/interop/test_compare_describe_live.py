@@ -12,13 +12,12 @@ from up_process import up_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from describing import Comparison, View
+from describing import Comparison, Named, View
 from kubectl_runner import Kubectl
 
 from conftest import kubectls
 from setpoint.client.connect import connect
 from setpoint.client.kubeconfig import find_access
-from setpoint.kinds.catalog import Resource
 from setpoint.system import SystemClock
 
 LEAST = 33
@@ -102,10 +101,10 @@ async def differences(kubectl: Kubectl) -> dict[str, str]:
     few = asyncio.Semaphore(4)
     found: dict[str, str] = {}
 
-    async def compare(name: str, namespace: str, resource: Resource) -> None:
+    async def compare(one: Named) -> None:
         async with few:
-            described = await comparison.both(name, namespace, resource, View(()))
-        found[f"{resource.kind} {namespace}/{name}"] = described.difference()
+            described = await comparison.one(one, View(()))
+        found[f"{one.resource.kind} {one.namespace}/{one.name}"] = described.difference()
 
     async with asyncio.TaskGroup() as tasks:
         for resource in await client.discovery.resources():
@@ -113,7 +112,7 @@ async def differences(kubectl: Kubectl) -> dict[str, str]:
             if wanted and {"get", "list"} <= set(resource.verbs):
                 place = kubectl.namespace if resource.namespaced else ""
                 for obj in (await client.list(resource, place)).items:
-                    tasks.create_task(compare(obj["metadata"]["name"], place, resource))
+                    tasks.create_task(compare(Named(obj["metadata"]["name"], place, resource)))
     await client.close()
     return found
 

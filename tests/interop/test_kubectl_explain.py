@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kubectl_environment import kubectl_environment
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -93,7 +94,7 @@ class Kubectl:
             text=True,
             check=False,
             timeout=60,
-            env={**os.environ, "EDITOR": editor, "KUBE_EDITOR": editor},
+            env=kubectl_environment(self._scratch, EDITOR=editor, KUBE_EDITOR=editor),
         )
         return done.returncode, done.stdout + done.stderr
 

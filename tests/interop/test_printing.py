@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubectl_environment import kubectl_environment
 from printing_cases import BAD_PATHS, BAD_TEMPLATES, OBJECT, PATHS, TEMPLATES, lines
 from recorded_server import Recorded, resource, serving
 
@@ -33,7 +34,7 @@ def kubectl(newest_kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> R
     home = tmp_path_factory.mktemp("home")
 
     def run(*args: str) -> tuple[int, str]:
-        environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+        environment = kubectl_environment(home)
         done = subprocess.run([str(newest_kubectl), *args], capture_output=True, timeout=60, env=environment)
         return done.returncode, done.stdout.decode("utf-8", "surrogateescape")
 

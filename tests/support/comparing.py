@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from command_line import Result, typed_offline
+from kubectl_environment import kubectl_environment
 
 Smooth = tuple[str, str]
 _GENERATED = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -55,7 +56,7 @@ class Both:
 
     def __post_init__(self) -> None:
         for name in (self.theirs, self.ours):
-            self._kubectl(["create", "namespace", name], "", {})
+            self._setpoint(["create", "namespace", name], "", {})
 
     @property
     def theirs(self) -> str:
@@ -68,7 +69,7 @@ class Both:
     def given(self, manifest: str) -> None:
         """Objects that both find: made in both namespaces."""
         for name in (self.theirs, self.ours):
-            done = self._kubectl(["-n", name, "apply", "-f", "-"], manifest.replace("{ns}", name), {})
+            done = self._setpoint(["-n", name, "apply", "-f", "-"], manifest.replace("{ns}", name), {})
             assert done.code == 0, done.err
 
     def until(self, line: str, seconds: float = 60.0) -> None:
@@ -126,7 +127,7 @@ class Both:
 
     def _kubectl(self, words: list[str], stdin: str, environment: dict[str, str]) -> Result:
         command = [str(self.kubectl), "--kubeconfig", str(self.kubeconfig), *words]
-        env = {"HOME": str(self.home), "PATH": os.environ["PATH"], **environment}
+        env = kubectl_environment(self.home, **environment)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, env=env, cwd=self.home)
         return Result(done.returncode, done.stdout, done.stderr)
 

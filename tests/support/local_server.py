@@ -9,20 +9,27 @@ from pathlib import Path
 
 from stopped_clock import StoppedClock
 
-from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain, LoopbackAuthenticator
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.server import ApiServer, Options
-from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.client import Client
 from setpoint.client.inprocess import InProcessTransport
 from setpoint.cluster.config import ApiServerConfig
+from setpoint.cluster.embedded import bootstrapped
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.wiring import wire
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds
 
 TOKEN = "loopback"
+_first: list[MemoryStore] = []
+
+
+async def _first_objects() -> MemoryStore:
+    """Those that every cluster begins with, made once in a process; each server has a copy of its own."""
+    if not _first:
+        _first.append((await bootstrapped(StoppedClock(), RandomIds(0x10CA1))).store)
+    return _first[0].fork()
 
 
 @dataclass(slots=True)
@@ -37,7 +44,7 @@ class LocalServer:
 @asynccontextmanager
 async def local_server(directory: Path) -> AsyncIterator[LocalServer]:
     clock = StoppedClock()
-    store = MemoryStore()
+    store = await _first_objects()
     options = Options(AuthenticatorChain([LoopbackAuthenticator(TOKEN)], True), AuthorizerChain(()))
     api = ApiServer(store, clock, RandomIds(1), options)
     # No controller makes the accounts that Pods would wait for.
@@ -47,7 +54,6 @@ async def local_server(directory: Path) -> AsyncIterator[LocalServer]:
     services = wire(api, config, None)
     await api.start()
     await services.start()
-    await bootstrap(api, OwnAddress("192.0.2.1", 6443, config.service_cidrs))
     async with InProcess(api.handle) as entrance:
         client = Client(InProcessTransport(entrance, TOKEN), clock, user_agent="tests")
         yield LocalServer(api, clock, entrance, client)

@@ -12,6 +12,7 @@ import uvloop
 
 from setpoint.apiserver.http.message import Handler
 from setpoint.apiserver.http.server import Server
+from setpoint.testing.virtual_time import VirtualLoop
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,8 +21,8 @@ from wire_harness import Attach, LoopClock, MemoryTransport, Serve, Served
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
-    if item.get_closest_marker("looptime") is not None:
-        return {"asyncio": asyncio.SelectorEventLoop}
+    if item.get_closest_marker("virtual_loop") is not None:
+        return {"asyncio": VirtualLoop}
     return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
 
 

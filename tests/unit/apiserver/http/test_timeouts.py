@@ -9,7 +9,7 @@ from wire_harness import Attach, MemoryTransport, echo, settle, until
 
 from setpoint.apiserver.http.message import Answer, Request, Response, StreamResponse, StreamWriter
 
-pytestmark = pytest.mark.looptime
+pytestmark = pytest.mark.virtual_loop
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
