@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from kubectl_environment import kubectl_environment
+
+from conftest import kubectls
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -39,18 +40,7 @@ CHANGED = (
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: default}\nbogus: 1\n"
 
 
-def _binaries() -> list[str]:
-    """Every kubectl beside the one on the path (some distributions ship several versions), and those that are named."""
-    found = [path for path in os.environ.get("SETPOINT_TEST_KUBECTL", "").split(os.pathsep) if path]
-    installed = shutil.which("kubectl")
-    if installed:
-        real = Path(installed).resolve()
-        versions = sorted(real.parent.glob("kubectl.[0-9]*"))
-        found += [str(path) for path in versions or [real]]
-    return found
-
-
-BINARIES = _binaries()
+BINARIES = kubectls()
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not BINARIES, reason="no kubectl on the path, nor in SETPOINT_TEST_KUBECTL"),
@@ -73,19 +63,20 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         process.wait(10)
 
 
-class Kubectl:
-    def __init__(self, binary: str, kubeconfig: Path, scratch: Path) -> None:
-        cache = scratch / "cache"
-        self._command = [binary, "--kubeconfig", str(kubeconfig), "--cache-dir", str(cache)]
-        self._scratch = scratch
-        self.version = self._version(binary)
+@cache
+def version_of(binary: Path) -> tuple[int, int]:
+    said = subprocess.run([binary, "version", "--client"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"v(\d+)\.(\d+)\.", said)
+    assert match is not None, said
+    return int(match[1]), int(match[2])
 
-    @staticmethod
-    def _version(binary: str) -> tuple[int, int]:
-        said = subprocess.run([binary, "version", "--client"], capture_output=True, text=True, check=False).stdout
-        match = re.search(r"v(\d+)\.(\d+)\.", said)
-        assert match is not None, said
-        return int(match[1]), int(match[2])
+
+class Kubectl:
+    def __init__(self, binary: Path, kubeconfig: Path, scratch: Path) -> None:
+        cache = kubeconfig.parent / "caches" / binary.name
+        self._command = [str(binary), "--kubeconfig", str(kubeconfig), "--cache-dir", str(cache)]
+        self._scratch = scratch
+        self.version = version_of(binary)
 
     def run(self, *args: str, editor: str = "") -> tuple[int, str]:
         done = subprocess.run(
@@ -109,7 +100,7 @@ class Kubectl:
         return str(path)
 
 
-@pytest.fixture(params=BINARIES, ids=lambda path: Path(path).name)
+@pytest.fixture(params=BINARIES, ids=lambda path: path.name)
 def kubectl(request: pytest.FixtureRequest, kubeconfig: Path, tmp_path: Path) -> Iterator[Kubectl]:
     made = Kubectl(request.param, kubeconfig, tmp_path)
     yield made

@@ -19,7 +19,7 @@ from up_process import up_process
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kubectl_runner import Kubectl, until
+from kubectl_runner import Kubectl, Setpoint, until
 
 from conftest import kubectls
 
@@ -34,8 +34,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         pytest.skip("no kubectl on the path, nor in SETPOINT_TEST_KUBECTL")
     directory = tmp_path_factory.mktemp("stories")
     with up_process(directory, "--nodes", "3") as kubeconfig:
-        typed = BINARIES[-1] if request.param == "kubectl" else _setpoint(directory)
-        kubectl = Kubectl(typed, kubeconfig, directory, "default")
+        kubectl = Kubectl(BINARIES[-1], kubeconfig, directory, "default")
+        if request.param == "setpoint":
+            kubectl = Setpoint(_setpoint(directory), kubeconfig, directory, "default")
         _begin_autoscaling(kubectl)
         yield kubectl
 
