@@ -59,6 +59,11 @@ class Encryption:
                 await cache.read_again()
         self._count("success")
         log.info("the encryption configuration %s is in force", self._path)
+        if lost := await self.store.unreadable():
+            log.error(
+                "stored objects need a key that %s does not have any more (%d, such as %s): put it back before the "
+                "server is restarted", self._path, len(lost), lost[0],
+            )  # fmt: skip
         return True
 
     def _count(self, status: str) -> None:

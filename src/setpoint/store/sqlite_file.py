@@ -262,6 +262,7 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
     run("PRAGMA synchronous = FULL")
     run("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache; elsewhere this is nothing
     run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    run("PRAGMA secure_delete = ON")  # the default of some builds only; what is deleted may have been a Secret
     run(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
     if is_new:
         connection.executescript(

@@ -203,8 +203,12 @@ async def test_changes_of_the_file_take_effect_and_mistakes_do_not(
     await encryption.store.txn([Put(_KEY, b"value")])
     kept = await below.get(_KEY)
     assert kept is not None and kept.value.startswith(b"k8s:enc:aescbc:v1:two:")
+    assert "need a key" not in caplog.text
+    path.write_bytes(_config(_of(["secrets"])))
+    await followed.look()
+    assert f"stored objects need a key that {path} does not have any more (1, such as {_KEY})" in caplog.text
     counted = {sample.labels["status"]: sample.value for sample in next(iter(encryption.families())).samples}
-    assert counted == {"success": 1, "failure": 1}
+    assert counted == {"success": 2, "failure": 1}
     assert "tooshort" not in caplog.text and _SECRET not in caplog.text
 
 
@@ -233,3 +237,20 @@ async def test_no_file_of_the_store_holds_the_value(tmp_path: Path) -> None:
             assert kept is not None and kept.value == b'{"data":"swordfish 4"}', number
         await store.close()
         look()
+
+
+async def test_what_was_kept_in_the_clear_is_gone_once_it_is_encrypted_and_compacted(tmp_path: Path) -> None:
+    path, data = tmp_path / "encryption.json", tmp_path / "state.db"
+    path.write_bytes(_config(_of(["secrets"], {"aesgcm": _KEYS}, {"identity": {}})))
+    values = {f"{_KEY}-{number}": b'{"data":"swordfish %d"}' % number + b" " * 3000 for number in range(20)}
+    clear = SqliteStore.open(data)
+    for key, value in values.items():
+        await clear.txn([Put(key, value)])
+    await clear.close()
+    assert b"swordfish" in data.read_bytes()
+    store = Encryption(str(path), SqliteStore.open(data), SystemClock()).store
+    for key, value in values.items():
+        await store.txn([Put(key, value)])
+    await store.compact(store.revision)
+    await store.close()
+    assert b"swordfish" not in data.read_bytes()

@@ -27,6 +27,7 @@ from setpoint.store.interface import (
 from setpoint.store.transaction import stamped
 
 _LONGEST_STAMP = 12
+_AT_ONCE = 500
 
 
 class ByKey(Protocol):
@@ -107,6 +108,16 @@ class EncryptedStore:
             return transformer.decrypt(kept.value, key.encode())[1]
         except DecryptionError:
             return False
+
+    async def unreadable(self) -> Sequence[str]:
+        """The keys of those values that none of the transformers can read, whoever may still have them in memory."""
+        found, start = list[str](), ""
+        while True:
+            page = await self.list("", start=start, limit=_AT_ONCE)
+            found += [item.key for item in page.items if isinstance(item.value, Unreadable)]
+            if len(page.items) < _AT_ONCE:
+                return found
+            start = page.items[-1].key + "\0"
 
     def _read(self, kept: KeyValue | None) -> KeyValue | None:
         return self._decrypted(kept) if kept is not None else None
