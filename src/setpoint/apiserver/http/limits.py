@@ -23,6 +23,8 @@ class Limits(NamedTuple):
     write_timeout: float = 60.0
     """Without the client taking a single byte."""
     handshake_timeout: float = 10.0
+    handshakes: int = 2000
+    """So many at once; of more, the oldest are cut off."""
     linger: float = 1.0
     """How long a refused client may go on sending before the connection is cut: cutting at once could destroy the
     answer on its way."""

@@ -1,4 +1,4 @@
-"""The listening side: accepts, owns the connections' tasks, sweeps deadlines, stops gracefully."""
+"""The server: owns the connections' tasks, sweeps deadlines, stops gracefully."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from ssl import SSLContext
 from typing import Any, Final
 
+from setpoint.apiserver.http.accepting import Acceptor, listen
 from setpoint.apiserver.http.connection import Connection, OnError
 from setpoint.apiserver.http.encoding import DateHeader, plain_error
 from setpoint.apiserver.http.limits import Limits
@@ -17,8 +18,6 @@ from setpoint.meta.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-BACKLOG: Final = 4096
-SHUTDOWN_TIMEOUT: Final = 5.0
 # What a cancelled handler may still take to clean up.
 ABORT_TIMEOUT: Final = 5.0
 
@@ -50,7 +49,7 @@ class Server:
         self.stopping = False
         self._ssl = ssl
         self._on_error = on_error
-        self._listener: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._connections: set[Connection] = set()
         # Every task started here is in this set until it is done, and `stop` waits for all of them.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,26 +57,17 @@ class Server:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address, with the port that was chosen when `port` is 0."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            self.connection,
-            host,
-            port,
-            ssl=self._ssl,
-            backlog=BACKLOG,
-            reuse_address=True,
-            ssl_handshake_timeout=self.limits.handshake_timeout if self._ssl else None,
-            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT if self._ssl else None,
-        )
-        address = self._listener.sockets[0].getsockname()
+        listeners = await listen(host, port)
+        address = listeners[0].getsockname()
+        self._acceptor = Acceptor(listeners, self.connection, self._ssl, self.limits)
         return address[0], address[1]
 
     async def stop(self, grace: float) -> None:
         """Requests in flight may end within `grace` seconds; after that, what is left is cut off. When this returns, no
         handler runs any more."""
         self.stopping = True
-        if self._listener is not None:
-            self._listener.close()
+        if self._acceptor is not None:
+            await self._acceptor.close()
         for connection in list(self._connections):
             connection.shut_down()
         if self._tasks:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import uvloop
+from stopped_clock import StoppedClock
 
 from setpoint.apiserver.http.message import Handler
 from setpoint.apiserver.http.server import Server
+from setpoint.apiserver.turns import Turns
 from setpoint.testing.virtual_time import VirtualLoop
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -46,11 +48,11 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def attach() -> AsyncIterator[Attach]:
-    """Connect without a socket."""
+    """Connect without a socket. No turn of the loop is ever long."""
     servers: list[Server] = []
 
     def connect(handler: Handler, **options: Any) -> MemoryTransport:
-        server = Server(handler, clock=LoopClock(), **options)
+        server = Server(handler, clock=LoopClock(), turns=Turns(StoppedClock()), **options)
         servers.append(server)
         return MemoryTransport(server.connection())
 

@@ -1,0 +1,124 @@
+"""Taking in connections: a few in each turn of the loop, since what follows, a TLS handshake, is the most expensive
+thing that a stranger can ask for; and so many at once in the middle of one, since each takes memory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import Any, Final
+
+from setpoint.apiserver.http.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG: Final = 4096
+_IN_A_TURN: Final = 4
+_SHUTDOWN_TIMEOUT: Final = 5.0
+_NOTHING_LEFT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PAUSE: Final = 1.0
+"""Seconds until the next try where there is nothing left to take one more connection with."""
+
+
+async def listen(host: str, port: int) -> list[socket.socket]:
+    """One socket for each address of `host`. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listeners: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listeners.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+    except OSError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+class Acceptor:
+    """Each connection becomes a protocol that `make` makes, after its handshake if there is TLS."""
+
+    def __init__(
+        self,
+        listeners: list[socket.socket],
+        make: Callable[[], asyncio.BaseProtocol],
+        tls: SSLContext | None,
+        limits: Limits,
+    ) -> None:
+        self._listeners = listeners
+        self._make = make
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._options: dict[str, Any] = {}
+        if tls is not None:
+            self._options = {
+                "ssl": tls,
+                "ssl_handshake_timeout": limits.handshake_timeout,
+                "ssl_shutdown_timeout": _SHUTDOWN_TIMEOUT,
+            }
+        self._beginning: dict[asyncio.Task[None], None] = {}
+        """Whose handshake is not over, the oldest first."""
+        self._paused: asyncio.TimerHandle | None = None
+        self._listen()
+
+    async def close(self) -> None:
+        """Nobody comes in any more; whoever has just begun is sent away."""
+        if self._paused is not None:
+            self._paused.cancel()
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._listeners = []
+        beginning = list(self._beginning)
+        for task in beginning:
+            task.cancel()
+        if beginning:
+            await asyncio.wait(beginning)
+
+    def _listen(self) -> None:
+        self._paused = None
+        for listener in self._listeners:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_IN_A_TURN):
+            try:
+                accepted, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NOTHING_LEFT:
+                    raise
+                self._pause(error)
+                return
+            accepted.setblocking(False)
+            self._begin(accepted)
+
+    def _pause(self, error: OSError) -> None:
+        logger.error("cannot take one more connection: %s; trying again in %.0f s", error.strerror, _PAUSE)
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+        self._paused = self._loop.call_later(_PAUSE, self._listen)
+
+    def _begin(self, accepted: socket.socket) -> None:
+        if len(self._beginning) >= self._limits.handshakes:
+            next(iter(self._beginning)).cancel()  # it had more time than anybody else
+        task = self._loop.create_task(self._begun(accepted))
+        self._beginning[task] = None
+        task.add_done_callback(self._beginning.pop)
+
+    async def _begun(self, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, accepted, **self._options)
+        except OSError as error:  # of TLS too
+            logger.debug("a connection did not come about: %s", error)
