@@ -9,7 +9,8 @@ from setpoint.apiserver.handlers.reviews.question import answer, ordered, read
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.tokens import Claims, Lookup, ServiceAccountTokens
+from setpoint.apiserver.token_claims import Claims
+from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.authentication.tokenrequest import default_token_request, validate_token_request
 from setpoint.kinds.catalog import Resource
