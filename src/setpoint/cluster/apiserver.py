@@ -118,6 +118,17 @@ def _first_address(cidr: str) -> str:
     return str(ip_network(cidr).network_address + 1)
 
 
+def _lets_anybody_in(config: ApiServerConfig) -> bool:
+    if "AlwaysAllow" not in config.authorization_mode:
+        return config.anonymous_auth is not False
+    if config.anonymous_auth:
+        log.warning(
+            "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. "
+            "You should use a different authorizer"
+        )
+    return False
+
+
 @asynccontextmanager
 async def apiserver(
     config: ApiServerConfig, store: Store | None = None, *, alone: bool = False
@@ -130,9 +141,7 @@ async def apiserver(
     clock, ids = SystemClock(), RandomIds()
     token = ids.secret()
     context, files = (None, None) if config.insecure_http else _tls(config, clock)
-    anonymous = config.anonymous_auth
-    if anonymous is None:
-        anonymous = "AlwaysAllow" not in config.authorization_mode
+    anonymous = _lets_anybody_in(config)
     trust = ClientTrust(config, files.ca, context, clock) if context is not None and files is not None else None
     authenticators = _authenticators(config, token, trust)
     store = store or open_store(config)

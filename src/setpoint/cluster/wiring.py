@@ -115,7 +115,7 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers, enabl
             surroundings.webhook_identities = partial(webhook_identities, api.clock)
         return build(surroundings, enabled, config.disable_admission_plugins)
     except UnknownPlugin as error:
-        raise ConfigError(f"admission plugins: {error}") from None
+        raise ConfigError(str(error)) from None
     except FileProblem as problem:
         raise ConfigError(f"--admission-control-config-file: {problem}") from None
 

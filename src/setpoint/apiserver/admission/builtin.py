@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from setpoint.apiserver.admission.always_admit import AlwaysAdmit
@@ -62,6 +62,7 @@ from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.apiserver.webhook_identities import WebhookIdentities
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
+from setpoint.meta.goformat import aggregate, quote
 
 _IMAGE_POLICY = "ImagePolicyWebhook"
 
@@ -194,20 +195,25 @@ served without it: they may be named."""
 
 
 class UnknownPlugin(ValueError):
-    """The message names the plugin and what there is to choose from."""
+    """The message names the flag and the plugin."""
 
 
-def build(surroundings: Surroundings, enable: Iterable[str] = (), disable: Iterable[str] = ()) -> list[Plugin]:
+def build(surroundings: Surroundings, enable: Collection[str] = (), disable: Collection[str] = ()) -> list[Plugin]:
     """The default plugins, those of `enable` besides, without those of `disable`, in order. Raises UnknownPlugin,
     or FileProblem where what is said of one of them makes no sense."""
-    enabled, disabled = frozenset(enable), frozenset(disable)
-    unknown = sorted((enabled | disabled) - _MAKERS.keys() - _IDLE)
-    if unknown:
-        raise UnknownPlugin(f"unknown plugin {unknown[0]!r}; there are {', '.join(sorted(_MAKERS.keys() | _IDLE))}")
-    both = sorted(enabled & disabled)
+    enabled, disabled = tuple(enable), frozenset(disable)
+    problems = [
+        f"{flag} plugin {quote(name)} is unknown"
+        for flag, names in (("enable-admission-plugins", enable), ("disable-admission-plugins", disable))
+        for name in names
+        if name not in _MAKERS and name not in _IDLE
+    ]
+    both = sorted(disabled.intersection(enabled))
     if both:
-        raise UnknownPlugin(f"{both[0]} cannot be both enabled and disabled")
-    wanted = (_MAKERS.keys() - _OFF | enabled) - disabled
+        problems.append(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
+    if problems:
+        raise UnknownPlugin(aggregate(problems))
+    wanted = (_MAKERS.keys() - _OFF).union(enabled) - disabled
     return [_made(name, make, surroundings) for name, make in _MAKERS.items() if name in wanted]
 
 

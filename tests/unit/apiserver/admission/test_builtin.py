@@ -53,7 +53,7 @@ def test_what_has_nothing_to_do_may_be_named(surroundings: Surroundings) -> None
     """Without the features that they are for, upstream's plugins let everything pass."""
     for enable, disable in ((["PodGroupProtection"], []), ([], ["PodGroupProtection"])):
         assert names(surroundings, enable, disable) == names(surroundings)
-    with pytest.raises(UnknownPlugin, match="PodGroupProtection cannot be both"):
+    with pytest.raises(UnknownPlugin, match=r"PodGroupProtection\] in enable-admission-plugins and disable"):
         build(surroundings, ["PodGroupProtection"], ["PodGroupProtection"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from typing import Any
 
@@ -100,8 +101,11 @@ async def test_a_pod_waits_for_its_account() -> None:
 
 
 async def test_an_unknown_plugin_is_a_mistake_of_the_configuration() -> None:
-    with pytest.raises(ConfigError, match="unknown plugin 'Nope'"):
+    with pytest.raises(ConfigError, match=r'^enable-admission-plugins plugin "Nope" is unknown$'):
         await FrontDoor.open(enable_admission_plugins=["Nope"])
+    said = "[PodSecurity] in enable-admission-plugins and disable-admission-plugins overlapped"
+    with pytest.raises(ConfigError, match=re.escape(f'[disable-admission-plugins plugin "No" is unknown, {said}]')):
+        await FrontDoor.open(enable_admission_plugins=["PodSecurity"], disable_admission_plugins=["No", "PodSecurity"])
 
 
 async def test_system_namespaces_cannot_be_deleted(door: FrontDoor) -> None:
