@@ -107,12 +107,14 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers, enabl
         if config.admission_control_config_file:
             # Few servers have one.
             from setpoint.cluster.admission_file import plugin_documents
+            from setpoint.cluster.static_admission import static_manifests
             from setpoint.cluster.webhook_identities import webhook_identities
             from setpoint.cluster.webhook_kubeconfig import review_webhook
 
             surroundings.told = plugin_documents(config.admission_control_config_file).get
             surroundings.review_webhook = partial(review_webhook, servers, api.clock, api.ids)
             surroundings.webhook_identities = partial(webhook_identities, api.clock)
+            surroundings.manifests = partial(static_manifests, api.background, api.clock)
         return build(surroundings, enabled, config.disable_admission_plugins)
     except UnknownPlugin as error:
         raise ConfigError(str(error)) from None

@@ -47,6 +47,8 @@ class Context(NamedTuple):
     dry_run: bool = False
     warn: Callable[[str], None] = lambda text: None
     """For what validation finds and lets pass."""
+    from_file: bool = False
+    """Nobody asked for it: an administrator has put it into a file."""
 
 
 class Column(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from setpoint.apiserver.admission.always_admit import AlwaysAdmit
 from setpoint.apiserver.admission.always_deny import AlwaysDeny
@@ -16,9 +17,9 @@ from setpoint.apiserver.admission.configuration import (
     read_event_limits,
     read_limited_resources,
     read_node_selectors,
-    read_policy_settings,
+    read_policy_manifests,
     read_tolerations,
-    read_webhook_kubeconfig,
+    read_webhook_settings,
 )
 from setpoint.apiserver.admission.default_ingress_class import DefaultIngressClass
 from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
@@ -64,6 +65,9 @@ from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.goformat import aggregate, quote
 
+if TYPE_CHECKING:
+    from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
+
 _IMAGE_POLICY = "ImagePolicyWebhook"
 
 
@@ -73,6 +77,14 @@ def _nothing(plugin: str) -> None:
 
 def _no_webhook(kubeconfig: str, pause: float) -> ReviewWebhook:
     raise FileProblem("this server does not call others")
+
+
+class NotInitialized(FileProblem):
+    """What a plugin is told makes sense, and what that leads to does not."""
+
+
+def _no_manifests(what: str, directory: str, plurals: Sequence[str]) -> StaticManifests:
+    raise FileProblem("this server has no files")
 
 
 def _no_identities(kubeconfig: str) -> WebhookIdentities:
@@ -100,25 +112,29 @@ class Surroundings:
     FileProblem."""
     webhook_identities: Callable[[str], WebhookIdentities] = _no_identities
     """Those in a kubeconfig, given by its path. Raises FileProblem."""
+    manifests: Callable[[str, str, Sequence[str]], StaticManifests] = _no_manifests
+    """What is in a directory, webhooks or policies, of the resources that are given by their plurals. Raises
+    FileProblem, NotInitialized."""
 
     def document(self, plugin: type[Plugin]) -> bytes | None:
         return self.told(plugin.name)
 
 
-def _caller(s: Surroundings, plugin: type[Plugin]) -> Caller:
-    kubeconfig = read_webhook_kubeconfig(s.document(plugin))
-    client = s.webhooks.showing(s.webhook_identities(kubeconfig)) if kubeconfig else s.webhooks
-    return Caller(client, s.served, Matcher(s.reader, s.served), s.authorizer, s.ids)
+def _webhook(
+    s: Surroundings, plugin: type[MutatingAdmissionWebhook] | type[ValidatingAdmissionWebhook], plural: str
+) -> Plugin:
+    told = read_webhook_settings(s.document(plugin))
+    client = s.webhooks.showing(s.webhook_identities(told.kubeconfig)) if told.kubeconfig else s.webhooks
+    caller = Caller(client, s.served, Matcher(s.reader, s.served), s.authorizer, s.ids)
+    return plugin(s.reader, caller, s.manifests("webhook", told.manifests, [plural]) if told.manifests else None)
 
 
-def _mutating_policy(s: Surroundings) -> Plugin:
-    read_policy_settings(s.document(MutatingAdmissionPolicy), "MutatingAdmissionPolicyConfiguration")
-    return MutatingAdmissionPolicy(s.reader, s.served, s.authorizer)
-
-
-def _validating_policy(s: Surroundings) -> Plugin:
-    read_policy_settings(s.document(ValidatingAdmissionPolicy), "ValidatingAdmissionPolicyConfiguration")
-    return ValidatingAdmissionPolicy(s.reader, s.served, s.authorizer)
+def _policy(
+    s: Surroundings, plugin: type[MutatingAdmissionPolicy] | type[ValidatingAdmissionPolicy], plurals: list[str]
+) -> Plugin:
+    directory = read_policy_manifests(s.document(plugin), f"{plugin.name}Configuration")
+    static = s.manifests("policy", directory, plurals) if directory else None
+    return plugin(s.reader, s.served, s.authorizer, static)
 
 
 def _image_policy(s: Surroundings) -> Plugin:
@@ -168,11 +184,15 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     PodTopologyLabels.name: lambda s: PodTopologyLabels(s.reader),
     NodeDeclaredFeatureValidator.name: lambda s: NodeDeclaredFeatureValidator(s.reader),
     PodResizeValidator.name: lambda s: PodResizeValidator(s.reader),
-    MutatingAdmissionPolicy.name: _mutating_policy,
-    MutatingAdmissionWebhook.name: lambda s: MutatingAdmissionWebhook(s.reader, _caller(s, MutatingAdmissionWebhook)),
-    ValidatingAdmissionPolicy.name: _validating_policy,
-    ValidatingAdmissionWebhook.name: lambda s: ValidatingAdmissionWebhook(
-        s.reader, _caller(s, ValidatingAdmissionWebhook)
+    MutatingAdmissionPolicy.name: lambda s: _policy(
+        s, MutatingAdmissionPolicy, ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]
+    ),
+    MutatingAdmissionWebhook.name: lambda s: _webhook(s, MutatingAdmissionWebhook, "mutatingwebhookconfigurations"),
+    ValidatingAdmissionPolicy.name: lambda s: _policy(
+        s, ValidatingAdmissionPolicy, ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
+    ),
+    ValidatingAdmissionWebhook.name: lambda s: _webhook(
+        s, ValidatingAdmissionWebhook, "validatingwebhookconfigurations"
     ),
     ResourceQuota.name: lambda s: ResourceQuota(
         s.reader, s.write_usage, read_limited_resources(s.document(ResourceQuota))
@@ -220,5 +240,7 @@ def build(surroundings: Surroundings, enable: Collection[str] = (), disable: Col
 def _made(name: str, make: Callable[[Surroundings], Plugin], surroundings: Surroundings) -> Plugin:
     try:
         return make(surroundings)
+    except NotInitialized as problem:
+        raise FileProblem(f'failed to initialize admission plugin "{name}": {problem}') from None
     except FileProblem as problem:
         raise FileProblem(f'couldn\'t init admission plugin "{name}": {problem}') from None

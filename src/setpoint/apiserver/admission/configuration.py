@@ -32,6 +32,7 @@ _QUOTAS = {
 }
 _SELECTORS = "podNodeSelectorPluginConfig"
 _MANIFESTS = "staticManifestsDir"
+_ABSOLUTE = "must be an absolute file path"
 _WEBHOOKS = {
     ("apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"): document(
         "v1.WebhookAdmission", kubeConfigFile=TEXT, staticManifestsDir=TEXT
@@ -82,25 +83,36 @@ def read_limited_resources(data: bytes | None) -> list[Obj]:
     return limited
 
 
-def read_webhook_kubeconfig(data: bytes | None) -> str:
+class WebhookSettings(NamedTuple):
+    kubeconfig: str = ""
     """The file that says who we are to webhooks; empty: none does."""
-    found = read_config(data, _WEBHOOKS) if data is not None else {}
+    manifests: str = ""
+    """The directory of those that come from files; empty: none do."""
+
+
+def read_webhook_settings(data: bytes | None) -> WebhookSettings:
+    if data is None:
+        return WebhookSettings()
+    found = read_config(data, _WEBHOOKS)
     path: str = found.get("kubeConfigFile", "")
     if path and not path.startswith("/"):
-        raise FileProblem(invalid("kubeConfigFile", path, "must be an absolute file path").message())
-    _refuse_manifests(found)
+        raise FileProblem(invalid("kubeConfigFile", path, _ABSOLUTE).message())
+    return WebhookSettings(path, _manifests(found))
+
+
+def read_policy_manifests(data: bytes | None, kind: str) -> str:
+    """The directory of policies that come from files; empty: none do."""
+    if data is None:
+        return ""
+    known = {("apiserver.config.k8s.io/v1", kind): document(f"v1.{kind}", staticManifestsDir=TEXT)}
+    return _manifests(read_config(data, known))
+
+
+def _manifests(found: Obj) -> str:
+    path: str = found.get(_MANIFESTS, "")
+    if path and not path.startswith("/"):
+        raise FileProblem(invalid(_MANIFESTS, path, _ABSOLUTE).message())
     return path
-
-
-def read_policy_settings(data: bytes | None, kind: str) -> None:
-    if data is not None:
-        known = {("apiserver.config.k8s.io/v1", kind): document(f"v1.{kind}", staticManifestsDir=TEXT)}
-        _refuse_manifests(read_config(data, known))
-
-
-def _refuse_manifests(found: Obj) -> None:
-    if found.get(_MANIFESTS):
-        raise FileProblem(f"{_MANIFESTS}: Forbidden: webhooks and policies cannot be configured by files yet")
 
 
 class TolerationSettings(NamedTuple):

@@ -104,7 +104,7 @@ class BindingStrategy(Strategy):
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj["spec"], errs)
-        validate_static_name(obj, errs)
+        validate_static_name(obj, errs, ctx)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj["spec"], errs)

@@ -73,7 +73,7 @@ class PolicyStrategy(Strategy):
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, None, errs)
-        validate_static_name(obj, errs)
+        validate_static_name(obj, errs, ctx)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, old["spec"], errs)

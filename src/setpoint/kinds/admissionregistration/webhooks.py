@@ -158,7 +158,7 @@ class WebhookConfigurationStrategy(Strategy):
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, _Tolerance(), errs)
-        validate_static_name(obj, errs)
+        validate_static_name(obj, errs, ctx)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, _tolerance(obj.get("webhooks") or (), old.get("webhooks") or ()), errs)

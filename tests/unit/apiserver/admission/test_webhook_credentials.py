@@ -255,10 +255,13 @@ def test_the_narrowest_name_counts(names: list[str], target: str, found: str) ->
         (MUTATING, {}, "Object 'Kind' is missing in '{}'"),
         (MUTATING, KIND | {"apiVersion": "apiserver.config.k8s.io/v1alpha1"}, 'no kind "WebhookAdmissionConfiguration" '
          'is registered for version "apiserver.config.k8s.io/v1alpha1"'),
-        (VALIDATING, KIND | {"staticManifestsDir": "/tmp"},
-         "staticManifestsDir: Forbidden: webhooks and policies cannot be configured by files yet"),
+        (VALIDATING, KIND | {"staticManifestsDir": "x"},
+         'staticManifestsDir: Invalid value: "x": must be an absolute file path'),
         ("ValidatingAdmissionPolicy", KIND | {"kind": "ValidatingAdmissionPolicyConfiguration", "staticManifestsDir":
-         "/tmp"}, "staticManifestsDir: Forbidden: webhooks and policies cannot be configured by files yet"),
+         "/not/there"}, 'staticManifestsDir: Invalid value: "/not/there": unable to read: stat /not/there: no such '
+         "file or directory"),
+        (VALIDATING, KIND | {"staticManifestsDir": __file__},
+         f'staticManifestsDir: Invalid value: "{__file__}": must be a directory'),
         ("MutatingAdmissionPolicy", {}, "Object 'Kind' is missing in '{}'"),
     ],
 )  # fmt: skip

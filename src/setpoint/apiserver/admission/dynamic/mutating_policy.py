@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from setpoint.apiserver.admission.dynamic.changes import ChangeProblem, replace_object, type_shown
-from setpoint.apiserver.admission.dynamic.exempt import from_policies
 from setpoint.apiserver.admission.dynamic.matching import Matcher
 from setpoint.apiserver.admission.dynamic.params import ConfigurationError, param_registry, params_of
 from setpoint.apiserver.admission.dynamic.policy_source import Binding, Hook, PolicySource
@@ -21,6 +20,7 @@ from setpoint.meta.goformat import quote
 
 if TYPE_CHECKING:
     from setpoint.apiserver.admission.dynamic.mutating_evaluation import MutatingEvaluator
+    from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
 
 
 class _Failure(NamedTuple):
@@ -52,16 +52,18 @@ class _Invocation(NamedTuple):
 class MutatingAdmissionPolicy(Plugin):
     name = "MutatingAdmissionPolicy"
 
-    def __init__(self, reader: Reader, served: Served, authorizer: AuthorizerChain) -> None:
+    def __init__(
+        self, reader: Reader, served: Served, authorizer: AuthorizerChain, static: StaticManifests | None = None
+    ) -> None:
         self._source: PolicySource[MutatingEvaluator] = PolicySource(
-            "mutatingadmissionpolicies", reader, served, _compile
+            "mutatingadmissionpolicies", reader, served, _compile, static
         )
         self._matcher = Matcher(reader, served)
         self._served = served
         self._authorizer = authorizer
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return operation != "DELETE" and not from_policies(resource)
+        return operation != "DELETE" and self._source.sees(resource)
 
     async def mutate(self, attrs: Attributes) -> None:
         hooks = self._source.for_request(attrs)

@@ -5,12 +5,11 @@ Whoever asked for it (reinvocationPolicy IfNeeded) gets to see the object once m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from setpoint.apiserver.admission.dynamic.changes import ChangeProblem, replace_object
-from setpoint.apiserver.admission.dynamic.exempt import from_webhooks
 from setpoint.apiserver.admission.dynamic.reinvocation import end_round, round_of
 from setpoint.apiserver.admission.dynamic.webhook_calls import Caller, CallFailed, Invocation
 from setpoint.apiserver.admission.dynamic.webhook_review import Verdict
@@ -23,6 +22,9 @@ from setpoint.meta.json_syntax import complaint
 from setpoint.meta.patch.errors import PatchError
 from setpoint.meta.patch.json_patch import apply_json_patch, decode_json_patch
 
+if TYPE_CHECKING:
+    from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
+
 _ANNOTATION = "mutation.webhook.admission.k8s.io"
 _DEEPEST = 10_000
 _FAILED_OPEN = f"failed-open.{_ANNOTATION}"
@@ -32,12 +34,12 @@ _PATCH = "patch.webhook.admission.k8s.io"
 class MutatingAdmissionWebhook(Plugin):
     name = "MutatingAdmissionWebhook"
 
-    def __init__(self, reader: Reader, caller: Caller) -> None:
-        self._source = WebhookSource("mutatingwebhookconfigurations", reader, caller.served)
+    def __init__(self, reader: Reader, caller: Caller, static: StaticManifests | None = None) -> None:
+        self._source = WebhookSource("mutatingwebhookconfigurations", reader, caller.served, static)
         self._caller = caller
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return not from_webhooks(resource)
+        return self._source.sees(resource)
 
     async def mutate(self, attrs: Attributes) -> None:
         webhooks = self._source.for_request(attrs)

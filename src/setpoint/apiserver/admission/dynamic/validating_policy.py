@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from setpoint.apiserver.admission.dynamic.exempt import from_policies
 from setpoint.apiserver.admission.dynamic.matching import Matcher
 from setpoint.apiserver.admission.dynamic.params import ConfigurationError, param_registry, params_of
 from setpoint.apiserver.admission.dynamic.policy_source import Binding, Hook, PolicySource
@@ -21,6 +20,7 @@ from setpoint.meta.errors import ApiError, NotFound
 
 if TYPE_CHECKING:
     from setpoint.apiserver.admission.dynamic.expressions import Subject
+    from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
     from setpoint.apiserver.admission.dynamic.validating_evaluation import Denial, ValidatingEvaluator, Verdict
 
 _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
@@ -43,16 +43,18 @@ class _Refusal(NamedTuple):
 class ValidatingAdmissionPolicy(Plugin):
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, reader: Reader, served: Served, authorizer: AuthorizerChain) -> None:
+    def __init__(
+        self, reader: Reader, served: Served, authorizer: AuthorizerChain, static: StaticManifests | None = None
+    ) -> None:
         self._source: PolicySource[ValidatingEvaluator] = PolicySource(
-            "validatingadmissionpolicies", reader, served, _compile
+            "validatingadmissionpolicies", reader, served, _compile, static
         )
         self._matcher = Matcher(reader, served)
         self._served = served
         self._authorizer = authorizer
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return not from_policies(resource)
+        return self._source.sees(resource)
 
     async def validate(self, attrs: Attributes) -> None:
         hooks = self._source.for_request(attrs)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from setpoint.apiserver.admission.dynamic.exempt import from_webhooks
 from setpoint.apiserver.admission.dynamic.webhook_calls import Caller, CallFailed, Invocation
 from setpoint.apiserver.admission.dynamic.webhook_source import WebhookSource
 from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import ApiError, InternalError
+
+if TYPE_CHECKING:
+    from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
 
 _FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io"
 
@@ -17,12 +20,12 @@ _FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io"
 class ValidatingAdmissionWebhook(Plugin):
     name = "ValidatingAdmissionWebhook"
 
-    def __init__(self, reader: Reader, caller: Caller) -> None:
-        self._source = WebhookSource("validatingwebhookconfigurations", reader, caller.served)
+    def __init__(self, reader: Reader, caller: Caller, static: StaticManifests | None = None) -> None:
+        self._source = WebhookSource("validatingwebhookconfigurations", reader, caller.served, static)
         self._caller = caller
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        return not from_webhooks(resource)
+        return self._source.sees(resource)
 
     async def validate(self, attrs: Attributes) -> None:
         webhooks = self._source.for_request(attrs)
