@@ -1,4 +1,4 @@
-"""Adds `metrics.k8s.io` to a server: its resources, who may read them, and the APIService that shows it."""
+"""Adds `metrics.k8s.io` to a server: its resources, and the APIService that shows it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,8 @@ from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Obj
 
-_RBAC, _REGISTRATION = "rbac.authorization.k8s.io", "apiregistration.k8s.io"
+_REGISTRATION = "apiregistration.k8s.io"
 _NAME = f"{VERSION}.{GROUP}"
-
-
-def _reader_role() -> Obj:
-    """For everyone who may look at Pods at all."""
-    to = {f"{_RBAC}/aggregate-to-{role}": "true" for role in ("admin", "edit", "view")}
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "system:aggregated-metrics-reader", "labels": {"k8s-app": "metrics-server", **to}},
-        "rules": [{"apiGroups": [GROUP], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}],
-    }
 
 
 def _api_service() -> Obj:
@@ -40,7 +29,6 @@ async def serve_metrics(api: ApiServer, source: UsageSource) -> None:
         api.resources[(GROUP, VERSION, resource.plural)] = resource
         api.reviews[(GROUP, resource.plural)] = handler
     api.announce()
-    await ensure(api, _RBAC, "clusterroles", _reader_role())
     await ensure(api, _REGISTRATION, "apiservices", _api_service())
 
 
