@@ -48,11 +48,11 @@ def strategy_for(call: Call, registry: Registry) -> Strategy:
 async def update(call: Call, registry: Registry, form: Form) -> Answer:
     write_options(call, "UpdateOptions")
     sent = read_resource(call, registry.resource)
-    check_name(call, sent)
     strategy = strategy_for(call, registry)
     registry.strategy.default(sent)
     registry.strategy.stamp(sent, call.now)
     call.sent(sent, registry.resource.kind, registry.resource.api_version)
+    check_name(call, sent)
     sent = registry.encoding.settle(sent)
     encoding, type_ = registry.encoding, registry.resource.type
     first = True

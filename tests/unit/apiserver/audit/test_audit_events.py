@@ -43,6 +43,13 @@ async def test_the_clients_own_audit_id_is_used(door: FrontDoor) -> None:
     assert [event["auditID"] for event in kept.taken()] == ["mine", "mine"]
 
 
+async def test_what_is_sent_to_the_wrong_name_is_told_too(door: FrontDoor) -> None:
+    kept = audit(door, {"level": "Request"}, omitStages=["RequestReceived"])
+    assert (await door.put(f"{_MAPS}/two", _MAP)).status == 400
+    (event,) = kept.taken()
+    assert event["requestObject"]["data"] == {"a": "b"}
+
+
 async def test_objects_are_told_at_the_levels_that_ask_for_them(door: FrontDoor) -> None:
     for level, sent, answered in (("Metadata", 0, 0), ("Request", 1, 0), ("RequestResponse", 1, 1)):
         kept = audit(door, {"level": level}, omitStages=["RequestReceived"])

@@ -20,8 +20,9 @@ def digest(value: Any) -> str:
 
 def bare(obj: dict[str, Any]) -> dict[str, Any]:
     """What somebody wrote down, without what a server adds to it."""
-    meta = {key: obj["metadata"][key] for key in ("namespace", "name", "labels", "annotations") if key in obj["metadata"]}
-    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")} | {"metadata": meta}
+    meta = obj["metadata"]
+    written = {key: meta[key] for key in ("namespace", "name", "labels", "annotations") if key in meta}
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")} | {"metadata": written}
 
 
 @pytest.mark.parametrize(
