@@ -58,15 +58,15 @@ from setpoint.apiserver.admission.storage_object_in_use_protection import Storag
 from setpoint.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.filters.authorize import AuthorizerChain
-from setpoint.apiserver.review_webhook import ReviewWebhook
 from setpoint.apiserver.webhook_client import WebhookClient
-from setpoint.apiserver.webhook_identities import WebhookIdentities
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.goformat import aggregate, quote
 
 if TYPE_CHECKING:
     from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
+    from setpoint.apiserver.review_webhook import ReviewWebhook
+    from setpoint.apiserver.webhook_identities import WebhookIdentities
 
 _IMAGE_POLICY = "ImagePolicyWebhook"
 
