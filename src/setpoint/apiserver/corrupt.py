@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import ApiError, Conflict, InternalError, TooManyRequests, qualified
 from setpoint.store.interface import KeyValue, Unreadable
-
-log = logging.getLogger("setpoint.apiserver")
 
 _ENCRYPTED = b"k8s:enc:"
 _NOT_ENCRYPTING = "identity transformer tried to read encrypted data"
@@ -25,12 +22,13 @@ def corruption(kept: KeyValue) -> str:
     return _NOT_ENCRYPTING if value.startswith(_ENCRYPTED) else ""
 
 
-def tell(corrupt: Mapping[str, str]) -> None:
-    """Whoever starts a server without a key has to hear of it before somebody misses something."""
-    if corrupt:
-        first = min(corrupt)
-        text = "stored objects cannot be read (%d, such as %s): %s; see --encryption-provider-config"
-        log.error(text, len(corrupt), _path(first), corrupt[first])
+def summary(corrupt: Mapping[str, str]) -> str:
+    """For whoever runs a server without a key: before somebody misses something."""
+    first = min(corrupt)
+    return (
+        f"stored objects cannot be read ({len(corrupt)}, such as {_path(first)}): {corrupt[first]}; "
+        "see --encryption-provider-config"
+    )
 
 
 class CorruptObject(InternalError):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from setpoint.apiserver.corrupt import CorruptObject, corruption, tell
+from setpoint.apiserver.corrupt import CorruptObject, corruption
 from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 from setpoint.store.key_order import KeyOrder, prefix_end
@@ -245,7 +245,6 @@ class ResourceCache:
         page = await self._store.list(self.prefix)
         self._entries = {kv.key: entry_of(kv) for kv in page.items}
         self.corrupt = {kv.key: why for kv in page.items if (why := corruption(kv))}
-        tell(self.corrupt)
         self._keys = KeyOrder(self._entries)
         self.revision = self.changed = page.revision
         self.since = since

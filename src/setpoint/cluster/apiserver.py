@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from setpoint.apiserver.bootstrap import bootstrap
+from setpoint.apiserver.corrupt import summary
 from setpoint.apiserver.filters.authenticate import (
     Authenticator,
     AuthenticatorChain,
@@ -169,6 +170,14 @@ async def apiserver(
         address = f"{shown}:{port}"
         api.address = address
         await api.start()
+        if corrupt := {key: why for cache in api.caches.values() for key, why in cache.corrupt.items()}:
+            if not alone:
+                await api.stop()
+                await server.stop(0.0)
+                raise ConfigError(
+                    f"{summary(corrupt)}. Controllers cannot work without them; `setpoint apiserver` serves the rest"
+                )
+            log.error(summary(corrupt))
         own = OwnAddress(_advertised(config), port, config.service_cidrs)
         await bootstrap(api, own)
         if alone:

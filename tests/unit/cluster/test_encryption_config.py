@@ -14,6 +14,7 @@ import pytest
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.server import ApiServer, Options
+from setpoint.cluster.apiserver import apiserver
 from setpoint.cluster.config import NOWHERE, ApiServerConfig, ConfigError
 from setpoint.cluster.encryption import Encryption
 from setpoint.cluster.encryption_config import EncryptionConfigError, read_encryption_config
@@ -237,6 +238,23 @@ async def test_no_file_of_the_store_holds_the_value(tmp_path: Path) -> None:
             assert kept is not None and kept.value == b'{"data":"swordfish 4"}', number
         await store.close()
         look()
+
+
+async def test_who_forgets_the_keys_is_told_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, below = tmp_path / "encryption.json", MemoryStore()
+    path.write_bytes(_config(_of(["secrets"])))
+    await Encryption(str(path), below, SystemClock()).store.txn([Put(_KEY, b"{}")])
+    said = (
+        f"stored objects cannot be read (1, such as /{_KEY.removeprefix('core/')}): identity transformer tried to read "
+        "encrypted data; see --encryption-provider-config"
+    )
+    config = ApiServerConfig(tmp_path / "data", port=0, store="memory", insecure_http=True)
+    with pytest.raises(ConfigError) as refusal:
+        async with apiserver(config, below.fork()):
+            pass
+    assert str(refusal.value).startswith(f"{said}. Controllers cannot work without them")
+    async with apiserver(config, below.fork(), alone=True):
+        assert said in caplog.messages
 
 
 async def test_what_was_kept_in_the_clear_is_gone_once_it_is_encrypted_and_compacted(tmp_path: Path) -> None:
