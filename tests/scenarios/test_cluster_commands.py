@@ -58,7 +58,9 @@ def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
         assert "is down" in shell("down")
     assert shell.run("status").stdout == "No cluster is running in .setpoint.\n"
     assert shell("down") == "No cluster is running in .setpoint.\n"
-    shell("up --detach --port 0 --nodes 1")
+    (shell.directory / ".setpoint" / "pki").chmod(0o755)
+    warned = shell.run("up", "--detach", "--port", "0", "--nodes", "1").stderr
+    assert warned == ".setpoint/pki was open to others (mode 0755); now it has mode 0700\n"
     try:
         assert "nothing was removed" in shell.refused("reset")
     finally:

@@ -40,6 +40,8 @@ def start_detached(call: Call) -> int:
         if time.monotonic() - STARTED > _LONGEST:
             raise Failed(f"the cluster is not ready after {_LONGEST:.0f} s; it goes on starting, see {log}")
         time.sleep(_LOOK_EVERY)
+    for line in _warnings(log):
+        call.tell(line)
     took = time.monotonic() - STARTED
     call.say(welcome(call, running.url, Path(running.kubeconfig), running.nodes, took))
     return 0
@@ -48,6 +50,12 @@ def start_detached(call: Call) -> int:
 def _flags(call: Call) -> list[str]:
     """What was typed, for the process that does it."""
     return [f"--{flag.name}={value}" for flag, value in call.flags.said if flag.name != "detach"]
+
+
+def _warnings(log: Path) -> list[str]:
+    """What the log holds before the words that we say ourselves."""
+    text = log.read_bytes()[:_LAST_WORDS].decode("utf-8", "replace")
+    return [line for line in text.partition("A cluster with ")[0].splitlines() if line]
 
 
 def _last_words(log: Path) -> str:
