@@ -36,6 +36,10 @@ class Turns:
         self._begin()
         return False
 
+    def has_time(self) -> bool:
+        """Whether work that can wait need not: this turn is not long, and nobody waits already."""
+        return not self._put_off and not self.long()
+
     def first(self, work: Callable[[], None]) -> None:
         """`work` is called in the next turn, before what was put off. It must be short, and not fail."""
         self._first.append(work)
@@ -48,7 +52,7 @@ class Turns:
 
     async def wait(self, cost: float) -> None:
         """Go on in this turn if there is time, or in one of the next."""
-        if not self._put_off and not self.long():
+        if self.has_time():
             return
         turn = asyncio.get_running_loop().create_future()
         self.later(lambda: None if turn.done() else turn.set_result(None), cost)

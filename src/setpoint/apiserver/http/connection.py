@@ -22,7 +22,7 @@ from setpoint.apiserver.http.message import (
     UpgradeResponse,
 )
 from setpoint.apiserver.http.outgoing import Outgoing
-from setpoint.apiserver.http.parsing import Exchange, RequestParser
+from setpoint.apiserver.http.parsing import SLICE, Exchange, RequestParser
 from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream, Signal
 
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ logger = logging.getLogger(__name__)
 
 OnError = Callable[[Request | None, int, str], Answer]
 NEVER: Final = float("inf")
-# Longer pieces are parsed bit by bit: how many requests one piece holds decides how much memory they take once parsed.
-SLICE: Final = 16 * 1024
-
 _GOODBYE: Final = 0.25
-_READING: Final = 0.0003
+_READING: Final = 0.001
 """Seconds that it takes to read on where much is coming in."""
 _REFUSING: Final = 0.0001
 """Seconds that it takes to refuse somebody, who then comes again."""
@@ -122,7 +119,7 @@ class Connection(asyncio.Protocol):
             if len(self._pending) > self.owner.limits.pipelined:
                 self.pause_reading()
             return
-        if len(data) <= SLICE and not self._pending:
+        if len(data) <= SLICE and not self._pending and not self.parser.in_long_head:
             self.parser.feed(data)
         else:
             self._pending += data
@@ -246,8 +243,11 @@ class Connection(asyncio.Protocol):
     def _parse_pending(self) -> None:
         pending, parser = self._pending, self.parser
         while pending and not parser.ready and not parser.finished:
-            piece = bytes(pending[:SLICE])
-            del pending[:SLICE]
+            size = parser.wants(pending)
+            if not size:
+                return
+            piece = bytes(pending[:size])
+            del pending[:size]
             parser.feed(piece)
         if parser.finished and not parser.ready:
             pending.clear()

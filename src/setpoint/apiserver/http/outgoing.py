@@ -40,7 +40,7 @@ class Outgoing:
 
     def pass_on(self, data: bytes) -> None:
         """When there is time."""
-        if self._kept or self.paused or self._turns.long():
+        if self._kept or self.paused or not self._turns.has_time():
             self._keep(data)
         else:
             self.written += len(data)

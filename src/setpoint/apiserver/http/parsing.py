@@ -41,7 +41,9 @@ class Refused(Exception):
         self.text = text
 
 
-_LONG_HEAD: Final = 16 * 1024
+SLICE: Final = 16 * 1024
+"""Bytes to be fed at once: how many requests they hold decides how much memory these take once parsed."""
+_BLANK_LINE: Final = b"\r\n\r\n"
 _OVERLAP: Final = 3
 """So much of the blank line that ends a head may have come with an earlier piece."""
 
@@ -61,9 +63,9 @@ _NAMES: Final[dict[bytes, str]] = {
 
 class RequestParser:
     __slots__ = (
-        "_barren", "_begun", "_body", "_collected", "_grown", "_head_done", "_headers", "_http10", "_keep_alive",
-        "_limits", "_parser", "_peer", "_repeated", "_replaying", "_request", "_tail", "_target", "_trailing_body",
-        "_upgrade", "finished", "ready", "rest", "wants_continue",
+        "_barren", "_begun", "_body", "_grown", "_head_done", "_headers", "_http10", "_keep_alive", "_limits",
+        "_parser", "_peer", "_repeated", "_replaying", "_request", "_searched", "_tail", "_target", "_trailing_body",
+        "_upgrade", "finished", "in_long_head", "ready", "rest", "wants_continue",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, peer: Peer) -> None:
@@ -91,8 +93,9 @@ class RequestParser:
         self._request: Request | None = None
         self._body = b""
         self._grown: bytearray | None = None
+        self.in_long_head = False
         self._tail = b""
-        self._collected: bytearray | None = None
+        self._searched = 0
 
     @property
     def idle(self) -> bool:
@@ -106,10 +109,6 @@ class RequestParser:
     def feed(self, data: bytes) -> None:
         if self.finished:
             return
-        if self._collected is not None:
-            data = self._collect(data)
-            if not data:
-                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as left:
@@ -133,22 +132,21 @@ class RequestParser:
                 self._refuse(431, "")
             elif not self._head_done:
                 self._tail = (self._tail + data[-_OVERLAP:])[-_OVERLAP:]
-                if self._barren >= _LONG_HEAD:
-                    self._collected = bytearray(self._tail)
+                self.in_long_head = self._barren >= SLICE
 
-    def _collect(self, data: bytes) -> bytes:
-        """A head that is long comes together here first: httptools would copy all that it has with each piece.
-        Returns what it can be given now, if anything."""
-        collected = self._collected
-        assert collected is not None
-        seen = len(collected)
-        collected += data
-        overlap = len(self._tail)
-        whole = collected.find(b"\r\n\r\n", max(0, seen - _OVERLAP)) >= 0
-        if not whole and self._barren + len(collected) - overlap <= self._limits.head:
-            return b""
-        self._collected = None
-        return bytes(memoryview(collected)[overlap:])
+    def wants(self, pending: bytearray) -> int:
+        """How many of the bytes that have come should be fed next; 0: more must come first.
+
+        A head that is long is fed to its end at once: with each piece of a header httptools copies all that it has."""
+        if not self.in_long_head:
+            return SLICE
+        searched, self._searched = self._searched, len(pending)
+        end = pending.find(_BLANK_LINE, max(0, searched - _OVERLAP))
+        if end >= 0:
+            return end + len(_BLANK_LINE)
+        if searched < _OVERLAP and _BLANK_LINE in self._tail + pending[:_OVERLAP]:
+            return SLICE
+        return len(pending) if self._barren + len(pending) > self._limits.head else 0
 
     def resume(self) -> bytes:
         """After an upgrade that was not taken up: HTTP goes on, with the bytes returned."""
@@ -243,6 +241,7 @@ class RequestParser:
         self._keep_alive = parser.should_keep_alive()
         self._upgrade = parser.should_upgrade()
         self._head_done = True
+        self.in_long_head = False
         self._barren = 0
         has_body = False
         if "content-length" in headers:

@@ -11,11 +11,19 @@ from wire_harness import Attach, Recorder, settle
 
 from setpoint.apiserver.http.limits import Limits
 from setpoint.apiserver.http.message import Peer
-from setpoint.apiserver.http.parsing import RequestParser
+from setpoint.apiserver.http.parsing import SLICE, RequestParser
 
 LONG = b"x" * 40_000
 HEAD = b"POST /a?b HTTP/1.1\r\nHost: h\r\nX-Long: " + LONG + b"\r\nContent-Length: 3\r\n\r\n"
 NEXT = b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+def feed(parser: RequestParser, pending: bytearray, data: bytes) -> None:
+    pending += data
+    while pending and not parser.finished and (size := parser.wants(pending)):
+        piece = bytes(pending[:size])
+        del pending[:size]
+        parser.feed(piece)
 
 
 def told(parser: RequestParser) -> list[tuple[str, str, bytes, int]]:
@@ -31,23 +39,34 @@ def test_cut_anywhere_it_is_the_same_request(cuts: list[int], near: int) -> None
     text = HEAD + b"abc"
     end = len(HEAD)
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts), *range(end - near, end)})
-    parser = RequestParser(Limits(), Peer())
+    parser, pending = RequestParser(Limits(), Peer()), bytearray()
     for start, stop in pairwise(places):
-        parser.feed(text[start:stop])
+        feed(parser, pending, text[start:stop])
     assert told(parser) == [("POST", "/a", b"abc", 40_000)] and parser.idle
-    parser.feed(NEXT)
+    feed(parser, pending, NEXT)
     assert told(parser)[1:] == [("GET", "/next", b"", 0)] and parser.idle
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("piece", [1, SLICE, 2 * SLICE])
+def test_the_end_may_come_just_when_the_head_turns_out_to_be_long(more: int, piece: int) -> None:
+    begin, end = b"GET /a HTTP/1.1\r\nHost: h\r\nX-Long: ", b"\r\n\r\n"
+    text = begin + b"x" * (SLICE + more - len(begin) - len(end)) + end
+    parser, pending = RequestParser(Limits(), Peer()), bytearray()
+    for start in range(0, len(text), piece):
+        feed(parser, pending, text[start : start + piece])
+    assert [each[1] for each in told(parser)] == ["/a"]
 
 
 @pytest.mark.parametrize("piece", [1000, 20_000, 2_000_000])
 def test_too_long_is_refused_in_time(piece: int) -> None:
-    parser = RequestParser(Limits(), Peer())
+    parser, pending = RequestParser(Limits(), Peer()), bytearray()
     text = b"GET / HTTP/1.1\r\nHost: h\r\nX-Long: " + b"x" * 1_500_000
     fed = 0
     for start in range(0, len(text), piece):
         if parser.ready:
             break
-        parser.feed(text[start : start + piece])
+        feed(parser, pending, text[start : start + piece])
         fed += piece
     assert [each.failure for each in parser.ready] == [(431, "")]
     assert fed <= 1024 * 1024 + 2 * piece

@@ -22,6 +22,9 @@ class Busy(Turns):
     def long(self) -> bool:
         return self.is_long
 
+    def has_time(self) -> bool:
+        return not self.is_long
+
 
 async def nobody(request: Any) -> Any:
     raise AssertionError
