@@ -43,6 +43,8 @@ async def prepare_create(registry: Registry, call: Call, obj: Obj, attrs: Attrib
         if strategy.qualified_finalizers and "finalizers" in meta:
             validate_qualified_finalizers(meta, "metadata", errs)
         strategy.validate(obj, errs, ctx)
+        if hooks.judges:
+            errs[:0] = await hooks.objections(call, obj, None, not errs)
         if not errs:
             # The loosest rule of all, in case the kind's own is looser still.
             errs += [invalid("metadata.name", meta["name"], text) for text in path_segment(meta["name"])]
@@ -87,6 +89,8 @@ async def prepare_update(
         if strategy.qualified_finalizers and "finalizers" in meta:
             validate_qualified_finalizers(meta, "metadata", errs)
         strategy.validate_update(obj, old, errs, ctx)
+        if hooks.judges:
+            errs[:0] = await hooks.objections(call, obj, old, not errs)
         if errs:
             raise Invalid.of(registry.error_group, resource.kind, meta.get("name", ""), errs)
         for text in strategy.warnings_on_update(obj, old, ctx):

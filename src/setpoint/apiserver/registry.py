@@ -291,7 +291,7 @@ class Registry:
     async def _create_by_update(self, call: Call, name: str, obj: Obj) -> Entry:
         meta = obj["metadata"]
         given = meta.pop("resourceVersion", "")
-        if given and given != "0":
+        if given and given != "0" and not call.dry_run:
             raise Conflict.modified(self.resource.group, self.resource.plural, name)
         if meta.get("uid"):
             raise Conflict.of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.meta.field import Errors
 from setpoint.store.interface import Op
 
 
@@ -15,6 +16,9 @@ class Hooks:
 
     contended = False
     """Whether others may be faster with what the further operations want; the write is then prepared once more."""
+
+    judges = False
+    """Whether `objections` are asked for."""
 
     async def start(self) -> None:
         """Before the first write."""
@@ -29,6 +33,10 @@ class Hooks:
         return []
 
     async def before_delete(self, call: Call, old: Obj) -> list[Op]:
+        return []
+
+    async def objections(self, call: Call, obj: Obj, old: Obj | None, well_formed: bool) -> Errors:
+        """What this user may not put into the object, by field. `old`: what is there (None: nothing yet)."""
         return []
 
     def release(self, call: Call, obj: Obj) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.filters.authorize import AlwaysAllow, AlwaysDeny, Authorizer, AuthorizerChain
+from setpoint.apiserver.filters.device_claims import AdminAccessGuard, ClaimGuard
 from setpoint.apiserver.filters.escalation import BindingGuard, RoleGuard
 from setpoint.apiserver.filters.node_authorizer import NodeAuthorizer
 from setpoint.apiserver.filters.node_relations import NodeRelations
+from setpoint.apiserver.filters.policy_parameters import PolicyBindingGuard, PolicyGuard
 from setpoint.apiserver.filters.rbac import GROUP, Policy, RbacAuthorizer
 from setpoint.apiserver.handlers.reviews.access import AccessReviews
 from setpoint.apiserver.handlers.reviews.identity import IdentityReviews
 from setpoint.apiserver.handlers.reviews.issuer import CONFIGURATION, KEYS, IssuerDocuments
 from setpoint.apiserver.handlers.reviews.tokenrequest import TokenRequests
+from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.signing import SigningKey, TokenKeys
 from setpoint.apiserver.tokens import Lookup, ServiceAccountTokens
@@ -35,6 +38,7 @@ def wire_access(api: ApiServer, config: ApiServerConfig, servers: FarServers) ->
     api.authorizer = AuthorizerChain(authorizers.initial())
     if "RBAC" in authorizers.types:
         _guard(api, policy)
+    _guard_references(api)
 
     def lookup(plural: str, namespace: str, name: str) -> Entry | None:
         cache = api.caches.get(f"core/{plural}/")
@@ -62,6 +66,24 @@ def _guard(api: ApiServer, policy: Policy) -> None:
         ("roles", roles), ("clusterroles", roles), ("rolebindings", bindings), ("clusterrolebindings", bindings)
     ):  # fmt: skip
         api.env.hooks[(GROUP, plural)] = guard
+
+
+def _guard_references(api: ApiServer) -> None:
+    reader, registration = CacheReader(api), "admissionregistration.k8s.io"
+
+    def plural_of(group: str, version: str, kind: str) -> str:
+        for (of_group, of_version, plural), resource in api.resources.items():
+            if (of_group, of_version, resource.kind) == (group, version, kind):
+                return plural
+        return ""
+
+    for plural in ("validatingadmissionpolicies", "mutatingadmissionpolicies"):
+        policy = partial(reader.get, registration, plural, "")
+        api.env.hooks[(registration, plural)] = PolicyGuard(api.authorizer, plural_of)
+        bindings = plural.replace("policies", "policybindings")
+        api.env.hooks[(registration, bindings)] = PolicyBindingGuard(api.authorizer, plural_of, policy)
+    api.env.hooks[("resource.k8s.io", "resourceclaims")] = ClaimGuard(reader, api.authorizer)
+    api.env.hooks[("resource.k8s.io", "resourceclaimtemplates")] = AdminAccessGuard(reader)
 
 
 @cache
