@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says nothing about the code, on machines that do other things too.
-settings.register_profile("setpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("setpoint")
-
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 sys.path.insert(1, str(Path(__file__).parents[1]))  # for the examples
+
+from effort import tries
+
+# How long an example takes says nothing about the code, on machines that do other things too.
+settings.register_profile(
+    "setpoint", max_examples=tries(50, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("setpoint")
 
 if TYPE_CHECKING:
     from local_server import LocalServer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from effort import tries
 from examples.postgres_operator import PostgresCluster, postgres_operator
 
 from setpoint.sdk import Operator
@@ -98,4 +99,4 @@ def whole_exploration() -> Exploration:
 
 
 def test_growing_and_going() -> None:
-    whole_exploration().explore(faults=("crash-after",), limit=2)
+    whole_exploration().explore(faults=("crash-after",), limit=tries(1, 20))

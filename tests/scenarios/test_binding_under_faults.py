@@ -260,4 +260,4 @@ async def a_set_with_claims(cluster: VirtualCluster) -> None:
 
 
 def test_a_crash_after_any_write_changes_nothing_in_the_end() -> None:
-    Crashing((a_set_with_claims,)).crash("a_set_with_claims", 8)
+    Crashing((a_set_with_claims,)).crash("a_set_with_claims", 4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import Coroutine
 from contextlib import suppress
 from urllib.parse import parse_qs
 
@@ -46,12 +47,20 @@ class RealPrograms(InProcessTransport):
         streams = WebSocketStreams(WebSocket(there), protocol)
         options = parse_qs(query, keep_blank_values=True)
         talk = self._forward if path.endswith("portforward") else self._run
-        task = asyncio.ensure_future(talk(streams, options, there))
+        task = asyncio.ensure_future(self._talk(talk(streams, options, there), there))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return Upgraded([(name.lower(), value) for name, value in answer], reader, writer)
 
-    async def _run(self, streams: WebSocketStreams, options: dict[str, list[str]], wire: _Wire) -> None:
+    async def _talk(self, talk: Coroutine[None, None, None], wire: _Wire) -> None:
+        """To its end, or until whoever asked has gone: then nobody is left who could be told anything."""
+        try:
+            with suppress(ConnectionError):
+                await talk
+        finally:
+            wire.close()
+
+    async def _run(self, streams: WebSocketStreams, options: dict[str, list[str]], _: _Wire) -> None:
         pipe = asyncio.subprocess.PIPE
         command = options.get("command", ["cat"])
         program = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -59,24 +68,24 @@ class RealPrograms(InProcessTransport):
         listening = asyncio.ensure_future(self._listen(streams, program.stdin))
         if "stdin" not in options:
             program.stdin.close()
-        for stream, channel in ((program.stdout, STDOUT), (program.stderr, STDERR)):
-            while piece := await stream.read(16 * 1024):
-                if channel == STDOUT and self.cut_after:
-                    streams.write(channel, piece[: self.cut_after])
+        try:
+            for stream, channel in ((program.stdout, STDOUT), (program.stderr, STDERR)):
+                while piece := await stream.read(16 * 1024):
+                    if channel == STDOUT and self.cut_after:
+                        streams.write(channel, piece[: self.cut_after])
+                        await streams.drained()
+                        self.cut_after = 0
+                        return
+                    streams.write(channel, piece)
                     await streams.drained()
-                    self.cut_after = 0
-                    program.kill()
-                    await program.wait()
-                    listening.cancel()
-                    wire.close()
-                    return
-                streams.write(channel, piece)
-                await streams.drained()
-        code = await program.wait()
-        streams.finish(failure(code) if code else SUCCESS)
-        await streams.drained()
-        listening.cancel()
-        wire.close()
+            code = await program.wait()
+            streams.finish(failure(code) if code else SUCCESS)
+            await streams.drained()
+        finally:
+            listening.cancel()
+            if program.returncode is None:
+                program.kill()
+                await program.wait()
 
     async def _listen(self, streams: WebSocketStreams, stdin: asyncio.StreamWriter) -> None:
         while (received := await streams.receive()) is not None:
@@ -98,7 +107,6 @@ class RealPrograms(InProcessTransport):
         except OSError:
             streams.write(1, b"nothing listens there")
             await streams.drained()
-            wire.close()
             return
 
         async def there() -> None:
@@ -107,14 +115,15 @@ class RealPrograms(InProcessTransport):
             writer.close()
 
         listening = asyncio.ensure_future(there())
-        while piece := await reader.read(1024):
-            streams.write(0, piece)
-            await streams.drained()
-        listening.cancel()
-        writer.close()
-        wire.write(goodbye())
-        await wire.drained()
-        wire.close()
+        try:
+            while piece := await reader.read(1024):
+                streams.write(0, piece)
+                await streams.drained()
+            wire.write(goodbye())
+            await wire.drained()
+        finally:
+            listening.cancel()
+            writer.close()
 
 
 class _Wire:
@@ -124,7 +133,10 @@ class _Wire:
         self._reader, self._writer = reader, writer
 
     async def read(self) -> bytes:
-        return await self._reader.read(64 * 1024)
+        try:
+            return await self._reader.read(64 * 1024)
+        except ConnectionError:
+            return b""  # whoever asked went without a word
 
     def write(self, data: bytes) -> None:
         self._writer.write(data)

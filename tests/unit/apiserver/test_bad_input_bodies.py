@@ -363,7 +363,7 @@ _FIELDS: list[Any] = [
     {"k:[]": {}},
     {"k:1": {}},
     {"v:": {}},
-    {f"f:{i}": {} for i in range(5000)},
+    {f"f:{i}": {} for i in range(2000)},
 ]
 
 

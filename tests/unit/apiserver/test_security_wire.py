@@ -7,6 +7,7 @@ import logging
 
 import orjson
 import pytest
+from effort import tries
 from front_door import ADMIN_TOKEN, FrontDoor, peak_memory, settle
 from wire_client import Wire, head
 
@@ -95,18 +96,19 @@ async def test_paths_over_the_wire(wire: Wire) -> None:
         assert reply.status in (400, 404), (target, reply.status)
 
 
-async def test_a_hundred_thousand_user_agents(door: FrontDoor) -> None:
+async def test_always_another_user_agent(door: FrontDoor) -> None:
     """CVE-2020-8552: neither series nor memory grow with what clients call themselves."""
     request = door._request("GET", "/version", None, "", None, ADMIN_TOKEN)
     for number in range(2000):
         request.headers["user-agent"] = f"agent-{number}/{number * 7919}"
         await door.api.handle(request)
     series, memory = len(door.api.metrics.text()), peak_memory()
-    for number in range(2000, 100_000):
+    more = tries(18_000, 98_000)
+    for number in range(2000, 2000 + more):
         request.headers["user-agent"] = f"agent-{number}/{number * 7919}"
         await door.api.handle(request)
     assert abs(len(door.api.metrics.text()) - series) < 500
-    assert peak_memory() - memory < 10 * 2**20
+    assert peak_memory() - memory < 100 * more
 
 
 async def test_made_up_resources_and_methods_make_no_series(door: FrontDoor) -> None:

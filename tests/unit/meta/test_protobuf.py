@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -292,7 +293,7 @@ def test_large_bodies_cost_time_and_memory_by_their_size(content: bytes) -> None
     assert time.process_time() - started < 5
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(120, 500))
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_value_or_an_error(data: bytes) -> None:
     for type_ in (POD, CONFIG_MAP, SCHEMA):
@@ -311,7 +312,7 @@ _NESTED = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(120, 500))
 @given(_NESTED)
 def test_messages_of_messages_decode_or_are_refused(content: bytes) -> None:
     for type_ in (POD, SCHEMA, kind("apps", "v1", "Deployment"), kind("", "v1", "PersistentVolume")):

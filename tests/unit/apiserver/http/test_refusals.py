@@ -6,6 +6,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
+from effort import tries
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from wire_harness import SMALL_LIMITS, Attach, LoopClock, MemoryTransport, Recorder, Serve, echo, settle, until
@@ -163,7 +164,7 @@ _parts = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(120, 500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(st.one_of(st.binary(max_size=40), _parts), max_size=20))
 def test_no_bytes_crash_or_hang_the_server(pieces: list[bytes]) -> None:
     """Whatever comes, the connection ends once the client has ended its side, with whole answers or none."""
@@ -186,7 +187,7 @@ def test_no_bytes_crash_or_hang_the_server(pieces: list[bytes]) -> None:
     assert b"500 Internal" not in said
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(100, 300))
 @given(data=st.lists(_parts, max_size=25).map(b"".join), cuts=st.lists(st.integers(0, 400), max_size=8))
 def test_how_bytes_are_cut_makes_no_difference(data: bytes, cuts: list[int]) -> None:
     def parsed(pieces: list[bytes]) -> list[object]:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,7 @@ def _decoded(schema: dict[str, Any], value: Any) -> Any:
     return found.get("spec", "<absent>")
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(100, 300))
 @given(schemas(), VALUES)
 def test_once_is_enough(schema: dict[str, Any], value: Any) -> None:
     before = deepcopy(value)
@@ -67,7 +68,7 @@ def test_once_is_enough(schema: dict[str, Any], value: Any) -> None:
         assert _decoded(schema, once) == once
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(100, 300))
 @given(schemas(), VALUES)
 def test_nothing_unknown_is_left(schema: dict[str, Any], value: Any) -> None:
     once = _decoded(schema, value)
@@ -75,7 +76,7 @@ def test_nothing_unknown_is_left(schema: dict[str, Any], value: Any) -> None:
         assert not has_unknown(once, schema)
 
 
-@settings(max_examples=300)
+@settings(max_examples=tries(100, 300))
 @given(schemas(), VALUES)
 def test_what_is_unknown_is_reported_if_and_only_if_it_goes(schema: dict[str, Any], value: Any) -> None:
     strict: list[str] = []
@@ -84,7 +85,7 @@ def test_what_is_unknown_is_reported_if_and_only_if_it_goes(schema: dict[str, An
     assert bool(strict) == has_unknown(value, schema)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(80, 300))
 @given(schemas(), VALUES)
 def test_without_defaults_nothing_is_added(schema: dict[str, Any], value: Any) -> None:
     def keys(value: Any) -> set[str]:
@@ -98,7 +99,7 @@ def test_without_defaults_nothing_is_added(schema: dict[str, Any], value: Any) -
     assert keys(found.get("spec")) <= keys(value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tries(80, 300))
 @given(schemas(), VALUES, VALUES)
 def test_what_is_valid_anew_is_valid_after_anything(schema: dict[str, Any], value: Any, old: Any) -> None:
     """Tolerance for what was wrong before never makes something wrong; and what did not change is never wrong."""

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,7 +156,7 @@ _PODS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(80, 300))
 @given(_PODS, _PODS)
 def test_the_patch_between_two_makes_one_of_the_other(old: Obj, new: Obj) -> None:
     frozen = json.dumps([old, new])
@@ -165,7 +166,7 @@ def test_the_patch_between_two_makes_one_of_the_other(old: Obj, new: Obj) -> Non
     assert json.dumps([old, new]) == frozen
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(80, 300))
 @given(_PODS, _PODS, _PODS)
 def test_what_is_wanted_is_there_afterwards(before: Obj, wanted: Obj, now: Obj) -> None:
     made = apply_strategic(POD, now, three_way_strategic(POD, before, wanted, now))
