@@ -55,7 +55,8 @@ class _Known:
     """A token whose signature was found good."""
 
     __slots__ = (
-        "asked", "audiences", "expires", "fitting", "issued", "references", "secret", "seen", "starts", "user",
+        "asked", "audiences", "expires", "fitting", "issued", "problem", "references", "secret", "seen", "starts",
+        "user",
     )  # fmt: skip
 
     def __init__(self, claims: Claims, references: tuple[Reference, ...], user: UserInfo, secret: str = "") -> None:
@@ -65,6 +66,8 @@ class _Known:
         self.expires, self.starts, self.issued = (claims.get(key) for key in ("exp", "nbf", "iat"))
         self.references = references
         self.user = user
+        self.problem = ""
+        """What is wrong with its claims; told to those whom it is for."""
         self.secret = secret
         """Of a token of the old make: where it is kept."""
         self.seen: list[Entry | None] = [None] * len(references)
@@ -112,6 +115,8 @@ class ServiceAccountTokens:
         if known.fitting is None or known.asked != audiences:
             self._check_audience(known, audiences)
         assert known.fitting is not None
+        if known.problem:
+            raise TokenRefused(known.problem)
         now = self._clock.now().timestamp()
         if known.secret:
             self._check_secret(known, token)
@@ -141,7 +146,14 @@ class ServiceAccountTokens:
         if payload is None:
             return None
         claims = read_claims(payload)
-        return _legacy(claims) if claims["iss"] == LEGACY_ISSUER else _current(claims)
+        if claims["iss"] != LEGACY_ISSUER:
+            return _current(claims)
+        try:
+            return _legacy(claims)
+        except TokenRefused as problem:
+            known = _Known(claims, (), UserInfo())
+            known.problem = str(problem)
+            return known
 
     def _check_references(self, known: _Known, now: float) -> None:
         for index, reference in enumerate(known.references):

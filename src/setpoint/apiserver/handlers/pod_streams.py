@@ -6,7 +6,6 @@ from urllib.parse import quote, urlencode
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, access_of
-from setpoint.apiserver.filters.authorize import forbidden as forbidden_access
 from setpoint.apiserver.handlers.connecting import admit_connection
 from setpoint.apiserver.http.message import Answer, Peer, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.log_socket import over_websocket
@@ -17,7 +16,7 @@ from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.request import truthy
 from setpoint.apiserver.watch_cache import Obj
-from setpoint.meta.errors import ApiError, BadRequest, InternalError, Invalid, NotFound, PlainServerError
+from setpoint.meta.errors import ApiError, BadRequest, Forbidden, InternalError, Invalid, NotFound, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid
 from setpoint.meta.times import TimeError, canonical_time
 from setpoint.meta.websocket import is_websocket
@@ -69,7 +68,7 @@ class PodStreams:
         access = access_of(call)._replace(verb="create")
         decision, reason = await self._authorizer.decide(access)
         if decision is not Decision.ALLOW:
-            raise forbidden_access(access, reason)
+            raise Forbidden.of("", "pods", call.target.name, reason)
 
     async def _stream(self, call: Call, registry: Registry, what: str) -> Answer:
         await self._may_create(call)

@@ -264,6 +264,9 @@ async def test_a_token_kept_in_a_secret_is_good_while_it_is_kept(issuer: FrontDo
     tokens = next(one for one in issuer.api.authenticator._tokens if isinstance(one, ServiceAccountTokens))
     token = tokens.sign(legacy_claims(uid))
     assert (await review(issuer, token))["error"] == "[invalid bearer token, Token has been invalidated]"
+    wrong = tokens.sign(legacy_claims(uid) | {"sub": "system:serviceaccount:default:other"})
+    assert (await review(issuer, wrong))["error"] == "[invalid bearer token, sub claim is invalid]"
+    assert "audiences" in (await review(issuer, wrong, "others"))["error"], "it is not even for them"
     await issuer.make(
         f"{HERE}/secrets",
         {
