@@ -204,3 +204,20 @@ async def test_a_list_of_one_name_is_never_continued(door: FrontDoor) -> None:
     assert [item["metadata"]["name"] for item in reply.json["items"]] == ["b"]
     assert "continue" not in reply.json["metadata"]
     assert (await door.get(f"{CONFIGMAPS}?fieldSelector=metadata.name%3Dnone")).json["items"] == []
+
+
+async def test_a_deletion_of_many_goes_on_where_the_last_page_ended(door: FrontDoor) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    for name in "abc":
+        await door.make(path, {"metadata": {"name": name}})
+    first = (await door.get(f"{path}?limit=1")).json
+    await door.make(path, {"metadata": {"name": "d"}})
+    reply = await door.delete(f"{path}?continue=nonsense")
+    assert reply.status == 400 and "continue key is not valid" in reply.message
+    reply = await door.delete(f"{path}?continue={first['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in reply.json["items"]] == ["b", "c"]
+    left = (await door.get(path)).json
+    assert [item["metadata"]["name"] for item in left["items"]] == ["a", "d"], "d came later than the list"
+    at = f"resourceVersion={first['metadata']['resourceVersion']}&resourceVersionMatch=Exact"
+    await door.delete(f"{path}?{at}")
+    assert [item["metadata"]["name"] for item in (await door.get(path)).json["items"]] == ["d"]

@@ -118,8 +118,10 @@ class BindingGuard(_Guard):
         )  # fmt: skip
         if await self._authorizer.allows(bind):
             return
-        if not role or (kind == "Role" and not target.namespace):
-            raise BadRequest(f"{'Namespace' if role else 'Name'} parameter required.")
+        if kind == "Role" and not target.namespace:
+            raise BadRequest("Namespace parameter required.")
+        if not role:
+            raise BadRequest("Name parameter required.")
         rules: Sequence[Rule] | None = self._policy.role(reference, target.namespace)
         if rules is None:
             # Under the resource that is being written, as upstream has it.

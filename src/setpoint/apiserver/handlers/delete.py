@@ -7,10 +7,10 @@ from typing import Any
 from setpoint.apiserver import deletion
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import Decision, access_of
-from setpoint.apiserver.handlers.list import continue_token, select
+from setpoint.apiserver.handlers.list import Page, continue_token, is_past, past_page, select
 from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, Form, body_type
-from setpoint.apiserver.options import UNREAD, DeleteOptions, delete_options, list_options
+from setpoint.apiserver.options import UNREAD, DeleteOptions, ListOptions, delete_options, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_list, respond_object, respond_value
 from setpoint.apiserver.watch_cache import Entry
@@ -128,19 +128,22 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
         raise Invalid.of("meta.k8s.io", "DeleteOptions", "", [invalid(UNREAD, True, text)])
     _warn(call, registry, options)
     wanted = list_options(call, False, registry)
-    revision = registry.cache.fresh
-    if registry.encoding.remote:
-        await registry.encoding.ready(registry.cache.scan(call.target.namespace))
-    entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))
-    token, remaining = "", None
-    if wanted.limit and len(entries) > wanted.limit:
-        if wanted.labels.empty and wanted.fields.empty:
-            remaining = len(entries) - wanted.limit
-        entries = entries[: wanted.limit]
-        token = continue_token(call, registry, entries, revision)
-    for entry in entries:
+    page = await (past_page if is_past(wanted) else _present_page)(call, registry, wanted)
+    for entry in page.entries:
         try:
             await deletion.delete(call, registry, entry.obj["metadata"]["name"], options, one_of_many=True)
         except NotFound:
             continue
-    return respond_list(call, form, registry, entries, revision, token, remaining)
+    return respond_list(call, form, registry, *page)
+
+
+async def _present_page(call: Call, registry: Registry, wanted: ListOptions) -> Page:
+    revision = registry.cache.fresh
+    if registry.encoding.remote:
+        await registry.encoding.ready(registry.cache.scan(call.target.namespace))
+    entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))
+    if not wanted.limit or len(entries) <= wanted.limit:
+        return Page(entries, revision)
+    remaining = len(entries) - wanted.limit if wanted.labels.empty and wanted.fields.empty else None
+    entries = entries[: wanted.limit]
+    return Page(entries, revision, continue_token(call, registry, entries, revision), remaining)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import list_refusal
@@ -20,14 +21,8 @@ from setpoint.store.interface import Compacted, FutureRevision, KeyValue
 
 async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     options = list_options(call, False, registry)
-    if options.continue_token:
-        revision, start = decode_continue(options.continue_token)
-        if revision < 0:
-            # The rest of a list whose revision is gone: as it is now.
-            revision = registry.cache.fresh
-        return await _past(call, registry, form, options, revision, registry_prefix(call, registry) + start)
-    if options.match == "Exact" or (options.limit and options.revision and not options.match):
-        return await _past(call, registry, form, options, options.revision, "")
+    if is_past(options):
+        return respond_list(call, form, registry, *await past_page(call, registry, options))
     await wait_for_revision(registry, options.revision)
     # resourceVersion=0 reads whatever is in memory, whole.
     limit = 0 if options.revision_given and options.revision == 0 else options.limit
@@ -87,9 +82,31 @@ def select(registry: Registry, options: ListOptions, entries: Iterator[Entry]) -
     return entries
 
 
-async def _past(call: Call, registry: Registry, form: Form, options: ListOptions, revision: int, start: str) -> Answer:
-    """At one past revision, from the store, page by page until the limit of matching objects is reached."""
+class Page(NamedTuple):
+    entries: list[Entry]
+    revision: int
+    token: str = ""
+    """By which it goes on; empty: this is the end."""
+    remaining: int | None = None
+
+
+def is_past(options: ListOptions) -> bool:
+    """Whether one revision is meant, and not what there is now."""
+    return bool(
+        options.continue_token or options.match == "Exact" or (options.limit and options.revision and not options.match)
+    )
+
+
+async def past_page(call: Call, registry: Registry, options: ListOptions) -> Page:
+    """From the store, page by page until the limit of matching objects is reached."""
     prefix, limit = registry_prefix(call, registry), options.limit
+    revision, start = options.revision, ""
+    if options.continue_token:
+        revision, start = decode_continue(options.continue_token)
+        start = prefix + start
+        if revision < 0:
+            # The rest of a list whose revision is gone: as it is now.
+            revision = registry.cache.fresh
     await wait_for_revision(registry, revision)
     found: list[Entry] = []
     chunk = limit if limit and options.labels.empty and options.fields.empty else 0
@@ -112,7 +129,7 @@ async def _past(call: Call, registry: Registry, form: Form, options: ListOptions
     if more and options.labels.empty and options.fields.empty:
         remaining = page.total - len(found)
     token = continue_token(call, registry, found, revision) if more and found else ""
-    return respond_list(call, form, registry, found, revision, token, remaining)
+    return Page(found, revision, token, remaining)
 
 
 def _entry(registry: Registry, kv: KeyValue) -> Entry:
