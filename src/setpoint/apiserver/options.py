@@ -151,6 +151,7 @@ def delete_options(call: Call, body: dict[str, Any] | None) -> DeleteOptions:
         if "orphanDependents" in call.query:
             options.orphan = truthy(call.option("orphanDependents"))
         options.unread = UNREAD in call.query and truthy(call.option(UNREAD))
+        options.uid, options.revision = call.option("uid") or None, call.option("resourceVersion") or None
         dry_run = call.query.get("dryRun", [])
     errs: Errors = []
     policy = options.propagation
@@ -174,7 +175,7 @@ def _besides(options: DeleteOptions, body: dict[str, Any] | None) -> Iterator[st
         yield "orphanDependents"
     if options.grace is not None:
         yield "gracePeriodSeconds"
-    if body is not None and body.get("preconditions") is not None:
+    if options.uid or options.revision or (body is not None and body.get("preconditions") is not None):
         yield "preconditions"
 
 

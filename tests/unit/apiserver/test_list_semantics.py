@@ -218,6 +218,19 @@ async def test_a_deletion_of_many_goes_on_where_the_last_page_ended(door: FrontD
     assert [item["metadata"]["name"] for item in reply.json["items"]] == ["b", "c"]
     left = (await door.get(path)).json
     assert [item["metadata"]["name"] for item in left["items"]] == ["a", "d"], "d came later than the list"
-    at = f"resourceVersion={first['metadata']['resourceVersion']}&resourceVersionMatch=Exact"
-    await door.delete(f"{path}?{at}")
-    assert [item["metadata"]["name"] for item in (await door.get(path)).json["items"]] == ["d"]
+    options = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    for more in ("", "&resourceVersionMatch=Exact"):
+        at = f"resourceVersion={first['metadata']['resourceVersion']}{more}"
+        reply = await door.request("DELETE", f"{path}?{at}&dryRun=All", options)
+        assert [item["metadata"]["name"] for item in reply.json["items"]] == ["a", "b", "c"], "as it was then"
+
+
+async def test_preconditions_of_a_deletion_may_stand_in_the_query(door: FrontDoor) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    meta = (await door.make(path, {"metadata": {"name": "a"}}))["metadata"]
+    for wrong in ("uid=other", "resourceVersion=1", f"uid={meta['uid']}&resourceVersion=1"):
+        assert (await door.delete(f"{path}/a?{wrong}")).status == 409
+    assert (await door.delete(f"{path}?uid=other")).status == 409
+    assert (await door.get(f"{path}/a")).status == 200
+    right = f"uid={meta['uid']}&resourceVersion={meta['resourceVersion']}"
+    assert (await door.delete(f"{path}/a?{right}")).status == 200

@@ -128,7 +128,8 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
         raise Invalid.of("meta.k8s.io", "DeleteOptions", "", [invalid(UNREAD, True, text)])
     _warn(call, registry, options)
     wanted = list_options(call, False, registry)
-    page = await (past_page if is_past(wanted) else _present_page)(call, registry, wanted)
+    of_the_past = is_past(wanted) or (wanted.revision and not wanted.match)
+    page = await (past_page if of_the_past else _present_page)(call, registry, wanted)
     for entry in page.entries:
         try:
             await deletion.delete(call, registry, entry.obj["metadata"]["name"], options, one_of_many=True)
