@@ -60,6 +60,11 @@ def wire(
         servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)
     authorizers = wire_access(api, config, servers)
     api.env.authorizer = api.authorizer
+    if not config.allow_privileged:
+        # Few clusters do without.
+        from setpoint.apiserver.privileged_pods import unprivileged_only
+
+        unprivileged_only(api.env.hooks)
     api.env.admission = Chain(_plugins(api, config, servers, _enabled(config, authorizers)))
     api.health = _health(api)
     if config.enable_priority_and_fairness:
