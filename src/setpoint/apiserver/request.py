@@ -91,6 +91,8 @@ def _resource(path: str, prefix: str, group: str, version: str, parts: list[str]
             parts = parts[2:]
         elif len(parts) == 2 and not namespace:
             return Target(path)
+    if len(parts) > 3 and not parts[2]:
+        return Target(path)
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     rest = "/".join(parts[3:])

@@ -345,12 +345,22 @@ async def test_wrong_credentials_are_not_anonymous(door: FrontDoor) -> None:
         ("GET", "/apis/", 200), ("GET", "/apis//", 404), ("HEAD", "/apis", 200), ("POST", "/apis/apps", 200),
         ("HEAD", "/api/v1", 405), ("POST", "/apis/apps/v1", 405), ("HEAD", "/api/v1/namespaces/default/status", 405),
         ("GET", "/api/v1/namespaces/default/pods/a%", 400), ("GET", "/api/v1/namespaces/default/pods/a%2", 400),
+        ("GET", "/api/v1/namespaces/default/", 200), ("DELETE", "/api/v1/namespaces/other//status", 404),
+        ("GET", "/api/v1/namespaces/default/services/s/proxy/", 503),
+        ("GET", "/api/v1/namespaces/default/services/s:80/proxy/", 404),
         ("POST", "/api/v1/namespaces/default/pods/a/exec?command=ls&dryRun=All", 400),
         ("POST", "/api/v1/nodes/n/proxy/run?dryRun=All", 400), ("GET", "/api/v1/nodes/n/proxy/run", 404),
     ],
 )  # fmt: skip
 async def test_paths_that_are_nearly_right(door: FrontDoor, method: str, path: str, status: int) -> None:
     assert (await door.request(method, path)).status == status
+
+
+async def test_an_empty_segment_does_not_end_a_path(door: FrontDoor) -> None:
+    await door.make(CONFIGMAPS, {"metadata": {"name": "kept"}})
+    for method in ("GET", "DELETE"):
+        assert (await door.request(method, f"{CONFIGMAPS}/kept//status")).status == 404
+    assert (await door.get(f"{CONFIGMAPS}/kept")).status == 200
 
 
 async def test_nobody_is_asked_who_they_are_for_a_path_that_cannot_be_read(door: FrontDoor) -> None:

@@ -54,13 +54,16 @@ class Proxies:
     async def service(self, call: Call, registry: Registry, form: Form) -> Answer:
         await admit_connection(call, registry)
         scheme, name, port = _split(call.target.name, "service")
+        unreachable = ServiceUnavailable(f'no endpoints available for service "{name}"')
+        if not port.isdecimal() and self._reader.get("", "services", call.target.namespace, name) is None:
+            raise unreachable
         service = registry.get(call.target.namespace, name).obj
         wanted = _service_port(service, port)
         if wanted is None:
             raise ServiceUnavailable(f'no service port "{port}" found for service "{name}"')
         for pod, target in self._behind(call.target.namespace, name, wanted.get("name", "")):
             return await self._reach(call, pod, scheme, target)
-        raise ServiceUnavailable(f'no endpoints available for service "{call.target.name}"')
+        raise unreachable
 
     def _behind(self, namespace: str, service: str, port: str) -> Iterable[tuple[Obj, str]]:
         """The Pods that are ready, with the number of their port."""
