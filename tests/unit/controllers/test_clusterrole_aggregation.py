@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 from setpoint.client.resources import builtin
@@ -54,3 +56,14 @@ async def test_the_usual_roles_grow_with_what_is_labelled_for_them(cluster: Virt
     assert len(before) > 5
     after = await verbs_of(cluster, "admin")
     assert ["handle"] in after and len(after) == len(before) + 1
+
+
+@virtual(nodes=1)
+async def test_the_usual_roles_are_those_of_upstream(cluster: VirtualCluster) -> None:
+    """The sums are over what kube-controller-manager 1.37 gathers in a new cluster."""
+    for name, count, expected in (
+        ("admin", 29, "ed7af63beab2e1d3"), ("edit", 27, "46a447309f1b8653"), ("view", 12, "20e82fa0b312ea29")
+    ):  # fmt: skip
+        rules = (await cluster.client.get(ROLES, name))["rules"]
+        digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
+        assert (len(rules), digest) == (count, expected), name
