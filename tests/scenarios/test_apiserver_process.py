@@ -85,7 +85,9 @@ def test_a_port_in_use(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "state.db").write_bytes(b"this is not a database" * 1000)
+    file = tmp_path / "state.db"
+    file.touch(0o600)
+    file.write_bytes(b"this is not a database" * 1000)
     assert "state.db" in refused(start(tmp_path))
 
 
