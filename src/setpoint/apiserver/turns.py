@@ -15,9 +15,9 @@ from typing import Final
 
 from setpoint.meta.clock import Clock
 
-_LONG: Final = 0.002
+_LONG: Final = 0.001
 """Seconds after which a turn has lasted long enough."""
-_SHARE: Final = 0.001
+_SHARE: Final = 0.0005
 """Seconds of each turn for what was put off."""
 
 

@@ -36,7 +36,7 @@ async def test_what_was_put_off_is_done_in_order_and_a_little_in_each_turn() -> 
 
     def work(number: int) -> None:
         done.append(number)
-        clock.spend(0.0004)
+        clock.spend(0.0002)
 
     for number in range(7):
         turns.later(lambda number=number: work(number))  # type: ignore[misc]

@@ -295,4 +295,4 @@ async def test_one_who_does_not_take_the_present_is_cut_off_when_too_much_has_ch
     for number in range(20):
         await change(door, "o1", str(number) + "x" * 900_000)
     await settle()
-    assert watcher.ended and len(watcher.events) == 64
+    assert watcher.ended and len(watcher.events) == 32

@@ -31,7 +31,7 @@ Obj = Mapping[str, Any]
 Objects = Callable[[str], Iterable[Obj]]
 """All flow schemas, or all priority levels, by their plural."""
 
-_CALLED = 8
+_CALLED = 4
 """Seats that those who wait get in a turn."""
 _PATIENCE = 15.0
 """How long somebody waits, or a little longer: a quarter of the time that a request may take."""

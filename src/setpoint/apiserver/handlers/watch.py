@@ -29,8 +29,8 @@ _MAX_BUFFERED = 16 * 1024 * 1024
 """Bytes that a watcher may be behind."""
 _MOST_WAITING = 10_000
 """Events that may wait for a conversion."""
-_AT_ONCE = 64
-"""Objects of the present state that are told of in one go."""
+_AT_ONCE = 32
+"""So many events are told in one go to somebody who has to catch up."""
 _MIN_TIMEOUT = 1800
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
@@ -186,7 +186,7 @@ class _Stream:
         self.refuse = teller.refuse
         self.revision = 0
         self.over = asyncio.Event()
-        self._since: list[tuple[str, Entry, Change]] | None = None
+        self._since: deque[tuple[str, Entry, Change]] | None = None
         """What has changed since the watch began; None once it has been told of all that was there then."""
         self._behind = 0
         """Bytes of these."""
@@ -205,13 +205,14 @@ class _Stream:
         )
 
     def deliver(self, kind: str, entry: Entry, change: Change) -> None:
-        if self._since is not None:
-            self._since.append((kind, entry, change))
-            self._behind += len(entry.value)
-        else:
+        if self._since is None:
             self.revision = change.revision
             self.tell(kind, entry, change)
-        if self._behind + self.writer.buffered > _MAX_BUFFERED:
+            behind = self.writer.buffered
+        else:
+            self._since.append((kind, entry, change))
+            behind = self._behind = self._behind + len(entry.value)
+        if behind > _MAX_BUFFERED:
             self.over.set()
 
     async def run(self, timeout: float) -> None:
@@ -245,10 +246,12 @@ class _Stream:
             initial = options.revision == 0
         if initial:
             watch = self.watch
-            present = [e for e in cache.scan(watch.namespace) if cache.concerns(watch, e.key) and watch.selects(e)]
+            present = list(cache.scan(watch.namespace))
+            if watch.name or not (watch.labels.empty and watch.fields.empty):
+                present = [entry for entry in present if cache.concerns(watch, entry.key) and watch.selects(entry)]
             self.revision = cache.fresh
             if len(present) > _AT_ONCE and not takes_events(self.writer):
-                self._since = []
+                self._since = deque()
                 later = present
             else:
                 self._tell_of(present)
@@ -294,13 +297,18 @@ class _Stream:
                 self._tell_of(present[start : start + _AT_ONCE])
                 await self.writer.drained()
             self._told_of_all()
+            since = self._since
+            while since:
+                for _ in range(min(len(since), _AT_ONCE)):
+                    kind, entry, change = since.popleft()
+                    self.revision = change.revision
+                    self.tell(kind, entry, change)
+                    self._behind -= len(entry.value)
+                await self.writer.drained()
         except ApiError as error:
             self.refuse(error)
             self.over.set()
-            return
-        since, self._since, self._behind = self._since, None, 0
-        for kind, entry, change in since or ():
-            self.deliver(kind, entry, change)
+        self._since = None
 
     async def _keep_time(self, ends: float) -> None:
         """Bookmarks now and then, one shortly before the end, then the end."""

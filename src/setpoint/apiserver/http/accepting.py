@@ -1,5 +1,5 @@
-"""Taking in connections: a few in each turn of the loop, since what follows, a TLS handshake, is the most expensive
-thing that a stranger can ask for; and so many at once in the middle of one, since each takes memory."""
+"""Taking in connections: a few at a time, since what follows, a TLS handshake, is the most expensive thing that a
+stranger can ask for; and so many at once in the middle of one, since each takes memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from setpoint.apiserver.http.limits import Limits
 logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
-_IN_A_TURN: Final = 4
+_YOUNG: Final = 8
+"""So many have just begun; the next one comes in when one of them is through, or no longer young."""
+_YOUTH: Final = 0.05
+"""Seconds."""
 _SHUTDOWN_TIMEOUT: Final = 5.0
 _NOTHING_LEFT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _PAUSE: Final = 1.0
@@ -66,8 +69,10 @@ class Acceptor:
                 "ssl_handshake_timeout": limits.handshake_timeout,
                 "ssl_shutdown_timeout": _SHUTDOWN_TIMEOUT,
             }
-        self._beginning: dict[asyncio.Task[None], None] = {}
-        """Whose handshake is not over, the oldest first."""
+        self._beginning: dict[asyncio.Task[None], asyncio.TimerHandle | None] = {}
+        """Whose handshake is not over, the oldest first; with a timer while they are young."""
+        self._young = 0
+        self._listening = False
         self._paused: asyncio.TimerHandle | None = None
         self._listen()
 
@@ -75,8 +80,8 @@ class Acceptor:
         """Nobody comes in any more; whoever has just begun is sent away."""
         if self._paused is not None:
             self._paused.cancel()
+        self._stop_listening()
         for listener in self._listeners:
-            self._loop.remove_reader(listener)
             listener.close()
         self._listeners = []
         beginning = list(self._beginning)
@@ -87,11 +92,17 @@ class Acceptor:
 
     def _listen(self) -> None:
         self._paused = None
+        self._listening = True
         for listener in self._listeners:
             self._loop.add_reader(listener, self._accept, listener)
 
+    def _stop_listening(self) -> None:
+        self._listening = False
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_IN_A_TURN):
+        while self._young < _YOUNG:
             try:
                 accepted, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -99,23 +110,36 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _NOTHING_LEFT:
                     raise
-                self._pause(error)
+                logger.error("cannot take one more connection: %s; trying again in %.0f s", error.strerror, _PAUSE)
+                self._stop_listening()
+                self._paused = self._loop.call_later(_PAUSE, self._listen)
                 return
             accepted.setblocking(False)
             self._begin(accepted)
-
-    def _pause(self, error: OSError) -> None:
-        logger.error("cannot take one more connection: %s; trying again in %.0f s", error.strerror, _PAUSE)
-        for listener in self._listeners:
-            self._loop.remove_reader(listener)
-        self._paused = self._loop.call_later(_PAUSE, self._listen)
+        self._stop_listening()
 
     def _begin(self, accepted: socket.socket) -> None:
         if len(self._beginning) >= self._limits.handshakes:
             next(iter(self._beginning)).cancel()  # it had more time than anybody else
         task = self._loop.create_task(self._begun(accepted))
+        self._beginning[task] = self._loop.call_later(_YOUTH, self._aged, task)
+        self._young += 1
+        task.add_done_callback(self._ended)
+
+    def _aged(self, task: asyncio.Task[None]) -> None:
         self._beginning[task] = None
-        task.add_done_callback(self._beginning.pop)
+        self._one_less()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        youth = self._beginning.pop(task)
+        if youth is not None:
+            youth.cancel()
+            self._one_less()
+
+    def _one_less(self) -> None:
+        self._young -= 1
+        if not self._listening and self._paused is None:
+            self._listen()
 
     async def _begun(self, accepted: socket.socket) -> None:
         try:

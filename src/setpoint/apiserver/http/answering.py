@@ -19,7 +19,7 @@ SMALL: Final = 64 * 1024
 
 async def respond(connection: Connection, response: Response, request: Request, http10: bool, keep: bool) -> bool:
     """Write it all; False when the connection must end with it."""
-    status, body = response.status, response.body
+    outgoing, status, body = connection.outgoing, response.status, response.body
     pieces = (body,) if isinstance(body, bytes) else body
     size = len(body) if isinstance(body, bytes) else body.size if isinstance(body, Listing) else sum(map(len, body))
     own = encoding.header_lines(response.headers)
@@ -37,33 +37,34 @@ async def respond(connection: Connection, response: Response, request: Request, 
     date = connection.owner.date.line(connection.owner.clock.monotonic())
     if size > encoding.GZIP_THRESHOLD and not http10 and encoding.wants_gzip(request, response, size):
         lines = "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\nTransfer-Encoding: chunked\r\n"
-        connection.send(encoding.head(status, own, date, lines, ending))
+        outgoing.send(encoding.head(status, own, date, lines, ending))
         if request.method != "HEAD":
             await _send_gzipped(connection, pieces)
         return keep
     length = "" if encoding.bodyless(status) else f"Content-Length: {size}\r\n"
     head = encoding.head(status, own, date, length, ending)
     if not length or request.method == "HEAD":
-        connection.send(head)
+        outgoing.send(head)
     elif size <= SMALL:
-        connection.send(b"".join((head, *pieces)))
+        outgoing.send(b"".join((head, *pieces)))
     else:
-        connection.send(head)
+        outgoing.send(head)
         for block in encoding.blocks(pieces):
-            if connection.behind:
-                await connection.drained()
-            connection.pass_on(block)
+            if outgoing.behind:
+                await outgoing.drained(connection.loop)
+            outgoing.pass_on(block)
     return keep
 
 
 async def _send_gzipped(connection: Connection, pieces: Iterable[bytes]) -> None:
+    outgoing = connection.outgoing
     for piece in encoding.gzipped(pieces):
         if piece:
-            connection.pass_on(b"%x\r\n%b\r\n" % (len(piece), piece))
-        if connection.behind:
-            await connection.drained()
+            outgoing.pass_on(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if outgoing.behind:
+            await outgoing.drained(connection.loop)
         else:
             await asyncio.sleep(0)  # compressing takes a while: others have their turn between two pieces
         if connection.lost:
             return
-    connection.send(encoding.LAST_CHUNK)
+    outgoing.send(encoding.LAST_CHUNK)

@@ -183,26 +183,6 @@ class Connection(asyncio.Protocol):
 
     # What the streams call.
 
-    def send(self, data: bytes) -> None:
-        if not self.lost and not self._closing:
-            self.outgoing.send(data)
-
-    def pass_on(self, data: bytes) -> None:
-        """As `send`, but others may have their turn before."""
-        if not self.lost and not self._closing:
-            self.outgoing.pass_on(data)
-
-    @property
-    def behind(self) -> bool:
-        return self.outgoing.behind
-
-    @property
-    def buffered(self) -> int:
-        return 0 if self.lost else self.outgoing.buffered
-
-    async def drained(self) -> None:
-        await self.outgoing.drained(self.loop)
-
     async def ending(self) -> None:
         if not (self.lost or self.owner.stopping):
             await self._end.wait(self.loop)
@@ -221,6 +201,7 @@ class Connection(asyncio.Protocol):
         """What was written still goes out, within the time a write may take."""
         if not self._closing and not self.lost:
             self._closing = True
+            self.outgoing.close()
             self._transport.close()
             self._watch_the_writing()
 
@@ -291,7 +272,7 @@ class Connection(asyncio.Protocol):
             expired, timeout = self._body_too_slow, limits.body_timeout
             if parser.wants_continue:
                 parser.wants_continue = False
-                self.send(encoding.CONTINUE)
+                self.outgoing.send(encoding.CONTINUE)
         if self._expired != expired:
             self._expired = expired
             self.deadline = self.owner.clock.monotonic() + timeout
@@ -389,7 +370,7 @@ class Connection(asyncio.Protocol):
         date = self.owner.date.line(self.owner.clock.monotonic())
         connection = "" if keep else "Connection: close\r\n"
         own = encoding.header_lines(encoding.without_framing(answer.headers))
-        self.send(encoding.head(answer.status, own, date, framing, connection))
+        self.outgoing.send(encoding.head(answer.status, own, date, framing, connection))
         if request.method == "HEAD" or encoding.bodyless(answer.status):
             return keep
         self._streaming = True
@@ -404,14 +385,14 @@ class Connection(asyncio.Protocol):
         finally:
             self._streaming = False
         if not http10:
-            self.send(encoding.LAST_CHUNK)
+            self.outgoing.send(encoding.LAST_CHUNK)
         return keep and not self.owner.stopping
 
     async def _upgrade(self, answer: UpgradeResponse) -> None:
         headers = answer.headers
         if not any(name.lower() == "connection" for name, _ in headers):
             headers = [*headers, ("Connection", "Upgrade")]
-        self.send(encoding.head(101, encoding.header_lines(headers)))
+        self.outgoing.send(encoding.head(101, encoding.header_lines(headers)))
         raw = self._hijacked = Hijacked(self, self.parser.rest + bytes(self._pending))
         self._pending.clear()
         if self._eof or self.owner.stopping:
@@ -432,7 +413,7 @@ class Connection(asyncio.Protocol):
         self._deaf = True
         self._pending.clear()
         self.resume_reading()
-        await self.drained()
+        await self.outgoing.drained(self.loop)
         if not self.lost and not self._transport.is_closing() and self._transport.can_write_eof():
             self._transport.write_eof()
         self._expired = self._wake

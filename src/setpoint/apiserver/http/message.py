@@ -69,11 +69,11 @@ class StreamWriter(Protocol):
 
     @property
     def buffered(self) -> int:
-        """Bytes accepted but not yet taken by the kernel."""
+        """Bytes accepted that wait for the client to read, or nearly so."""
         ...
 
     async def drained(self) -> None:
-        """Returns when little is buffered."""
+        """Returns when little is buffered, and others had their turn."""
         ...
 
     async def closed(self) -> None:

@@ -15,16 +15,18 @@ from setpoint.apiserver.turns import Turns
 
 
 class Outgoing:
-    __slots__ = ("_drained", "_due", "_kept", "_kept_bytes", "_transport", "_turns", "_write", "paused", "written")
+    __slots__ = ("_closed", "_drained", "_due", "_kept", "_transport", "_turns", "_write", "kept", "paused", "written")
 
     def __init__(self, transport: asyncio.Transport, turns: Turns) -> None:
         self._transport = transport
         self._write = transport.write
         self._turns = turns
         self._kept: deque[bytes] = deque()
-        self._kept_bytes = 0
+        self._closed = False
         self._due = False  # to write a block of what is kept
         self._drained = Signal()
+        self.kept = 0
+        """Bytes that the transport does not have yet."""
         self.paused = False
         """The transport has enough for now."""
         self.written = 0
@@ -34,7 +36,7 @@ class Outgoing:
         """Now, if nothing is waiting."""
         if self._kept:
             self._keep(data)
-        else:
+        elif not self._closed:
             self.written += len(data)
             self._write(data)
 
@@ -42,7 +44,7 @@ class Outgoing:
         """When there is time."""
         if self._kept or self.paused or not self._turns.has_time():
             self._keep(data)
-        else:
+        elif not self._closed:
             self.written += len(data)
             self._write(data)
 
@@ -52,15 +54,12 @@ class Outgoing:
         return self.paused or bool(self._kept)
 
     @property
-    def buffered(self) -> int:
-        return self._kept_bytes + self._transport.get_write_buffer_size()
-
-    @property
     def taken(self) -> int:
         """Bytes that have left this process."""
         return self.written - self._transport.get_write_buffer_size()
 
     async def drained(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Returns when what is there has gone out, or was dropped."""
         while self.behind:
             await self._drained.wait(loop)
 
@@ -74,17 +73,24 @@ class Outgoing:
         else:
             self._drained.fire()
 
+    def close(self) -> None:
+        """Nothing more is taken; what is there still goes out."""
+        self._closed = True
+
     def drop(self) -> None:
         """Nothing goes out any more."""
+        self._closed = True
         self._kept.clear()
-        self._kept_bytes = 0
+        self.kept = 0
         self.paused = False
         self._drained.fire()
 
     def _keep(self, data: bytes) -> None:
+        if self._closed:
+            return
         self._kept.append(data)
-        self._kept_bytes += len(data)
-        if not self.paused:
+        self.kept += len(data)
+        if not self._due and not self.paused:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -101,7 +107,7 @@ class Outgoing:
             data = kept.popleft()
             block.append(data)
             size += len(data)
-        self._kept_bytes -= size
+        self.kept -= size
         self.written += size
         self._write(block[0] if len(block) == 1 else b"".join(block))
         if not kept:

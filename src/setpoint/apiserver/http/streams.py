@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from setpoint.apiserver.http.encoding import unframed
 
 if TYPE_CHECKING:
     from setpoint.apiserver.http.connection import Connection
+
+
+_SAYING_MORE: Final = 0.0002
+"""Seconds that it takes until a stream that has more to say waits again."""
 
 
 class Signal:
@@ -34,24 +38,29 @@ class Signal:
 
 
 class ChunkedStream:
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_outgoing")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._outgoing = connection.outgoing
 
     def write(self, data: bytes) -> None:
         if data:  # an empty chunk would end the stream
-            self._connection.pass_on(b"%x\r\n%b\r\n" % (len(data), data))
+            self._outgoing.pass_on(b"%x\r\n%b\r\n" % (len(data), data))
 
     def write_frames(self, frames: bytes) -> None:
-        self._connection.pass_on(frames)
+        self._outgoing.pass_on(frames)
 
     @property
     def buffered(self) -> int:
-        return self._connection.buffered
+        # What the transport has is little, compared to the bounds that are put on this, and asking it takes longer than
+        # all else that an event costs.
+        return self._outgoing.kept
 
     async def drained(self) -> None:
-        await self._connection.drained()
+        connection = self._connection
+        await self._outgoing.drained(connection.loop)
+        await connection.owner.turns.wait(_SAYING_MORE)
 
     async def closed(self) -> None:
         await self._connection.ending()
@@ -63,10 +72,10 @@ class PlainStream(ChunkedStream):
     __slots__ = ()
 
     def write(self, data: bytes) -> None:
-        self._connection.pass_on(data)
+        self._outgoing.pass_on(data)
 
     def write_frames(self, frames: bytes) -> None:
-        self._connection.pass_on(unframed(frames))
+        self._outgoing.pass_on(unframed(frames))
 
 
 class Hijacked:
@@ -84,7 +93,7 @@ class Hijacked:
 
     def write(self, data: bytes) -> None:
         if data:
-            self._connection.send(data)
+            self._connection.outgoing.send(data)
 
     async def read(self) -> bytes:
         while not self._buffer:
@@ -101,7 +110,7 @@ class Hijacked:
         return data
 
     async def drained(self) -> None:
-        await self._connection.drained()
+        await self._connection.outgoing.drained(self._connection.loop)
         if self._connection.lost:
             raise ConnectionResetError("the peer is gone")
 

@@ -58,9 +58,9 @@ async def test_in_order_where_there_is_none(outgoing: Outgoing, transport: Memor
     outgoing.send(b"3")
     turns.is_long = False
     outgoing.pass_on(b"4")
-    assert bytes(transport.sent) == b"1" and outgoing.behind and outgoing.buffered == 3
+    assert bytes(transport.sent) == b"1" and outgoing.behind and outgoing.kept == 3
     await settle()
-    assert bytes(transport.sent) == b"1234" and not outgoing.behind and outgoing.buffered == 0
+    assert bytes(transport.sent) == b"1234" and not outgoing.behind and outgoing.kept == 0
 
 
 async def test_nothing_is_written_for_a_peer_who_does_not_read(outgoing: Outgoing, transport: MemoryTransport) -> None:
@@ -70,7 +70,7 @@ async def test_nothing_is_written_for_a_peer_who_does_not_read(outgoing: Outgoin
     for _ in range(100):
         outgoing.pass_on(b"y" * 10_000)
     await settle()
-    assert len(transport.held) == held and outgoing.buffered == held + 1_000_000
+    assert len(transport.held) == held and outgoing.kept == 1_000_000
     transport.take(held)
     await settle()
     assert held < len(transport.sent) + len(transport.held) <= held + 1_000_000
@@ -99,4 +99,5 @@ async def test_those_who_wait_are_woken_when_it_is_dropped(outgoing: Outgoing, t
     await asyncio.sleep(0)
     outgoing.drop()
     await waiting
-    assert outgoing.buffered == 0
+    outgoing.pass_on(b"nor this")
+    assert outgoing.kept == 0 and not outgoing.behind
