@@ -60,8 +60,14 @@ class Call:
 
     def sent(self, obj: dict[str, Any], kind: str, api_version: str) -> None:
         """This is what came in the body, decoded and with its defaults: for the audit log."""
-        if self.audit is not None:
-            self.audit.sent(obj, kind, api_version)
+        if self.audit is None:
+            return
+        emptied = [(part, name) for part, name in self.emptied if part.get(name) is None]
+        for part, name in emptied:
+            part[name] = []
+        self.audit.sent(obj, kind, api_version)
+        for part, name in emptied:
+            part[name] = None
 
     def context(self) -> Context:
         """What a kind's hooks may know."""

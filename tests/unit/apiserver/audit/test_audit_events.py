@@ -43,6 +43,14 @@ async def test_the_clients_own_audit_id_is_used(door: FrontDoor) -> None:
     assert [event["auditID"] for event in kept.taken()] == ["mine", "mine"]
 
 
+async def test_empty_lists_are_told_as_they_were_sent(door: FrontDoor) -> None:
+    kept = audit(door, {"level": "RequestResponse"}, omitStages=["RequestReceived"])
+    role = {"metadata": {"name": "r"}, "rules": []}
+    await door.make("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", role)
+    (event,) = kept.taken()
+    assert (event["requestObject"]["rules"], event["responseObject"]["rules"]) == ([], None)
+
+
 async def test_what_is_sent_to_the_wrong_name_is_told_too(door: FrontDoor) -> None:
     kept = audit(door, {"level": "Request"}, omitStages=["RequestReceived"])
     assert (await door.put(f"{_MAPS}/two", _MAP)).status == 400
