@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+from effort import tries
 
 from setpoint.client import Unreachable
 from setpoint.reconcile.leader_election import LEASES, LeaderElection, LeadershipLost
@@ -169,7 +170,7 @@ async def test_the_same_identity_takes_up_where_it_was(cluster: VirtualCluster) 
     await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(tries(4, 16)))
 def test_never_two_whatever_happens_to_the_links(seed: int) -> None:
     chance = random.Random(seed)
 

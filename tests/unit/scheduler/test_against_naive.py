@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from effort import tries
 from naive_scheduler import PREFERRED, REQUIRED, Naive
 from scheduler_objects import HOSTNAME, ZONE, a_node, a_pod
 
@@ -152,7 +153,7 @@ class Namespaces:
         return []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(tries(20, 100)))
 def test_decisions_scores_and_reasons(seed: int) -> None:
     chance = Chance(seed)
     nodes = [chance.node(f"n{number}") for number in range(chance.choice([2, 8, 20]))]

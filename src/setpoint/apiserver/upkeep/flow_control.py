@@ -48,8 +48,24 @@ def _says(schema: Obj, wanted: Obj) -> bool:
     return False
 
 
-async def ensure_configuration(api: ApiServer) -> None:
+class Configuration:
     """What is shipped exists, and is as it is shipped unless somebody took it over; what was once shipped goes."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._in_order: tuple[int, ...] = ()
+        """The last changes to the two kinds when everything was looked at."""
+
+    async def ensure(self) -> None:
+        """Where nobody has written since the last time, there is nothing to look at."""
+        kinds = ("prioritylevelconfigurations", "flowschemas")
+        changed = tuple(self._api.registry(GROUP, plural).cache.changed for plural in kinds)
+        if changed != self._in_order:
+            await _ensure(self._api)
+            self._in_order = changed
+
+
+async def _ensure(api: ApiServer) -> None:
     for plural, shipped in (("prioritylevelconfigurations", priority_levels()), ("flowschemas", flow_schemas())):
         for obj in shipped:
             entry = await ensure(api, GROUP, plural, obj, PRODUCER)

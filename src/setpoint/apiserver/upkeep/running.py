@@ -42,7 +42,7 @@ async def upkeep(
         ("API services", api_services.EVERY, availability.recheck, False),
         ("cluster IPs", address_repair.EVERY, addresses.recheck, False),
         ("node ports", port_repair.EVERY, partial(port_repair.repair_ports, api, services.ports), True),
-        ("priority and fairness", flow_control.EVERY, partial(flow_control.ensure_configuration, api), False),
+        ("priority and fairness", flow_control.EVERY, flow_control.Configuration(api).ensure, False),
         ("own address", kubernetes_service.EVERY, partial(kubernetes_service.ensure_own_address, api, own), True),
         ("identity", identity.RENEW_EVERY, who.renew, True),
         ("identities", identity.COLLECT_EVERY, who.collect, True),

@@ -118,7 +118,8 @@ async def test_shipped_configuration_stays_unless_taken_over(full_door: FrontDoo
     door = full_door
     schemas = f"{FLOWS}/flowschemas"
     before = door.store.revision
-    await flow_control.ensure_configuration(door.api)
+    shipped = flow_control.Configuration(door.api)
+    await shipped.ensure()
     assert door.store.revision == before
     await door.patch(f"{schemas}/global-default", {"spec": {"matchingPrecedence": 9000}})
     mine = {"apf.kubernetes.io/autoupdate-spec": "false"}
@@ -131,7 +132,7 @@ async def test_shipped_configuration_stays_unless_taken_over(full_door: FrontDoo
         "spec": {"priorityLevelConfiguration": {"name": "system"}, "matchingPrecedence": 5},
     }
     await door.make(schemas, obsolete)
-    await flow_control.ensure_configuration(door.api)
+    await shipped.ensure()
     found = {item["metadata"]["name"]: item for item in (await door.get(schemas)).json["items"]}
     assert found["global-default"]["spec"]["matchingPrecedence"] == 9900
     assert found["kube-scheduler"]["spec"]["matchingPrecedence"] == 901
