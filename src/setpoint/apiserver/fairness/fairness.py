@@ -86,8 +86,8 @@ class Fairness:
         not wait for the loop: they are what it is busy with. Raises Overloaded."""
         level = flow.level
         queues = level.queues
-        long = outside and self._turns.long()
-        if level.exempt or (queues.fits(seats) and not (queues.waiting or (long and queues.can_wait))):
+        wait = queues.waiting or (outside and queues.can_wait and self._turns.long())
+        if level.exempt or (queues.fits(seats) and (not wait or queues.is_next(flow.hash, seats))):
             queues.in_use += seats
             self._seated(flow, now)
             return Seat(self, flow, seats)

@@ -87,12 +87,7 @@ class Queues:
         """Raises QueueFull."""
         if not self._queues:
             raise QueueFull
-        hand = self._hands.get(flow)
-        if hand is None:
-            if len(self._hands) >= 4096:
-                self._hands.clear()
-            hand = self._hands[flow] = deal(flow, len(self._queues), self._hand)
-        queue = min((self._queues[card] for card in hand), key=lambda each: each.work)
+        queue = self._shortest(flow)
         if len(queue.waiting) >= self._length and self.in_use >= self.limit:
             raise QueueFull
         waiting = Waiting(queue, seats)
@@ -104,6 +99,29 @@ class Queues:
             queue.served = max(queue.served, self._count)
             self._activate(queue)
         return waiting
+
+    def is_next(self, flow: int, seats: int) -> bool:
+        """Whether somebody who comes now would be the next one anyway: nobody waits in the same queue, which had no
+        more than the others, and there are seats for them and for whoever is next without them. If so, that was their
+        turn."""
+        if not self._queues:
+            return False
+        queue = self._shortest(flow)
+        first = self._active[0][2].waiting if self._active else ()
+        needed = seats + (first[0].seats if first else 0)
+        if queue.active or queue.served > self._count or self.in_use + needed > self.limit:
+            return False
+        queue.served = self._count + seats
+        return True
+
+    def _shortest(self, flow: int) -> _Queue:
+        """Of those in which this flow may wait."""
+        hand = self._hands.get(flow)
+        if hand is None:
+            if len(self._hands) >= 4096:
+                self._hands.clear()
+            hand = self._hands[flow] = deal(flow, len(self._queues), self._hand)
+        return min((self._queues[card] for card in hand), key=lambda each: each.work)
 
     def dispatch(self) -> int:
         """Gives seats to the one whose turn it is, and says how many; 0: nobody waits, or there are not enough."""

@@ -111,6 +111,30 @@ async def test_a_wide_request_waits_until_there_is_room_and_nobody_overtakes_it(
     assert not huge.fits(9)
 
 
+async def test_who_asks_seldom_is_next_and_who_asks_often_is_not() -> None:
+    queues = _queues(limit=10, queues=64, length=50, hand=6)
+    quiet, noisy = flow_hash("s", "quiet"), flow_hash("s", "noisy")
+    for _ in range(12):
+        queues.wait(noisy, 1)
+    assert queues.is_next(quiet, 1)
+    assert not queues.is_next(noisy, 1)
+    assert sum(queues.is_next(quiet, 1) for _ in range(20)) <= 5, "once in each queue, until others had their turn"
+    while queues.dispatch():
+        queues.in_use = 0
+    assert queues.is_next(quiet, 1)
+
+
+async def test_nobody_is_next_where_seats_are_what_there_is_not_enough_of() -> None:
+    queues = _queues(limit=4)
+    queues.in_use = 2
+    wide = queues.wait(7, 3)
+    assert not queues.is_next(8, 1)
+    queues.in_use = 0
+    assert queues.is_next(8, 1)
+    assert queues.dispatch() and wide.turn.done()
+    assert not _queues(limit=4, queues=0).is_next(8, 1)
+
+
 _BOUNDS = st.tuples(st.floats(0, 50), st.floats(0, 50), st.floats(0, 50)).map(sorted)
 
 
