@@ -8,9 +8,10 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import text
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
-from setpoint.cli.serving import STARTED, say, serve
+from setpoint.cli.serving import STARTED, ready, serve, server
 
 
+@server
 def run(call: Call) -> None:
     from setpoint.cluster.apiserver import apiserver, until
     from setpoint.cluster.stopping import catch_signals
@@ -22,7 +23,7 @@ def run(call: Call) -> None:
         stop = catch_signals()
         async with apiserver(config, alone=True) as running:
             took = time.monotonic() - STARTED
-            say(call, f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
+            ready(call, f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
             await until(stop, running.api)
 
     serve(main)

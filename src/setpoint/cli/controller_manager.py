@@ -13,9 +13,10 @@ from setpoint.cli.component_options import (
     remote_config,
 )
 from setpoint.cli.flags import switch, texts
-from setpoint.cli.serving import say, serve
+from setpoint.cli.serving import ready, serve, server
 
 
+@server
 def run(call: Call) -> None:
     from setpoint.cluster.remote import chosen, remote_parts
     from setpoint.cluster.stopping import catch_signals
@@ -32,7 +33,7 @@ def run(call: Call) -> None:
             parts.controllers(settings, names) as elected,
             parts.door(door_config(call.flags), elected),
         ):
-            say(call, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")
+            ready(call, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")
             await stop.wait()
 
     serve(main)

@@ -7,9 +7,10 @@ from setpoint.cli.command import Command
 from setpoint.cli.flags import number, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
 from setpoint.cli.nodes_control import CHILDREN
-from setpoint.cli.serving import say, serve
+from setpoint.cli.serving import ready, serve, server
 
 
+@server
 def run(call: Call) -> None:
     from setpoint.cluster.kubelet_door import kubelet_door
     from setpoint.cluster.remote import RemoteConfig, access_of, remote_parts
@@ -28,7 +29,7 @@ def run(call: Call) -> None:
             address = flags.address or outward_address()
             door = kubelet_door(access_of(flags.kubeconfig).ca, address, flags.port, SystemClock(), parts.access)
             async with parts.fleet(wanted, door):
-                say(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")
+                ready(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")
                 await stop.wait()
 
     serve(main)

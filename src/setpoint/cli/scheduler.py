@@ -8,9 +8,10 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.component_options import REMOTE_FLAGS, door_config, door_flags, remote_config
 from setpoint.cli.flags import text
-from setpoint.cli.serving import say, serve
+from setpoint.cli.serving import ready, serve, server
 
 
+@server
 def run(call: Call) -> None:
     from setpoint.cluster.remote import remote_parts, scheduler_configuration
     from setpoint.cluster.stopping import catch_signals
@@ -25,7 +26,7 @@ def run(call: Call) -> None:
             parts.scheduler(configuration) as elected,
             parts.door(door_config(call.flags), elected),
         ):
-            say(call, f"setpoint scheduler: {elected.state}")
+            ready(call, f"setpoint scheduler: {elected.state}")
             await stop.wait()
 
     serve(main)

@@ -6,15 +6,40 @@ import gc
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 
+T = TypeVar("T")
 STARTED = time.monotonic()
 """When the command line began to load: what people wait for."""
 
-# Loading makes nothing but things that stay; the server turns the collector on again when it is up.
-gc.disable()
+
+def server(run: Callable[[Call], T]) -> Callable[[Call], T]:
+    """A command that is a server until it ends. Loading its parts makes nothing but things that stay: there is nothing
+    to collect until it is `ready`."""
+
+    def without_collecting(call: Call) -> T:
+        gc.disable()
+        try:
+            return run(call)
+        finally:
+            gc.enable()
+
+    return without_collecting
+
+
+def ready(call: Call, text: str) -> None:
+    """It is up, and says so.
+
+    Objects are trees that nobody ties into cycles; the collector would walk all of them again and again for nothing.
+    What is loaded by now is left out for good, and the rest is looked at far less often. It is not searched for cycles
+    first: that takes longer than the few hundred objects are worth that would be found."""
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 1_000)
+    gc.enable()
+    say(call, text)
 
 
 def say(call: Call, text: str) -> None:

@@ -13,12 +13,13 @@ from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
 from setpoint.cli.running import DATA_DIR, Running, none_runs, written_down
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
-from setpoint.cli.serving import STARTED, say, serve
+from setpoint.cli.serving import STARTED, ready, say, serve, server
 
 if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
 
 
+@server
 def run(call: Call) -> int | None:
     call.no_arguments()
     wanted = fleet_of(call.flags)
@@ -39,17 +40,17 @@ def run(call: Call) -> int | None:
         stop = catch_signals()
         async with cluster(config, nodes=wanted, step=progress.step) as running:
             progress.clear()
-            server = running.apiserver
-            _hand_over(call, server.kubeconfig)
+            api = running.apiserver
+            _hand_over(call, api.kubeconfig)
             with written_down(config.data_dir, _record(call, running, nodes)):
-                say(call, welcome(call, server.url, server.kubeconfig, nodes, time.monotonic() - STARTED))
+                ready(call, welcome(call, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED))
                 if call.around.out_is_terminal and not call.flags.quiet:
                     from setpoint.cli.up_log import tell_events
 
                     async with tell_events(call, running):
-                        await until(stop, server.api)
+                        await until(stop, api.api)
                 else:
-                    await until(stop, server.api)
+                    await until(stop, api.api)
             say(call, "Stopping.")
 
     try:
@@ -83,9 +84,9 @@ class _Progress:
 def _record(call: Call, running: RunningCluster, nodes: int) -> Running:
     from setpoint.meta.times import format_time
 
-    server = running.apiserver
+    api = running.apiserver
     started = format_time(call.around.clock.now())
-    return Running(os.getpid(), server.url, str(server.kubeconfig.absolute()), nodes, started, call.flags.store)
+    return Running(os.getpid(), api.url, str(api.kubeconfig.absolute()), nodes, started, call.flags.store)
 
 
 def _hand_over(call: Call, kubeconfig: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gc
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -185,7 +184,6 @@ async def apiserver(
         log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = write_kubeconfigs(config.data_dir, url, files, clock, token)
-        tune_collector()
         async with asyncio.TaskGroup() as tasks:
             compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
             auditing = tasks.create_task(audit.run()) if audit is not None else None
@@ -230,15 +228,6 @@ def _audit_log(api: ApiServer, config: ApiServerConfig) -> AuditLog | None:
     api.auditor = audit.auditor
     api.metrics.sources.append(audit.families)
     return audit
-
-
-def tune_collector() -> None:
-    """Objects are trees that nobody ties into cycles; the collector would walk all of them again and again for nothing.
-    What is loaded by now is left out for good, and the rest is looked at far less often. It is not searched for cycles
-    first: that takes longer than the few hundred objects are worth that would be found."""
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 1_000)
-    gc.enable()
 
 
 async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
