@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from setpoint.meta import base64url
+from setpoint.meta.token_head import BadHead, read_head
 
 _BLOCK = rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?"
 _NO_KEYS = "data does not contain any valid RSA or ECDSA public keys"
@@ -57,8 +58,9 @@ class VerifyingKey:
         from jwt.api_jws import decode, get_unverified_header
 
         try:
-            named = get_unverified_header(token).get("kid")
-        except InvalidTokenError:
+            named = read_head(token.split(".", 1)[0]).get("kid")
+            get_unverified_header(token)
+        except (BadHead, InvalidTokenError):
             return None
         if named and named != self.id:
             raise UnknownKey

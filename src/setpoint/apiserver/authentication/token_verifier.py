@@ -10,11 +10,12 @@ import orjson
 
 from setpoint.apiserver.authentication.claims import Claims
 from setpoint.apiserver.authentication.issuer_keys import BadIssuer, IssuerKeys
-from setpoint.apiserver.claimed_issuer import claimed_issuer, unverified_part
+from setpoint.apiserver.claimed_issuer import claimed_issuer
 from setpoint.apiserver.filters.authenticate import TokenRefused
 from setpoint.meta.clock import Clock
 from setpoint.meta.decode_report import describe
 from setpoint.meta.goformat import quote, quote_all
+from setpoint.meta.token_head import BadHead, read_head
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
 _LEEWAY = 60.0
@@ -40,9 +41,10 @@ class TokenVerifier:
 
     def verify(self, token: str) -> Claims | Awaitable[Claims]:
         """The claims. To be awaited if the keys have to be fetched. Raises TokenRefused."""
-        head = unverified_part(token.split(".")[0])
-        if not isinstance(head, dict):
-            raise TokenRefused("oidc: malformed jwt: go-jose/go-jose: compact JWS format must have three parts")
+        try:
+            head = read_head(token.split(".", 1)[0])
+        except BadHead as problem:
+            raise TokenRefused(f"oidc: malformed jwt: {problem}") from None
         algorithm, key = head.get("alg"), head.get("kid")
         if algorithm not in self._algorithms:
             raise TokenRefused(
