@@ -102,3 +102,17 @@ async def test_a_failure_holds_up_nobody() -> None:
     await turn()
     await turn()
     assert done == [1] and len(failures) == 1
+
+
+async def test_strangers_are_not_in_the_way_of_others() -> None:
+    turns, done = Turns(StoppedClock()), list[str]()
+    for _ in range(100):
+        turns.later(lambda: done.append("stranger"), 1.0, stranger=True)
+    assert turns.has_time()
+    for _ in range(2):
+        turns.later(lambda: done.append("other"), 1.0)
+    assert not turns.has_time()
+    await turn()
+    await turn()
+    assert done == ["other", "stranger"] * 2
+    assert turns.has_time()

@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._await_more()
         if len(data) > SLICE:
             self.pause_reading()
-            self.owner.turns.later(self._read_on, _READING)
+            self.owner.turns.later(self._read_on, _READING, stranger=True)
 
     def eof_received(self) -> bool:
         self._eof = True
@@ -333,7 +333,7 @@ class Connection(asyncio.Protocol):
         assert request is not None
         answer = await self._handle(request, exchange)
         if type(answer) is Response and answer.status in (401, 429):
-            await self.owner.turns.wait(_REFUSING)
+            await self.owner.turns.wait(_REFUSING, stranger=True)
         if self.lost:
             return False
         if type(answer) is Response:

@@ -74,8 +74,13 @@ class Outgoing:
             self._drained.fire()
 
     def close(self) -> None:
-        """Nothing more is taken; what is there still goes out."""
+        """Nothing more is taken; what was kept goes to the transport, which is about to be closed."""
         self._closed = True
+        if self._kept:
+            self.written += self.kept
+            self._write(b"".join(self._kept))
+            self._kept.clear()
+            self.kept = 0
 
     def drop(self) -> None:
         """Nothing goes out any more."""

@@ -101,3 +101,15 @@ async def test_those_who_wait_are_woken_when_it_is_dropped(outgoing: Outgoing, t
     await waiting
     outgoing.pass_on(b"nor this")
     assert outgoing.kept == 0 and not outgoing.behind
+
+
+async def test_what_was_kept_is_not_lost_at_the_end(
+    outgoing: Outgoing, transport: MemoryTransport, turns: Busy
+) -> None:
+    turns.is_long = True
+    outgoing.pass_on(b"the ")
+    outgoing.pass_on(b"end")
+    transport.connection.close()
+    outgoing.pass_on(b", and more")
+    await settle()
+    assert bytes(transport.sent) == b"the end" and transport.closing
