@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from setpoint.apiserver.audit.record import Record
 
 
+Emptied = list[tuple[dict[str, Any], str]]
+
+
 @dataclass(slots=True)
 class Call:
     request: Request
@@ -32,7 +35,7 @@ class Call:
     field_manager: str = ""
     forget_ownership: bool = False
     """The client sent an empty managedFields list: a wish that decoding would lose."""
-    emptied: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+    emptied: Emptied = field(default_factory=list)
     """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
     flow: tuple[tuple[str, str], ...] = ()
     """Headers that say in which flow it was."""

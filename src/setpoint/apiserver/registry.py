@@ -21,6 +21,7 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.preparation import prepare_create, prepare_update
+from setpoint.apiserver.storage_paths import wrong_uid
 from setpoint.apiserver.stored_form import cause, put_in_order, stored_form
 from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache
 from setpoint.apiserver.write_hooks import Hooks
@@ -220,6 +221,8 @@ class Registry:
                 raise self.not_found(name)
             if entry is None:
                 obj = await change(None)
+                if check_uid:
+                    self.check_uid(call, name, obj["metadata"], "")
                 try:
                     return await self._create_by_update(call, name, obj), True
                 except AlreadyExists:
@@ -234,13 +237,15 @@ class Registry:
             except CorruptObject as error:
                 raise error.for_writers() from None
             obj = await change(live)
+            if check_uid:
+                self.check_uid(call, name, obj["metadata"], live["metadata"]["uid"])
             if not call.target.subresource:
                 _unshare(obj, live)
             attrs = self.attributes(call, "UPDATE", obj, live, name)
             attrs.shape = shape
             if admit:
                 await self.env.admission.mutate(attrs)
-            self._check_versions(name, obj, entry, check_uid)
+            self._check_versions(name, obj, entry)
             operations = await prepare_update(self, call, obj, live, strategy, attrs, admit)
             if _should_remove(obj, live) and main.removable(obj):
                 return await self._remove_emptied(call, key, entry, obj), False
@@ -268,16 +273,16 @@ class Registry:
         stored = await self.env.store.get(entry.key)
         return stored is not None and stored.mod_revision == stored.create_revision == entry.revision
 
-    def _check_versions(self, name: str, obj: Obj, entry: Entry, check_uid: bool) -> None:
+    def check_uid(self, call: Call, name: str, meta: Obj, found: str) -> None:
+        """A uid in what a PUT brings is a precondition; `found`: that of the object, if there is one."""
+        given = meta.get("uid")
+        if given and given != found:
+            raise wrong_uid(self.resource, call.target.namespace, name, given, found, call.dry_run)
+
+    def _check_versions(self, name: str, obj: Obj, entry: Entry) -> None:
         meta = obj["metadata"]
         given = meta.get("resourceVersion", "")
         current = str(entry.revision)
-        uid = meta.get("uid")
-        if check_uid and uid and uid != entry.obj["metadata"]["uid"]:
-            raise Conflict.of(
-                self.resource.group, self.resource.plural, name,
-                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.obj['metadata']['uid']}",
-            )  # fmt: skip
         if given in ("", "0"):
             if not self.strategy.allow_unconditional_update:
                 error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -290,9 +295,6 @@ class Registry:
 
     async def _create_by_update(self, call: Call, name: str, obj: Obj) -> Entry:
         meta = obj["metadata"]
-        given = meta.pop("resourceVersion", "")
-        if given and given != "0" and not call.dry_run:
-            raise Conflict.modified(self.resource.group, self.resource.plural, name)
         if meta.get("uid"):
             raise Conflict.of(
                 self.resource.group, self.resource.plural, name,
@@ -300,6 +302,10 @@ class Registry:
             )  # fmt: skip
         attrs = self.attributes(call, "CREATE", obj, None, name)
         await self.env.admission.mutate(attrs)
+        # There is nothing that it could be the version of; it only has to be one.
+        given = obj["metadata"].pop("resourceVersion", "")
+        if given and (problem := revision_problem(given)):
+            raise PlainServerError(problem)
         return await self._create(call, obj, attrs)
 
     async def _remove_emptied(self, call: Call, key: str, entry: Entry, obj: Obj) -> Entry:

@@ -57,6 +57,8 @@ class Evictions:
         eviction = check_object(call, value, strict, "policy", "v1", "Eviction", type_of(_TYPE))
         call.sent(eviction, "Eviction", "policy/v1")
         name = call.target.name
+        if eviction["metadata"].get("namespace", "") not in ("", call.target.namespace):
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         if eviction["metadata"].get("name", "") != name:
             raise BadRequest("name in URL does not match name in Eviction object")
         errs: Errors = []
@@ -64,9 +66,9 @@ class Evictions:
         if errs:
             raise Invalid.of("policy", "Eviction", name, errs)
         body = rules.delete_options(eviction, call.query.get("dryRun", []))
-        options = delete_options(call, body)
         await admit_order(call, registry, "eviction", name, eviction, asked_dry)
         pod = registry.get(call.target.namespace, name).obj
+        options = delete_options(call, body)
         same_version = False
         if ignores_disruption_budget(pod):
             same_version = needs_same_version_to_evict(pod)

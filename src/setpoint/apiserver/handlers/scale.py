@@ -23,7 +23,7 @@ from setpoint.kinds.strategy import Column
 from setpoint.meta import apply
 from setpoint.meta.apply import check_types
 from setpoint.meta.decode import decode
-from setpoint.meta.errors import Conflict, Invalid, PlainServerError
+from setpoint.meta.errors import ApiError, Conflict, Invalid, PlainServerError
 from setpoint.meta.field import Errors
 from setpoint.meta.times import format_time
 
@@ -144,7 +144,12 @@ class ScaleHandlers:
         scale = read_resource(call, SCALE)
         call.sent(scale, SCALE.kind, SCALE.api_version)
         check_name(call, scale)
-        return await self._write(call, registry, form, lambda _: scale)
+
+        def sent(live: Obj) -> Obj:
+            registry.check_uid(call, call.target.name, scale["metadata"], live["metadata"]["uid"])
+            return scale
+
+        return await self._write(call, registry, form, sent)
 
     async def patch(self, call: Call, registry: Registry, form: Form) -> Answer:
         media_type = patch_type(call, registry)
@@ -204,13 +209,18 @@ class ScaleHandlers:
         uid = scale["metadata"].get("uid")
         if uid and uid != live["metadata"]["uid"]:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
-            raise Conflict.of(registry.resource.group, registry.resource.plural, name, why)
+            raise Conflict.of(registry.resource.group, f"{registry.resource.plural}/scale", name, why)
 
     async def _apply(self, call: Call, registry: Registry, form: Form, force: bool) -> Answer:
         """The applied Scale is the workload's replicas, and nothing else of it, in the manager's ownership."""
-        config, _ = read_applied(call, SCALE)
-        check_types(SCALE.type, config)
-        check_name(call, config)
+        try:
+            config, _ = read_applied(call, SCALE)
+            check_types(SCALE.type, config)
+            check_name(call, config)
+        except (ApiError, apply.TypeMismatch):
+            # Nobody looks at what cannot be applied to anything.
+            registry.get(call.target.namespace, call.target.name)
+            raise
 
         async def change(live: Obj | None) -> Obj:
             if live is None:

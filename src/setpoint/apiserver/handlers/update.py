@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from setpoint.apiserver.bodies import read_resource
-from setpoint.apiserver.call import Call
+from setpoint.apiserver.call import Call, Emptied
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
@@ -14,6 +14,7 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.strategy import Strategy
 from setpoint.meta.decode import decode
 from setpoint.meta.errors import BadRequest
+from setpoint.meta.schema import Type
 
 
 def check_name(call: Call, obj: Obj) -> None:
@@ -45,6 +46,16 @@ def strategy_for(call: Call, registry: Registry) -> Strategy:
     return registry.strategy.subresources[name] if name else registry.strategy
 
 
+def _copy(call: Call, type_: Type, sent: Obj, emptied: Emptied) -> Obj:
+    """One more of what was sent, also where that was an empty list: those places in it are the call's now."""
+    for part, name in emptied:
+        if part.get(name) is None:
+            part[name] = []
+    call.emptied = []
+    copy: Obj = decode(type_, sent, strict=None, emptied=call.emptied)
+    return copy
+
+
 async def update(call: Call, registry: Registry, form: Form) -> Answer:
     write_options(call, "UpdateOptions")
     sent = read_resource(call, registry.resource)
@@ -55,12 +66,13 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
     check_name(call, sent)
     sent = registry.encoding.settle(sent)
     encoding, type_ = registry.encoding, registry.resource.type
+    emptied = call.emptied
     first = True
 
     async def change(live: Obj | None) -> Obj:
         nonlocal first
         # What was sent is used up by the first attempt; later ones begin with a copy.
-        obj = sent if first and not live_conflict_possible else decode(type_, sent, strict=None)
+        obj = sent if first and not live_conflict_possible else _copy(call, type_, sent, emptied)
         first = False
         meta = obj["metadata"]
         if registry.resource.namespaced and not meta.get("namespace"):
