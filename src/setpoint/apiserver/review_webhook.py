@@ -1,6 +1,7 @@
 """Asking a webhook for a review: TokenReview, SubjectAccessReview, ImageReview. Where it is, a kubeconfig says.
 
-Without redirects, each attempt with a limit of time; what may be a passing failure is tried again, a few times.
+Without redirects, each attempt with a limit of time; what may be a passing failure is tried again, a few times, and
+within each attempt whoever wants to be asked later is asked later.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import orjson
 
 from setpoint.apiserver.far_server import FarServerProblem, FarServers
 from setpoint.apiserver.http.message import Response
-from setpoint.apiserver.webhook_client import WebhookProblem, refusal_text, whole_answer
-from setpoint.apiserver.webhook_endpoint import Endpoint, pauses
+from setpoint.apiserver.webhook_client import WebhookProblem, refusal_text, until_welcome, whole_answer
+from setpoint.apiserver.webhook_endpoint import Endpoint, RenewedToken, pauses
 from setpoint.meta.clock import Clock, Ids
 
 Obj = dict[str, Any]
@@ -44,6 +45,7 @@ class ReviewWebhook:
         self._ids = ids
         self._timeout = timeout
         self._pause = pause
+        self._token = RenewedToken(endpoint, clock)
 
     async def ask(self, api_version: str, kind: str, spec: Obj) -> Obj:
         """The status of the review that comes back. Raises WebhookProblem."""
@@ -62,8 +64,15 @@ class ReviewWebhook:
         return await self._post(body)
 
     async def _post(self, body: bytes) -> Obj:
+        async def attempt(timeout: float) -> Response:
+            query, shown = f"timeout={self._timeout:g}s", self._token.header()
+            response = await self._endpoint.post(self._servers, body, timeout, query, shown)
+            if response.status == 401:
+                self._token.refused()
+            return response
+
         try:
-            response = await self._endpoint.post(self._servers, body, self._timeout, f"timeout={self._timeout:g}s")
+            response = await until_welcome(attempt, self._clock, self._timeout)
         except FarServerProblem as problem:
             raise (_Passing if "reset by peer" in str(problem) else WebhookProblem)(str(problem)) from None
         return _read(response)

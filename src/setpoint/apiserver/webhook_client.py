@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ from setpoint.meta.decode import DecodeError
 from setpoint.meta.goformat import quote
 
 Obj = dict[str, Any]
+Attempt = Callable[[float], Awaitable[Response]]
+"""One request, within so many seconds."""
 _LONGEST_TEXT = 2048
 _RETRIES = 10
 _PORT = re.compile(r":[0-9]+$")
@@ -76,25 +79,16 @@ class WebhookClient:
             server = self._server(config, shown, authority)
             if identity.certificate is not None:
                 server = replace(server, certificate=identity.certificate)
-            response = await self._post(server, request, float(timeout))
+
+            async def attempt(left: float) -> Response:
+                return await self._servers.post(server, request, left)
+
+            response = await until_welcome(attempt, self._clock, float(timeout))
         except FarServerProblem as problem:
             raise WebhookProblem(f'Post "https://{shown}{path}?{query}": {problem}') from None
         if not 200 <= response.status < 300:
             raise WebhookProblem(refusal_text(response))
         return whole_answer(response)
-
-    async def _post(self, server: FarServer, request: Request, timeout: float) -> Response:
-        end = self._clock.monotonic() + timeout
-        for _ in range(_RETRIES):
-            response = await self._servers.post(server, request, end - self._clock.monotonic())
-            wait = _retry_after(response)
-            if wait is None:
-                return response
-            if wait > 0:
-                if self._clock.monotonic() + wait >= end:
-                    raise WebhookProblem("context deadline exceeded")
-                await self._clock.sleep(wait)
-        return await self._servers.post(server, request, end - self._clock.monotonic())
 
     def _server(self, config: Obj, shown: str, authority: bytes) -> FarServer:
         service = config.get("service")
@@ -104,6 +98,22 @@ class WebhookClient:
         namespace, name, port = service["namespace"], service["name"], service.get("port", 443)
         at = resolve_service(self._reader, namespace, name, port)
         return FarServer(at.host, at.port, f"{name}.{namespace}.svc", authority, pod=at.pod, shown=shown)
+
+
+async def until_welcome(attempt: Attempt, clock: Clock, timeout: float) -> Response:
+    """The answer of a server that may say when it wants to be asked again: up to ten times, all within `timeout`.
+    Raises WebhookProblem."""
+    end = clock.monotonic() + timeout
+    for _ in range(_RETRIES):
+        response = await attempt(end - clock.monotonic())
+        wait = _retry_after(response)
+        if wait is None:
+            return response
+        if wait > 0:
+            if clock.monotonic() + wait >= end:
+                raise WebhookProblem("context deadline exceeded")
+            await clock.sleep(wait)
+    return await attempt(end - clock.monotonic())
 
 
 def _retry_after(response: Response) -> int | None:

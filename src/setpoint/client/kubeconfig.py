@@ -62,9 +62,11 @@ class Kubeconfig:
         if not self.current_context and isinstance(current, str):
             self.current_context = current
 
-    def access(self, *, context: str = "", cluster: str = "", user: str = "", server: str = "") -> Access:
+    def access(
+        self, *, context: str = "", cluster: str = "", user: str = "", server: str = "", needs_user: bool = True
+    ) -> Access:
         """What the named (or current) context leads to; `cluster` and `user` go before what it says. With a `server`
-        no cluster needs to be known."""
+        no cluster needs to be known; unless it `needs_user`, one that is not there is nobody."""
         name = context or self.current_context
         chosen: dict[str, Any] = {}
         if name:
@@ -79,7 +81,7 @@ class Kubeconfig:
             raise KubeconfigError(
                 f"the kubeconfig has no cluster {cluster!r}{_named_by(name, chosen, 'cluster', cluster)}"
             )
-        if user and user not in self.users:
+        if user and needs_user and user not in self.users:
             raise KubeconfigError(f"the kubeconfig has no user {user!r}{_named_by(name, chosen, 'user', user)}")
         reached = self.clusters.get(cluster) or {"server": server}
         access = _server(reached, cluster)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.far_server import FarServer, FarServers
 from setpoint.apiserver.review_webhook import ReviewWebhook
-from setpoint.apiserver.webhook_endpoint import Endpoint
+from setpoint.apiserver.webhook_endpoint import Endpoint, token_in
 from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
 from setpoint.cluster.config import ConfigError
 from setpoint.meta.clock import Clock, Ids
@@ -42,7 +42,7 @@ def review_webhook(servers: FarServers, clock: Clock, ids: Ids, path: str, pause
 
 def _endpoint(path: Path) -> Endpoint:
     """Raises KubeconfigError, ValueError."""
-    access = Kubeconfig.load([path], must_exist=True).access()
+    access = Kubeconfig.load([path], must_exist=True).access(needs_user=False)
     url = urlsplit(access.server)
     port = url.port or (443 if url.scheme == "https" else 80)
     if url.scheme not in ("https", "http") or not url.hostname:
@@ -52,7 +52,7 @@ def _endpoint(path: Path) -> Endpoint:
     token = access.token
     if access.token_file is not None:
         try:
-            token = access.token_file.read_text(encoding="utf-8").strip()
+            token = token_in(access.token_file)
         except OSError as error:
             raise KubeconfigError(f"cannot read the token file {access.token_file}: {error.strerror}") from None
     authorization = f"Bearer {token}" if token else ""
@@ -70,4 +70,4 @@ def _endpoint(path: Path) -> Endpoint:
         kept=True,
     )
     path_ = url.path or "/"
-    return Endpoint(server, f"{url.scheme}://{server.shown}{path_}", path_, url.query, authorization)
+    return Endpoint(server, f"{url.scheme}://{server.shown}{path_}", path_, url.query, authorization, access.token_file)

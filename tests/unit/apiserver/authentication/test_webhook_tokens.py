@@ -146,7 +146,7 @@ async def test_one_question_for_all_who_ask_at_once(hook: tuple[FrontDoor, Hook]
          "302 but did not return more information"),
         (Response(401, b""), 1, "the server has asked for the client to provide credentials"),
         (Response(502, b"oh"), 5, 'an error on the server ("oh") has prevented the request from succeeding'),
-        (Response(503, b"", [("Retry-After", "1")]), 5, "the server is currently unable to handle the request"),
+        (Response(503, b"", [("Retry-After", "1")]), 55, "the server is currently unable to handle the request"),
         (Response(500, b"{}", [("Content-Type", "application/json")]), 5, 'an error on the server ("unknown") has '
          "prevented the request from succeeding"),
         (Response(200, b'{"kind":"Status","apiVersion":"v1"}'), 1, "converting (v1.Status) to (v1.TokenReview): "
@@ -162,7 +162,7 @@ async def test_a_webhook_that_does_not_answer_properly(
     door, far = hook
     far.reply = reply
     asking = asyncio.ensure_future(review(door, "t"))
-    await door.clock.advance(10)
+    await door.clock.advance(70)
     assert (await asking)["error"] == f"[invalid bearer token, {why}]"
     assert len(far.asked) == attempts
 
@@ -176,3 +176,66 @@ async def test_the_token_goes_to_the_webhook_and_nowhere_else(
     await door.get("/api", token="another-secret")
     assert "another-secret" not in caplog.text
     assert "ours" not in caplog.text
+
+
+async def test_a_webhook_that_wants_to_be_asked_later_is(hook: tuple[FrontDoor, Hook]) -> None:
+    door, far = hook
+    far.status, far.reply = JANE, Response(429, b"", [("Retry-After", "7")])
+    asking = asyncio.ensure_future(review(door, "t"))
+    await door.clock.advance(6.9)
+    assert len(far.asked) == 1
+    far.reply = None
+    await door.clock.advance(0.2)
+    assert (await asking)["authenticated"] is True
+    assert len(far.asked) == 2
+
+
+def another(path: Path) -> AccessConfig:
+    return AccessConfig(authentication_token_webhook_config_file=str(path), authentication_token_webhook_version="v1")
+
+
+async def test_our_token_in_a_file_is_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    network = Network()
+    far = Hook(network)
+    secret, path = tmp_path / "token", tmp_path / "hook.json"
+    secret.write_text("first\n")
+    kubeconfig(path, tokenFile=str(secret))
+    door = await FrontDoor.open(servers=network, access=another(path), service_account_issuer=["https://own"])
+
+    async def shown(token: str) -> str:
+        await review(door, token)
+        return far.requests[-1].headers["authorization"]
+
+    assert await shown("a") == "Bearer first"
+    secret.write_text("second\n")
+    assert await shown("b") == "Bearer first"
+    await door.clock.advance(51)
+    assert await shown("c") == "Bearer second"
+    secret.write_text("")
+    await door.clock.advance(51)
+    assert await shown("d") == "Bearer second"
+    assert f'Unable to rotate token: read empty token from file "{secret}"' in caplog.text
+    secret.unlink()
+    assert await shown("e") == "Bearer second"
+    secret.write_text("third")
+    assert await shown("f") == "Bearer third"
+    secret.write_text("fourth")
+    far.reply = Response(401, b"")
+    assert await shown("g") == "Bearer third"
+    assert await shown("h") == "Bearer fourth"
+    await door.close()
+
+
+async def test_a_user_that_is_not_there_is_nobody(tmp_path: Path) -> None:
+    network = Network()
+    far = Hook(network)
+    far.status = JANE
+    path = tmp_path / "hook.json"
+    kubeconfig(path, token="ours")
+    content = orjson.loads(path.read_bytes())
+    content["users"] = []
+    path.write_bytes(orjson.dumps(content))
+    door = await FrontDoor.open(servers=network, access=another(path), service_account_issuer=["https://own"])
+    assert (await review(door, "t"))["authenticated"] is True
+    assert "authorization" not in far.requests[0].headers
+    await door.close()
