@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from setpoint.meta.body import BodyError, parse_json, parse_yaml, type_meta
@@ -43,9 +43,17 @@ def many(item: Type) -> Type:
     return Type(Shape.LIST, go=f"[]{item.go}", item=item)
 
 
-def read_config(data: bytes, kinds: Mapping[tuple[str, str], Type]) -> Obj:
-    """The one object in a file, YAML or JSON. `kinds` are the types by apiVersion and kind. Nothing unknown, nothing
-    twice. Raises FileProblem."""
+def unknown_kind(api_version: str, kind: str) -> FileProblem:
+    return FileProblem(f"no kind {quote(kind)} is registered for version {quote(api_version)}")
+
+
+def read_config(
+    data: bytes,
+    kinds: Mapping[tuple[str, str], Type],
+    unknown: Callable[[str, str], FileProblem] = unknown_kind,
+) -> Obj:
+    """The one object in a file, YAML or JSON. `kinds` are the types by apiVersion and kind; `unknown` says what is
+    wrong with others. Nothing unknown, nothing twice. Raises FileProblem."""
     is_json = data.lstrip()[:1] == b"{"
     try:
         value, duplicates = parse_json(data) if is_json else parse_yaml(data)
@@ -59,7 +67,7 @@ def read_config(data: bytes, kinds: Mapping[tuple[str, str], Type]) -> Obj:
         raise FileProblem(f"Object 'apiVersion' is missing in '{data.decode('utf-8', 'replace')[:256]}'")
     type_ = kinds.get((api_version, kind))
     if type_ is None:
-        raise FileProblem(f"no kind {quote(kind)} is registered for version {quote(api_version)}")
+        raise unknown(api_version, kind)
     strict: list[str] = []
     try:
         found: Obj = decode(type_, value, strict=strict, duplicates=duplicates)

@@ -253,9 +253,27 @@ WRONG: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "webhook": (POLICIES, {"a": webhooks()},
                 "error loading a: unsupported resource type *v1.ValidatingWebhookConfiguration"),
     "Pod": (WEBHOOKS, {"a": {"apiVersion": "v1", "kind": "Pod"}},
-            'error loading a: no kind "Pod" is registered for version "v1"'),
+            'error loading a: no kind "Pod" is registered for version "v1" in scheme '
+            '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"'),
+    "Pod among policies": (POLICIES, {"a": {"apiVersion": "v1", "kind": "Pod"}},
+            'error loading a: no kind "Pod" is registered for version "v1" in scheme '
+            '"pkg/admission/plugin/policy/manifest/loader/validating_loader.go:35"'),
+    "v1beta1": (WEBHOOKS, {"a": webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1beta1"}},
+                "error loading a: unsupported resource type *v1beta1.ValidatingWebhookConfiguration"),
+    "v1beta1 in a list": (WEBHOOKS, {"a": several(webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1beta1"})},
+                          "error loading a: unsupported resource type *v1beta1.ValidatingWebhookConfiguration"),
+    "v1alpha1": (POLICIES, {"a": policy() | {"apiVersion": "admissionregistration.k8s.io/v1alpha1"}},
+                 "error loading a: unsupported resource type *v1alpha1.ValidatingAdmissionPolicy"),
+    "v1alpha1 without webhooks": (
+        WEBHOOKS, {"a": webhooks() | {"apiVersion": "admissionregistration.k8s.io/v1alpha1"}},
+        'error loading a: no kind "ValidatingWebhookConfiguration" is registered for version '
+        '"admissionregistration.k8s.io/v1alpha1" in scheme '
+        '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"'),
+    "nothing in a list": (WEBHOOKS, {"a": several(None)}, "error loading a: failed to decode list item: Object 'Kind' "
+                          "is missing in ''"),
     "Pod in a list": (WEBHOOKS, {"a": several({"apiVersion": "v1", "kind": "Pod"})}, "error loading a: failed to "
-                      'decode list item: no kind "Pod" is registered for version "v1"'),
+                      'decode list item: no kind "Pod" is registered for version "v1" in scheme '
+                      '"pkg/admission/plugin/webhook/manifest/loader/loader.go:41"'),
     "misnamed in a list": (WEBHOOKS, {"a": several(webhooks("a"))},
                            'error loading a: "a" in file "a" must have a name ending with ".static.k8s.io"'),
     "misnamed in a list of its kind": (

@@ -23,6 +23,17 @@ from setpoint.meta.schema import Shape, Type
 _SEPARATOR = re.compile(rb"^---([^\n]*)(?:\n|\Z)", re.MULTILINE)
 _LIST = ("v1", "List")
 _DEEPEST = 20
+_OLD = {"v1beta1": ("WebhookConfiguration", "AdmissionPolicy"), "v1alpha1": ("AdmissionPolicy",)}
+"""By version: what of ours there was. It can be read, but is of no use."""
+_SCHEMES = {
+    True: "pkg/admission/plugin/webhook/manifest/loader/loader.go:41",
+    False: "pkg/admission/plugin/policy/manifest/loader/validating_loader.go:35",
+}
+"""Who does not know a kind: whether it reads webhooks, or policies."""
+
+
+class _Unsupported(FileProblem):
+    """It could be read."""
 
 
 class StaticManifests:
@@ -41,6 +52,12 @@ class StaticManifests:
             self._kinds[(one.api_version, one.list_kind)] = document(
                 f"v1.{one.list_kind}", items=many(one.strategy.type)
             )
+        self._scheme = _SCHEMES[any(plural.endswith("webhookconfigurations") for plural in plurals)]
+        old = {
+            version: {kind for one in ours if _is_any(one.kind, parts) for kind in (one.kind, one.list_kind)}
+            for version, parts in _OLD.items()
+        }
+        self._old = {(f"{GROUP}/{version}", kind): version for version, kinds in old.items() for kind in kinds}
         self._objects: dict[str, list[Obj]] = {}
         self.revision = 0
         """Moves with every change."""
@@ -66,7 +83,7 @@ class StaticManifests:
         self.revision += 1
 
     def _read(self, text: bytes, depth: int = 0) -> list[tuple[Resource, Obj]]:
-        read = read_config(text, self._kinds)
+        read = read_config(text, self._kinds, self._unknown)
         kind = read.pop("kind")
         if (read.pop("apiVersion"), kind) == _LIST:
             if depth > _DEEPEST:
@@ -78,10 +95,18 @@ class StaticManifests:
         objs = [read] if kind in self._wanted else read.get("items") or ()
         return [(resource, self._valid(resource, obj)) for obj in objs]
 
+    def _unknown(self, api_version: str, kind: str) -> FileProblem:
+        if version := self._old.get((api_version, kind)):
+            return _Unsupported(f"unsupported resource type *{version}.{kind}")
+        known = f"no kind {quote(kind)} is registered for version {quote(api_version)}"
+        return FileProblem(f"{known} in scheme {quote(self._scheme)}")
+
     def _item(self, item: Any, depth: int) -> list[tuple[Resource, Obj]]:
-        text = orjson.dumps(item)
+        text = orjson.dumps(item) if item is not None else b""
         try:
-            read_config(text, self._kinds)
+            read_config(text, self._kinds, self._unknown)
+        except _Unsupported:
+            raise
         except FileProblem as problem:
             raise FileProblem(f"failed to decode list item: {problem}") from None
         return self._read(text, depth + 1)
@@ -95,6 +120,10 @@ class StaticManifests:
         if errs:
             raise FileProblem(f"{resource.kind} {quote(meta.get('name', ''))}: {aggregate_message(errs)}")
         return obj
+
+
+def _is_any(kind: str, parts: Sequence[str]) -> bool:
+    return any(part in kind for part in parts)
 
 
 def _documents(path: str, data: bytes) -> Iterator[bytes]:
