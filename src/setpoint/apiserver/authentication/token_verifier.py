@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
+from setpoint.apiserver.authentication.claim_types import audiences, check_types, moment
 from setpoint.apiserver.authentication.claims import Claims
 from setpoint.apiserver.authentication.issuer_keys import BadIssuer, IssuerKeys
 from setpoint.apiserver.claimed_issuer import claimed_issuer
 from setpoint.apiserver.filters.authenticate import TokenRefused
 from setpoint.meta.clock import Clock
-from setpoint.meta.decode_report import describe
 from setpoint.meta.goformat import quote, quote_all
 from setpoint.meta.token_head import BadHead, read_head
 
@@ -45,11 +44,12 @@ class TokenVerifier:
             head = read_head(token.split(".", 1)[0])
         except BadHead as problem:
             raise TokenRefused(f"oidc: malformed jwt: {problem}") from None
-        algorithm, key = head.get("alg"), head.get("kid")
+        algorithm: str = head.get("alg") or ""
+        key = head.get("kid")
         if algorithm not in self._algorithms:
             raise TokenRefused(
                 "oidc: id token signed with unsupported algorithm, "
-                f"expected {quote_all(self._algorithms)} got {quote(str(algorithm))}"
+                f"expected {quote_all(self._algorithms)} got {quote(algorithm)}"
             )
         key_id = key if isinstance(key, str) else ""
         payload = self._keys.open(token, algorithm, key_id)
@@ -73,7 +73,7 @@ class TokenVerifier:
         claims = orjson.loads(payload)
         if not isinstance(claims, dict):
             raise TokenRefused("oidc: failed to unmarshal claims: it is not an object")
-        _check_types(claims)
+        check_types(claims, payload)
         _check_sources(claims)
         issuer = claims.get("iss")
         if issuer != self._issuer and not (self._issuer == _GOOGLE and issuer == _GOOGLE_SHORT):
@@ -81,22 +81,21 @@ class TokenVerifier:
                 "oidc: id token issued by a different provider, "
                 f"expected {quote(self._issuer)} got {quote(str(issuer))}"
             )
-        self._check_audience(claims.get("aud"))
+        self._check_audience(audiences(claims))
         self._check_times(claims)
         return claims
 
-    def _check_audience(self, audience: Any) -> None:
-        given = [audience] if isinstance(audience, str) else audience if isinstance(audience, list) else []
+    def _check_audience(self, given: Sequence[str]) -> None:
         if any(one in self._audiences for one in given):
             return
-        shown = quote_all(map(str, given))
+        shown = quote_all(given)
         if len(self._audiences) == 1:
             raise TokenRefused(f"oidc: expected audience {quote(self._audiences[0])} got {shown}")
         raise TokenRefused(f"oidc: expected audience in {quote_all(sorted(self._audiences))} got {shown}")
 
     def _check_times(self, claims: Claims) -> None:
         now = self._clock.now().timestamp()
-        ends, starts = _moment(claims.get("exp")), _moment(claims.get("nbf"))
+        ends, starts = moment(claims.get("exp")), moment(claims.get("nbf"))
         if ends is None or ends < now:
             shown = _shown(ends) if ends is not None else "0001-01-01 00:00:00 +0000 UTC"
             raise TokenRefused(f"oidc: token is expired (Token Expiry: {shown})")
@@ -104,45 +103,14 @@ class TokenVerifier:
             raise TokenRefused(f"oidc: current time {_shown(now)} before the nbf (not before) time: {_shown(starts)}")
 
 
-def _check_types(claims: Claims) -> None:
-    """What a reader with types would stumble over. Null is as good as nothing."""
-    for name in ("iss", "sub", "nonce", "at_hash"):
-        if not isinstance(claims.get(name), str | None):
-            raise _unreadable(claims[name], f"Go struct field idToken.{name} of type string")
-    audience = claims.get("aud")
-    for one in audience if isinstance(audience, list) else [audience]:
-        if not isinstance(one, str | None):
-            raise _unreadable(audience, "Go value of type []string")
-    for name in ("exp", "iat", "nbf"):
-        moment = claims.get(name)
-        if isinstance(moment, bool) or not isinstance(moment, int | float | None) or moment in _ENDLESS:
-            raise _unreadable(moment, "Go value of type json.Number")
-    for name, of in (("_claim_names", "map[string]string"), ("_claim_sources", "map[string]oidc.claimSource")):
-        if not isinstance(claims.get(name), dict | None):
-            raise _unreadable(claims[name], f"Go struct field idToken.{name} of type {of}")
-
-
-_ENDLESS = (float("inf"), float("-inf"))
-
-
-def _unreadable(value: Any, into: str) -> TokenRefused:
-    return TokenRefused(f"oidc: failed to unmarshal claims: json: cannot unmarshal {describe(value)} into {into}")
-
-
 def _check_sources(claims: Claims) -> None:
     """Of claims that are to be got elsewhere."""
     names, sources = claims.get("_claim_names") or {}, claims.get("_claim_sources") or {}
     for source in names.values():
-        if not isinstance(source, str | None):
-            raise _unreadable(source, "Go struct field idToken._claim_names of type string")
         if not source:
             raise TokenRefused("oidc: failed to obtain source from claim name")
         if source not in sources:
             raise TokenRefused("oidc: source does not exist")
-
-
-def _moment(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _shown(moment: float) -> str:

@@ -72,7 +72,8 @@ async def test_any_claims() -> None:
                 while True:
                     running.send(None)  # nothing in this network waits
             except StopIteration as end:
-                assert end.value is None or end.value.user.name
+                # Null is an empty name, as upstream.
+                assert end.value is None or end.value.user.name or not (GOOD | claims)["sub"]
 
     await judge(first, KEY.sign(GOOD))  # so that the keys are known
     await judge(second, KEY.sign(GOOD))

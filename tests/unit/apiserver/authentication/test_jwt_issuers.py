@@ -13,6 +13,8 @@ import pytest
 from front_door import FrontDoor, settle
 from token_issuer import Issuer, Key, Network
 
+from setpoint.apiserver.authentication.claim_types import check_types
+from setpoint.apiserver.filters.authenticate import TokenRefused
 from setpoint.apiserver.http.message import Response
 from setpoint.cluster.access_config import AccessConfig
 from setpoint.meta.body import dump_yaml
@@ -109,8 +111,13 @@ async def test_all_asymmetric_algorithms(tmp_path: Path, algorithm: str) -> None
     [
         (lambda w: w.token(exp=1767225600 - 1), "oidc: verify token: oidc: token is expired (Token Expiry: 2025-12-31 "
          "23:59:59 +0000 UTC)"),
-        (lambda w: w.token(exp=None), "oidc: verify token: oidc: token is expired (Token Expiry: 0001-01-01 00:00:00 "
-         "+0000 UTC)"),
+        (lambda w: KEY.sign({k: v for k, v in w.claims().items() if k != "exp"}), "oidc: verify token: oidc: token is "
+         "expired (Token Expiry: 0001-01-01 00:00:00 +0000 UTC)"),
+        (lambda w: w.token(exp="1767225599"), "oidc: verify token: oidc: token is expired (Token Expiry: 2025-12-31 "
+         "23:59:59 +0000 UTC)"),
+        (lambda w: w.token(aud=None), 'oidc: verify token: oidc: expected audience "my-cluster" got [""]'),
+        (lambda w: w.token(aud=[None]), 'oidc: verify token: oidc: expected audience "my-cluster" got [""]'),
+        (lambda w: w.token(aud=[]), 'oidc: verify token: oidc: expected audience "my-cluster" got []'),
         (lambda w: w.token(nbf=1767225600 + 61), "oidc: verify token: oidc: current time 2026-01-01 00:00:00 +0000 UTC "
          "before the nbf (not before) time: 2026-01-01 00:01:01 +0000 UTC"),
         (lambda w: w.token(aud=["x", "y"]), 'oidc: verify token: oidc: expected audience "my-cluster" got ["x" "y"]'),
@@ -345,3 +352,45 @@ async def test_no_token_is_ever_logged(tmp_path: Path, caplog: pytest.LogCapture
         await found.refusal(found.token(aud="x"))
         assert orjson.dumps(found.claims()).decode() not in caplog.text
         assert token.split(".")[2] not in caplog.text
+
+
+UNREADABLE: list[tuple[bytes, str]] = [
+    (b'{"exp":null}', 'strconv.ParseFloat: parsing "": invalid syntax'),
+    (b'{"iat":null}', 'strconv.ParseFloat: parsing "": invalid syntax'),
+    (b'{"exp":" 123"}', r'json: invalid number literal, trying to unmarshal "\" 123\"" into Number'),
+    (b'{"nbf":""}', r'json: invalid number literal, trying to unmarshal "\"\"" into Number'),
+    (b'{"exp":"0x10"}', r'json: invalid number literal, trying to unmarshal "\"0x10\"" into Number'),
+    (b'{"exp":true}', "json: cannot unmarshal bool into Go struct field idToken.exp of type json.Number"),
+    (b'{"exp":[1]}', "json: cannot unmarshal array into Go struct field idToken.exp of type json.Number"),
+    (b'{"exp":"1e400"}', 'strconv.ParseFloat: parsing "1e400": value out of range'),
+    (b'{"aud":5}', "json: cannot unmarshal number into Go struct field idToken.aud of type []string"),
+    (b'{"aud":["a",5]}', "json: cannot unmarshal number into Go struct field idToken.aud of type string"),
+    (b'{"_claim_names":5}', "json: cannot unmarshal number into Go struct field idToken._claim_names of type "
+     "map[string]string"),
+    (b'{"_claim_names":{"a":5}}', "json: cannot unmarshal number into Go struct field idToken._claim_names of type "
+     "string"),
+    (b'{"_claim_sources":{"a":5}}', "json: cannot unmarshal number into Go struct field idToken._claim_sources of type "
+     "oidc.claimSource"),
+    (b'{"_claim_sources":{"a":{"endpoint":5}}}', "json: cannot unmarshal number into Go struct field "
+     "claimSource._claim_sources.endpoint of type string"),
+    (b'{"sub":5,"exp":"x"}', r'json: invalid number literal, trying to unmarshal "\"x\"" into Number'),
+    (b'{"sub":5,"iss":[]}', "json: cannot unmarshal number into Go struct field idToken.sub of type string"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("payload", "why"), UNREADABLE)
+def test_claims_of_the_wrong_type(payload: bytes, why: str) -> None:
+    with pytest.raises(TokenRefused) as caught:
+        check_types(orjson.loads(payload), payload)
+    assert str(caught.value) == f"oidc: failed to unmarshal claims: {why}"
+
+
+def test_claims_of_the_right_type() -> None:
+    for payload in (b'{"nbf":null,"iss":null,"aud":null}', b'{"exp":"1.5e3","iat":-1,"_claim_sources":{"a":null}}'):
+        check_types(orjson.loads(payload), payload)
+
+
+async def test_a_token_that_does_not_say_how_it_was_signed(tmp_path: Path) -> None:
+    async with world(tmp_path, configuration(authenticator())) as found:
+        _, claims, signature = found.token().split(".")
+        assert (await found.refusal(f"e30.{claims}.{signature}")).endswith('got ""')
