@@ -15,7 +15,7 @@ from typing import Any
 from setpoint.meta import base64url
 
 _TEXTS = ("kid", "alg", "nonce")
-_KEY_TEXTS = ("use", "kty", "kid", "crv", "alg", "x5u", "x5t", "x5t#S256")
+_KEY_TEXTS = ("use", "kty", "kid", "crv", "alg", "x5t", "x5t#S256")
 _KEY_NUMBERS = ("k", "x", "y", "n", "e", "d", "p", "q", "dp", "dq", "qi")
 _CURVES = {"P-256": ("SECP256R1", 32), "P-384": ("SECP384R1", 48), "P-521": ("SECP521R1", 66)}
 _WORD = 2**64 - 1
@@ -64,6 +64,8 @@ def _is_public(jwk: Any) -> bool:
     for name in _KEY_TEXTS:
         if not isinstance(jwk.get(name), str | None):
             raise ValueError(f"{name} is not a text")
+    if not isinstance(jwk.get("x5u"), dict | None):
+        raise ValueError("x5u is not an object")  # where others expect a text, upstream reads the parts of a URL
     numbers = {name: _bytes(jwk[name]) for name in _KEY_NUMBERS if jwk.get(name) is not None}
     certificates = _certificates(jwk["x5c"]) if jwk.get("x5c") is not None else []
     kind = jwk.get("kty") or ""

@@ -54,16 +54,24 @@ class VerifyingKey:
 
     def open(self, token: str) -> bytes | None:
         """The claims of a token with a good signature; None: it is no token at all. Raises UnknownKey, BadSignature."""
-        from jwt import InvalidTokenError
+        from jwt import DecodeError, InvalidTokenError
         from jwt.api_jws import decode, get_unverified_header
 
         try:
-            named = read_head(token.split(".", 1)[0]).get("kid")
-            get_unverified_header(token)
-        except (BadHead, InvalidTokenError):
+            head = read_head(token.split(".", 1)[0])
+        except BadHead:
             return None
+        named = head.get("kid")
         if named and named != self.id:
             raise UnknownKey
+        if head.get("b64") is False:
+            raise BadSignature
+        try:
+            get_unverified_header(token)
+        except DecodeError:
+            return None
+        except InvalidTokenError:
+            raise BadSignature from None
         try:
             claims: bytes = decode(token, self._public, _RSA if self._is_rsa else [self.algorithm])
         except InvalidTokenError:

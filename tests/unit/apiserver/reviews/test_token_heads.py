@@ -40,7 +40,7 @@ GOOD: list[dict[str, Any]] = [
     {"jwk": EC},
     {"jwk": RSA},
     {"jwk": ED},
-    {"jwk": RSA | {"x5u": "https://elsewhere", "x5t": ""}},
+    {"jwk": RSA | {"x5u": {"Scheme": "https"}, "x5t": ""}},
     {"crit": ["b64"], "b64": True},
 ]
 BAD: list[dict[str, Any]] = [
@@ -54,6 +54,7 @@ BAD: list[dict[str, Any]] = [
     {"jwk": RSA | {"n": "not base64!"}},
     {"jwk": RSA | {"use": 5}},
     {"jwk": RSA | {"x5t": "AQAB"}},
+    {"jwk": RSA | {"x5u": "https://elsewhere"}},
     {"jwk": RSA | {"x5c": ["junk"]}},
     {"jwk": EC | {"y": EC["x"]}},
     {"jwk": EC | {"y": "AQAB"}},
@@ -88,6 +89,9 @@ async def test_what_a_token_brings_along_is_never_used_but_must_be_readable(
         token = f"{signed}.{base64url.encode(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
         status = (await door.post(REVIEW, {"spec": {"token": token}})).json["status"]
         assert status.get("authenticated", False) is good, (head, status)
+        if not good:
+            why = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
+            assert status["error"] == (why if head.keys() & {"crit", "b64"} else "invalid bearer token")
     await door.close()
 
 
