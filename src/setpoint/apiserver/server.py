@@ -15,6 +15,7 @@ from setpoint.apiserver.fairness.fairness import Fairness, Seat
 from setpoint.apiserver.fairness.width import width_of
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Problem, access_of, forbidden
+from setpoint.apiserver.filters.deadline import LONG_RUNNING, check_timeout
 from setpoint.apiserver.filters.impersonate import Impersonator
 from setpoint.apiserver.filters.inflight import InFlight
 from setpoint.apiserver.filters.own_identities import OwnIdentities
@@ -53,9 +54,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("setpoint.apiserver")
 
 PathHandler = Callable[[Call], Awaitable[Answer]]
-
-_LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
-"""What may last as long as it likes takes nobody's turn."""
 
 
 @dataclass(slots=True)
@@ -222,6 +220,8 @@ class ApiServer:
 
     async def _filtered(self, call: Call, started: float) -> Answer:
         """Who is it, and is it their turn."""
+        if "timeout" in call.query:
+            check_timeout(call)
         user = self.authenticator.authenticate(call.request, call.warnings)
         call.user = user if isinstance(user, UserInfo) else await user
         if self.auditor is not None:
@@ -230,7 +230,7 @@ class ApiServer:
         call.user = user if isinstance(user, UserInfo) else await user
         access = access_of(call)
         fairness = self.fairness
-        if fairness is None or call.target.subresource in _LONG_RUNNING:
+        if fairness is None or call.target.subresource in LONG_RUNNING:
             return await self._authorized(call, access)
         flow = fairness.flow(access)
         call.flow = flow.headers
