@@ -4,7 +4,8 @@ Starts a server of its own (TLS, RBAC, a durable store, 2,000 ConfigMaps). A bys
 second, over one connection: first in peace, then while another user, in another process, does what the attack is
 about. Tells how long the bystander's requests took, and how much memory the server took meanwhile. The attacker runs on
 the same machine: what it takes of the processor is not the server's fault, so a column tells how long the bystander
-waits when the attacker works against another server of the same kind.
+waits when the attacker works against another server of the same kind. What takes the attacker time to prepare
+(hundreds of connections, 10,000 idle ones) is over before the bystander is looked at.
 
 With `--flags="--enable-priority-and-fairness=false"` the server is started without its protection."""
 
@@ -23,7 +24,10 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import cast
 
 import uvloop
 from load import Connection, Target, connect
@@ -31,20 +35,35 @@ from load import Connection, Target, connect
 PATH = "/api/v1/namespaces/default/configmaps"
 RATE = 50
 TOKENS = "admin-token,admin,1,system:masters\nnice-token,nice,2,readers\nrude-token,rude,3,readers\n"
-Attack = Callable[[Target, asyncio.Event], Awaitable[None]]
+IDLE = 10_000
+Attack = Callable[["Plan"], Awaitable[None]]
+
+
+@dataclass
+class Plan:
+    target: Target
+    begin: Callable[[], None]
+    """Called when everything is in place."""
+    end: asyncio.Event
 
 
 # -- what the attacker does -------------------------------------------------------------------------------------------
 
 
-async def flood(target: Target, end: asyncio.Event, request: Callable[[int], bytes], clients: int) -> None:
+async def flood(plan: Plan, request: Callable[[int], bytes], clients: int) -> None:
+    connected = 0
+
     async def one(number: int) -> None:
-        connection: Connection | None = None
+        nonlocal connected
+        connection: Connection | None = await connect(plan.target)
+        connected += 1
+        if connected == clients:
+            plan.begin()
         sent = number
-        while not end.is_set():
+        while not plan.end.is_set():
             sent += clients
             try:
-                connection = connection or await connect(target)
+                connection = connection or await connect(plan.target)
                 status, _ = await connection.send(request(sent))
             except (OSError, EOFError):
                 connection = None
@@ -56,51 +75,53 @@ async def flood(target: Target, end: asyncio.Event, request: Callable[[int], byt
     await asyncio.gather(*(one(number) for number in range(clients)))
 
 
-async def reads(target: Target, end: asyncio.Event) -> None:
-    request = target.request("GET", f"{PATH}/map-1")
-    await flood(target, end, lambda _: request, 500)
+async def reads(plan: Plan) -> None:
+    request = plan.target.request("GET", f"{PATH}/map-1")
+    await flood(plan, lambda _: request, 500)
 
 
-async def lists(target: Target, end: asyncio.Event) -> None:
-    request = target.request("GET", PATH)
-    await flood(target, end, lambda _: request, 50)
+async def lists(plan: Plan) -> None:
+    request = plan.target.request("GET", PATH)
+    await flood(plan, lambda _: request, 50)
 
 
-async def writes(target: Target, end: asyncio.Event) -> None:
+async def writes(plan: Plan) -> None:
     def request(number: int) -> bytes:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"rude-{number}"}, "data": {"a": "b"}}
-        return target.request("POST", PATH, json.dumps(body).encode())
+        return plan.target.request("POST", PATH, json.dumps(body).encode())
 
-    await flood(target, end, request, 300)
+    await flood(plan, request, 300)
 
 
-async def agents(target: Target, end: asyncio.Event) -> None:
+async def agents(plan: Plan) -> None:
     """Every request under another name."""
 
     def request(number: int) -> bytes:
-        return target.request("GET", f"{PATH}/map-1").replace(b"bench/1", f"agent-{number}/{number}".encode())
+        return plan.target.request("GET", f"{PATH}/map-1").replace(b"bench/1", f"agent-{number}/{number}".encode())
 
-    await flood(target, end, request, 100)
+    await flood(plan, request, 100)
 
 
-async def strangers(target: Target, end: asyncio.Event) -> None:
+async def strangers(plan: Plan) -> None:
     """With tokens that are none, one after the other."""
 
     def request(number: int) -> bytes:
-        return target.request("GET", f"{PATH}/map-1").replace(target.token.encode(), f"guess-{number}".encode())
+        guess = f"guess-{number}".encode()
+        return plan.target.request("GET", f"{PATH}/map-1").replace(plan.target.token.encode(), guess)
 
-    await flood(target, end, request, 200)
+    await flood(plan, request, 200)
 
 
-async def huge_heads(target: Target, end: asyncio.Event) -> None:
-    request = target.request("GET", f"{PATH}/map-1").replace(
+async def huge_heads(plan: Plan) -> None:
+    request = plan.target.request("GET", f"{PATH}/map-1").replace(
         b"\r\n\r\n", b"\r\nX-Long: " + b"x" * 900_000 + b"\r\n\r\n"
     )
-    await flood(target, end, lambda _: request, 20)
+    await flood(plan, lambda _: request, 20)
 
 
-async def slow_readers(target: Target, end: asyncio.Event) -> None:
+async def slow_readers(plan: Plan) -> None:
     """300 watches that nobody reads, while everything they watch changes."""
+    target = plan.target
     kept: list[asyncio.Transport] = []
     loop = asyncio.get_running_loop()
     host, port = target.address
@@ -114,37 +135,49 @@ async def slow_readers(target: Target, end: asyncio.Event) -> None:
         body = json.dumps({"data": {"text": "x" * 10_000, "number": str(number)}}).encode()
         return target.request("PATCH", f"{PATH}/map-{number % 2000}", body, "application/merge-patch+json")
 
-    await flood(target, end, change, 20)
+    await flood(plan, change, 20)
     for each in kept:
         each.abort()
 
 
-async def idle(target: Target, end: asyncio.Event) -> None:
-    """10,000 connections that ask for nothing."""
-    kept: list[tuple[asyncio.Transport, asyncio.Protocol]] = []
+async def _open_connections(plan: Plan) -> list[asyncio.BaseTransport]:
     loop = asyncio.get_running_loop()
-    host, port = target.address
-    context = target.tls
-    while len(kept) < 10_000 and not end.is_set():
-        made = (loop.create_connection(asyncio.Protocol, host, port, ssl=context) for _ in range(20))
-        kept += [each for each in await asyncio.gather(*made, return_exceptions=True) if isinstance(each, tuple)]
+    host, port = plan.target.address
+    kept: list[asyncio.BaseTransport] = []
+    while len(kept) < IDLE and not plan.end.is_set():
+        made = (loop.create_connection(asyncio.Protocol, host, port, ssl=plan.target.tls) for _ in range(20))
+        kept += [made[0] for made in await asyncio.gather(*made, return_exceptions=True) if isinstance(made, tuple)]
+    return kept
+
+
+async def opening(plan: Plan) -> None:
+    """Connections are opened, one after the other, and nothing is asked for."""
+    plan.begin()
+    await _open_connections(plan)
+
+
+async def idle(plan: Plan) -> None:
+    """10,000 connections that ask for nothing."""
+    kept = await _open_connections(plan)
     print(f"    {len(kept)} connections", flush=True)
-    await end.wait()
-    for transport, _ in kept:
-        transport.abort()
+    plan.begin()
+    await plan.end.wait()
+    for transport in kept:
+        cast(asyncio.Transport, transport).abort()
 
 
-async def half_open(target: Target, end: asyncio.Event) -> None:
+async def half_open(plan: Plan) -> None:
     """5,000 connections whose TLS handshake never ends."""
     kept: list[socket.socket] = []
     hello = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="x").do_handshake()
     first = hello.read()[:100]
-    while not end.is_set():
+    plan.begin()
+    while not plan.end.is_set():
         if len(kept) < 5_000:
             try:
-                kept.append(socket.create_connection(target.address, timeout=1))
+                kept.append(socket.create_connection(plan.target.address, timeout=1))
                 kept[-1].send(first)
             except OSError:
                 await asyncio.sleep(0.01)
@@ -155,15 +188,19 @@ async def half_open(target: Target, end: asyncio.Event) -> None:
 
 ATTACKS: dict[str, Attack] = {
     "reads": reads, "lists": lists, "writes": writes, "agents": agents, "strangers": strangers,
-    "huge-heads": huge_heads, "slow-readers": slow_readers, "half-open": half_open, "idle": idle,
+    "huge-heads": huge_heads, "slow-readers": slow_readers, "half-open": half_open, "opening": opening, "idle": idle,
 }  # fmt: skip
 
 
-def attacker(name: str, target: Target, seconds: float) -> None:
+def attacker(name: str, target: Target, seconds: float, begun: Event) -> None:
     async def run() -> None:
         end = asyncio.Event()
-        asyncio.get_running_loop().call_later(seconds, end.set)
-        await ATTACKS[name](target, end)
+
+        def begin() -> None:
+            begun.set()
+            asyncio.get_running_loop().call_later(seconds, end.set)
+
+        await ATTACKS[name](Plan(target, begin, end))
 
     uvloop.run(run())
 
@@ -186,9 +223,12 @@ async def bystander(target: Target, seconds: float) -> list[float]:
 
 def during(name: str, victim: Target, target: Target, seconds: float) -> list[float]:
     """How long `target` takes for the bystander while `victim` is attacked."""
-    process = multiprocessing.get_context("spawn").Process(target=attacker, args=(name, victim, seconds + 4))
+    processes = multiprocessing.get_context("spawn")
+    begun = processes.Event()
+    process = processes.Process(target=attacker, args=(name, victim, seconds + 1, begun))
     process.start()
-    time.sleep(2.5 if name != "idle" else 0.5)
+    assert begun.wait(120), "the attack does not come about"
+    time.sleep(0.5)
     try:
         return uvloop.run(bystander(target, seconds))
     finally:
