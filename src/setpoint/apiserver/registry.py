@@ -161,12 +161,14 @@ class Registry:
 
     async def _create(self, call: Call, obj: Obj, attrs: Attributes) -> Entry:
         meta = obj["metadata"]
-        if meta.get("resourceVersion") and not call.dry_run:
-            raise PlainServerError("resourceVersion should not be set on objects to be created")
+        refused = bool(meta.get("resourceVersion")) and not call.dry_run
         self.fill_metadata(obj, call.moment)
         as_asked = orjson.dumps(obj) if self.hooks.contended else b""
         for attempt in range(_CONTENDED_ATTEMPTS):
             operations = await prepare_create(self, call, obj, attrs)
+            if refused:  # by the store, so to speak: whoever has something against the object comes first
+                self.hooks.release(call, obj)
+                raise PlainServerError("resourceVersion should not be set on objects to be created")
             name = obj["metadata"]["name"]
             key = self.key(call.target.namespace, name)
             if call.dry_run:

@@ -179,3 +179,16 @@ async def test_lists_keyed_by_name_merge_under_contention(busy_door: FrontDoor) 
     obj = (await door.get(f"{services}/d")).json
     assert len(obj["spec"]["template"]["spec"]["containers"]) == 21
     assert obj["metadata"]["generation"] == 21
+
+
+async def test_a_revision_on_creation_is_refused_after_all_else_and_leaves_nothing(door: FrontDoor) -> None:
+    maps, services = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/services"
+    reply = await door.post(maps, {"metadata": {"name": "No Name", "resourceVersion": "5"}})
+    assert reply.status == 422
+    reply = await door.post(maps, {"metadata": {"name": "a", "resourceVersion": "5"}})
+    assert (reply.status, reply.message) == (500, "resourceVersion should not be set on objects to be created")
+    assert (await door.get(f"{maps}/a")).status == 404
+    meant = {"metadata": {"name": "a"}, "spec": {"clusterIP": "10.0.0.77", "ports": [{"port": 80}]}}
+    reply = await door.post(services, {**meant, "metadata": {"name": "a", "resourceVersion": "5"}})
+    assert reply.status == 500
+    assert (await door.post(services, meant)).status == 201
