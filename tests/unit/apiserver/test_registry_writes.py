@@ -188,7 +188,7 @@ async def test_a_revision_on_creation_is_refused_after_all_else_and_leaves_nothi
     reply = await door.post(maps, {"metadata": {"name": "a", "resourceVersion": "5"}})
     assert (reply.status, reply.message) == (500, "resourceVersion should not be set on objects to be created")
     assert (await door.get(f"{maps}/a")).status == 404
-    meant = {"metadata": {"name": "a"}, "spec": {"clusterIP": "10.0.0.77", "ports": [{"port": 80}]}}
+    meant = {"metadata": {"name": "a"}, "spec": {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}}
     reply = await door.post(services, {**meant, "metadata": {"name": "a", "resourceVersion": "5"}})
     assert reply.status == 500
     assert (await door.post(services, meant)).status == 201
