@@ -26,6 +26,7 @@ from setpoint.store.transaction import plan
 
 # So many rows a writer may have to wait for, behind a step of compaction: a few milliseconds.
 _DELETE_AT_ONCE = 500
+_TOLD_AT_ONCE = 8
 _CLOSED = "the store is closed"
 
 _Result = TypeVar("_Result")
@@ -125,14 +126,20 @@ class SqliteStore(ReadableStore):
                     del pending[event.key]
             events += flight.events
         self._subscriptions.publish(events, history.revision)
-        for flight in batch:
-            # Done already means that the caller was cancelled; the transaction happened all the same.
-            if not flight.landed.done():
-                flight.landed.set_result((flight.events[0].revision, flight.answers))
+        self._tell(batch)
         while self._waiters and self._waiters[0][0] <= history.revision:
             waiter = heapq.heappop(self._waiters)[2]
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _tell(self, batch: Sequence[Flight], start: int = 0) -> None:
+        """A few of the callers in each turn of the loop: what hundreds of them do next would make it a long one."""
+        for flight in batch[start : start + _TOLD_AT_ONCE]:
+            # Done already means that the caller was cancelled; the transaction happened all the same.
+            if not flight.landed.done():
+                flight.landed.set_result((flight.events[0].revision, flight.answers))
+        if start + _TOLD_AT_ONCE < len(batch):
+            asyncio.get_running_loop().call_soon(self._tell, batch, start + _TOLD_AT_ONCE)
 
     def _on_did(self, chore: Chore, result: Any) -> None:
         self._chores.discard(chore)

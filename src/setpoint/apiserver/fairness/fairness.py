@@ -105,7 +105,10 @@ class Fairness:
         assert waiting is not None
         seat.waiting = None
         queues = seat.flow.level.queues
-        self._patient.append((self._clock.monotonic() + _PATIENCE, seat.flow, waiting))
+        patient = self._patient
+        while patient and patient[0][2].gone:
+            patient.popleft()  # so that there are never many to be looked at in one go
+        patient.append((self._clock.monotonic() + _PATIENCE, seat.flow, waiting))
         try:
             await waiting.turn
         except asyncio.CancelledError:

@@ -16,9 +16,9 @@ from setpoint.apiserver.http.limits import Limits
 logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 4096
-_YOUNG: Final = 8
+_YOUNG: Final = 4
 """So many have just begun; the next one comes in when one of them is through, or no longer young."""
-_YOUTH: Final = 0.05
+_YOUTH: Final = 0.02
 """Seconds."""
 _SHUTDOWN_TIMEOUT: Final = 5.0
 _NOTHING_LEFT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}

@@ -1,0 +1,31 @@
+"""Hundreds of transactions land at once; what their callers do next does not all happen in one turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from setpoint.store.interface import Put
+from setpoint.store.sqlite import SqliteStore
+
+
+async def test_callers_are_told_a_few_in_each_turn(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "state.db")
+    turn, told = 0, list[int]()
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def write(number: int) -> None:
+        await store.txn([Put(f"/k/{number}", b"{}", 0)])
+        told.append(turn)
+
+    counting = asyncio.create_task(count())
+    await asyncio.gather(*(write(number) for number in range(100)))
+    counting.cancel()
+    assert len(told) == 100
+    assert max(told.count(each) for each in told) <= 16
+    await store.close()
