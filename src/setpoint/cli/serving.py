@@ -34,10 +34,11 @@ def ready(call: Call, text: str) -> None:
     """It is up, and says so.
 
     Objects are trees that nobody ties into cycles; the collector would walk all of them again and again for nothing.
-    What is loaded by now is left out for good, and the rest is looked at far less often. It is not searched for cycles
-    first: that takes longer than the few hundred objects are worth that would be found."""
+    What is loaded by now is left out for good, and the rest is looked at when it is new, a little at a time since
+    everybody waits meanwhile, and hardly ever again. It is not searched for cycles first: that takes longer than the
+    few hundred objects are worth that would be found."""
     gc.freeze()
-    gc.set_threshold(50_000, 50, 1_000)
+    gc.set_threshold(2_000, 10, 5_000)
     gc.enable()
     say(call, text)
 

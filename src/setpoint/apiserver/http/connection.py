@@ -37,7 +37,7 @@ _GOODBYE: Final = 0.25
 _READING: Final = 0.001
 """Seconds that it takes to read on where much is coming in."""
 _REFUSING: Final = 0.0001
-"""Seconds that it takes to refuse somebody, who then comes again."""
+"""Seconds that it takes to refuse somebody who was refused before."""
 
 
 def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
@@ -67,7 +67,7 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_closing", "_deaf", "_end", "_eof", "_expired", "_hijacked", "_mark", "_pending", "_reading_paused",
-        "_streaming", "_task", "_tls", "_transport", "_waiter",
+        "_refused", "_streaming", "_task", "_tls", "_transport", "_waiter",
         "deadline", "loop", "lost", "outgoing", "owner", "parser",
     )  # fmt: skip
 
@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._streaming = False
         self._hijacked: Hijacked | None = None
         self._reading_paused = False
+        self._refused = False  # the last request, to come again later or as somebody else
         self._mark = 0
 
     # What the loop calls.
@@ -331,9 +332,10 @@ class Connection(asyncio.Protocol):
             await self._refuse(request, *exchange.failure)
             return False
         assert request is not None
-        answer = await self._handle(request, exchange)
-        if type(answer) is Response and answer.status in (401, 429):
+        if self._refused:
             await self.owner.turns.wait(_REFUSING, stranger=True)
+        answer = await self._handle(request, exchange)
+        self._refused = answer.status in (401, 429) if type(answer) is Response else False
         if self.lost:
             return False
         if type(answer) is Response:
