@@ -11,7 +11,7 @@ from setpoint.apiserver.admission.plugin import Chain, Plugin
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.discovery import Discovery, RemoteVersion
 from setpoint.apiserver.encoding import Encoding, encoding_of
-from setpoint.apiserver.fairness.fairness import Fairness, Seat
+from setpoint.apiserver.fairness.fairness import Fairness
 from setpoint.apiserver.fairness.width import width_of
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import Access, AuthorizerChain, Decision, Problem, access_of, forbidden
@@ -49,7 +49,6 @@ from setpoint.store.interface import Store, StoreError
 if TYPE_CHECKING:
     from setpoint.apiserver.aggregation.routing import Aggregation
     from setpoint.apiserver.audit.auditor import Auditor
-    from setpoint.apiserver.fairness.dumps import UnderWay
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -85,8 +84,6 @@ class ApiServer:
         self.auditor: Auditor | None = None
         self.fairness: Fairness | None = None
         """Who waits for whom; without it, `in_flight` bounds what is done at once."""
-        self.under_way: dict[Seat, UnderWay] = {}
-        """Requests that take part in fairness, those who wait included."""
         self.in_flight = InFlight(options.max_reads, options.max_writes)
         self.caches: dict[str, ResourceCache] = {}
         self.registries: dict[tuple[str, str, str], Registry] = {}
@@ -235,26 +232,14 @@ class ApiServer:
         flow = fairness.flow(access)
         call.flow = flow.headers
         width = width_of(call, access, flow.level.widest, self.caches) if call.verb in COLLECTIONS else 1
-        seat = fairness.enter(flow, started, width, outside=not isinstance(call.request, ObjectRequest))
-        if seat.waiting is None:
-            self.under_way[seat] = (call, access, started, None, started)
-        else:
-            await self._seated(seat, call, access, started)
+        outside = not isinstance(call.request, ObjectRequest)
+        seat = fairness.enter(flow, call, access, started, width, outside=outside)
+        if seat.began is None:
+            await fairness.seated(seat)
         try:
             return await self._authorized(call, access)
         finally:
             seat.leave()
-            del self.under_way[seat]
-
-    async def _seated(self, seat: Seat, call: Call, access: Access, started: float) -> None:
-        waiting = seat.waiting
-        self.under_way[seat] = (call, access, started, waiting, 0.0)
-        try:
-            await seat.of.seated(seat)
-        except BaseException:
-            del self.under_way[seat]
-            raise
-        self.under_way[seat] = (call, access, started, waiting, self.clock.monotonic())
 
     async def _authorized(self, call: Call, access: Access) -> Answer:
         """May they; and then it is done."""

@@ -154,7 +154,7 @@ def _fairness(api: ApiServer, config: ApiServerConfig) -> Fairness:
     async def dump(call: Call) -> Answer:
         from setpoint.apiserver.fairness.dumps import Dumps  # for the few who look
 
-        return Dumps(fairness, api.under_way).answer(call)
+        return Dumps(fairness).answer(call)
 
     for what in ("priority_levels", "queues", "requests"):
         api.unlisted[f"/debug/api_priority_and_fairness/dump_{what}"] = dump

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.fairness.dealing import flow_hash
 from setpoint.apiserver.fairness.fairness import Fairness, Seat
 from setpoint.apiserver.fairness.levels import Level
-from setpoint.apiserver.fairness.queues import Waiting
-from setpoint.apiserver.filters.authorize import Access
 from setpoint.apiserver.http.message import Response
-
-UnderWay = tuple[Call, Access, float, Waiting | None, float]
-"""A request that has or wants a seat: when it came, where it waits or has waited, and when it got its seat; 0: it has
-none yet. Moments are the clock's monotonic ones."""
 
 _NARROWEST = 8
 _NEVER = "0001-01-01T00:00:00Z"
@@ -42,9 +36,8 @@ _DETAILS = ("UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "R
 
 
 class Dumps:
-    def __init__(self, fairness: Fairness, under_way: Mapping[Seat, UnderWay]) -> None:
+    def __init__(self, fairness: Fairness) -> None:
         self._fairness = fairness
-        self._under_way = under_way
 
     def answer(self, call: Call) -> Response:
         """The table that the path names."""
@@ -62,9 +55,9 @@ class Dumps:
 
     def queues(self) -> str:
         seated = defaultdict(list)
-        for seat, (*_, waiting, began) in self._under_way.items():
-            if waiting is not None and began:
-                seated[waiting.queue].append(seat.count)
+        for seat in self._fairness.under_way:
+            if seat.waiting is not None and seat.began is not None:
+                seated[seat.waiting.queue].append(seat.count)
         rows = []
         for level in self._levels():
             for at, queue in enumerate(level.queues.each):
@@ -75,7 +68,7 @@ class Dumps:
         return _table(_QUEUES, rows)
 
     def requests(self, details: bool) -> str:
-        """First those who wait, in the order of their queues, then those who have a seat."""
+        """First those who wait, in the order of their queues, then those who have a seat, as they came."""
         places = {
             waiting: (at, position)
             for level in self._levels()
@@ -84,12 +77,11 @@ class Dumps:
         }
         indices = {queue: at for level in self._levels() for at, queue in enumerate(level.queues.each)}
         found = []
-        for seat, request in self._under_way.items():
-            *_, waiting, began = request
-            place = (-1, -1)
+        for seat in sorted(self._fairness.under_way, key=lambda seat: seat.came):
+            place, waiting, has_begun = (-1, -1), seat.waiting, seat.began is not None
             if waiting is not None:
-                place = places.get(waiting, (-1, -1)) if not began else (indices.get(waiting.queue, -1), -1)
-            found.append((seat.flow.level.name, bool(began), place, _request_row(seat, request, place, details)))
+                place = (indices.get(waiting.queue, -1), -1) if has_begun else places.get(waiting, place)
+            found.append((seat.flow.level.name, has_begun, place, _request_row(seat, place, details)))
         found.sort(key=lambda one: one[:3])
         return _table((*_REQUESTS, *_DETAILS) if details else _REQUESTS, (row for *_, row in found))
 
@@ -106,12 +98,11 @@ def _level_row(level: Level) -> list[str]:
     return [level.name, str(active), str(idle).lower(), "false", *map(str, numbers), "0", str(cancelled)]
 
 
-def _request_row(seat: Seat, request: UnderWay, place: tuple[int, int], details: bool) -> list[str]:
-    call, access, came, _, began = request
-    flow = seat.flow
+def _request_row(seat: Seat, place: tuple[int, int], details: bool) -> list[str]:
+    flow, call, access = seat.flow, seat.call, seat.access
     arrived = _moment(call, 0.0)
-    row = [flow.level.name, flow.schema, *map(str, place), _distinguisher(seat, access), arrived]
-    row += [str(seat.count), "0", "0s", _moment(call, began - came) if began else _NEVER]
+    row = [flow.level.name, flow.schema, *map(str, place), _distinguisher(seat), arrived]
+    row += [str(seat.count), "0", "0s", _moment(call, seat.began - seat.came) if seat.began is not None else _NEVER]
     if details:
         version = f"{access.group}/{access.version}" if access.group else access.version
         target = (access.namespace, access.name, version, access.resource, access.subresource)
@@ -119,9 +110,9 @@ def _request_row(seat: Seat, request: UnderWay, place: tuple[int, int], details:
     return row
 
 
-def _distinguisher(seat: Seat, access: Access) -> str:
+def _distinguisher(seat: Seat) -> str:
     """Whom the schema of a flow tells apart from others: somebody, or those in a namespace."""
-    schema, hashed = seat.flow.schema, seat.flow.hash
+    schema, hashed, access = seat.flow.schema, seat.flow.hash, seat.access
     candidates = ("", access.user.name, access.namespace)
     return next((each for each in candidates if flow_hash(schema, each) == hashed), "")
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from setpoint.apiserver.call import Call
 from setpoint.apiserver.fairness.classification import Classifier, Flow
 from setpoint.apiserver.fairness.dropped import Dropped
 from setpoint.apiserver.fairness.levels import Level, lend
@@ -40,16 +41,21 @@ _LENDING = 10.0
 
 
 class Seat:
-    """What a request holds while it is worked on."""
+    """What a request holds while it is worked on, or waits for. Moments are the clock's monotonic ones."""
 
-    __slots__ = ("count", "flow", "of", "waiting")
+    __slots__ = ("access", "began", "call", "came", "count", "flow", "of", "waiting")
 
-    def __init__(self, of: Fairness, flow: Flow, count: int, waiting: Waiting | None = None) -> None:
+    def __init__(self, of: Fairness, flow: Flow, count: int, call: Call, access: Access, came: float) -> None:
         self.of = of
         self.flow = flow
         self.count = count
-        self.waiting = waiting
-        """Set if there is none yet: then `Fairness.seated` waits for it."""
+        self.call = call
+        self.access = access
+        self.came = came
+        self.began: float | None = None
+        """None: it is still to come, and `Fairness.seated` waits for it."""
+        self.waiting: Waiting | None = None
+        """Where it waits, or has waited."""
 
     def leave(self) -> None:
         self.of.left(self)
@@ -69,6 +75,8 @@ class Fairness:
         self._dropped: dict[str, Dropped] = {}
         self._calling = False
         self._next = 0
+        self.under_way: set[Seat] = set()
+        """Of all requests that take part, those who wait included."""
         self._patient: deque[tuple[float, Flow, Waiting]] = deque()
         """Who waits, and until when at most, in the order in which they came."""
 
@@ -81,45 +89,55 @@ class Fairness:
             self._configure()
         return self._classifier.flow(access)
 
-    def enter(self, flow: Flow, now: float, seats: int = 1, *, outside: bool = True) -> Seat:
-        """A seat, or a place to wait for one. Those from within the process take part in what seats there are, but do
+    def enter(
+        self, flow: Flow, call: Call, access: Access, now: float, seats: int = 1, *, outside: bool = True
+    ) -> Seat:
+        """A seat, or one to wait for. Those from within the process take part in what seats there are, but do
         not wait for the loop: they are what it is busy with. Raises Overloaded."""
         level = flow.level
         queues = level.queues
         wait = queues.waiting or (outside and queues.can_wait and self._turns.long())
         if level.exempt or (queues.fits(seats) and (not wait or queues.is_next(flow.hash, seats))):
             queues.in_use += seats
-            self._seated(flow, now)
-            return Seat(self, flow, seats)
-        try:
-            waiting = queues.wait(flow.hash, seats)
-        except QueueFull:
-            raise self._refused(flow, "queue-full" if queues.can_wait else "concurrency-limit") from None
-        level.seats_changed(now)
-        self._call_soon()
-        return Seat(self, flow, seats, waiting)
+            seat = Seat(self, flow, seats, call, access, now)
+            self._begin(seat, now)
+        else:
+            seat = Seat(self, flow, seats, call, access, now)
+            try:
+                seat.waiting = queues.wait(flow.hash, seats)
+            except QueueFull:
+                raise self._refused(flow, "queue-full" if queues.can_wait else "concurrency-limit") from None
+            level.seats_changed(now)
+            self._call_soon()
+        self.under_way.add(seat)
+        return seat
 
     async def seated(self, seat: Seat) -> None:
         """Returns when it is its turn. Raises Overloaded when that takes too long."""
         waiting = seat.waiting
         assert waiting is not None
-        seat.waiting = None
-        queues = seat.flow.level.queues
         patient = self._patient
         while patient and patient[0][2].gone:
             patient.popleft()  # so that there are never many to be looked at in one go
         patient.append((self._clock.monotonic() + _PATIENCE, seat.flow, waiting))
         try:
             await waiting.turn
-        except asyncio.CancelledError:
-            if waiting.turn.done() and not waiting.turn.cancelled():
-                queues.in_use -= seat.count  # it had come, in the very moment
-            else:
-                queues.give_up(waiting)
+        except BaseException as error:
+            self.under_way.discard(seat)
+            if isinstance(error, asyncio.CancelledError):
+                self._went_away(seat, waiting)
             raise
-        self._seated(seat.flow, self._clock.monotonic())
+        self._begin(seat, self._clock.monotonic())
+
+    def _went_away(self, seat: Seat, waiting: Waiting) -> None:
+        queues, turn = seat.flow.level.queues, waiting.turn
+        if not turn.done() or turn.cancelled():
+            queues.give_up(waiting)
+        elif turn.exception() is None:
+            queues.in_use -= seat.count  # it had come, in the very moment
 
     def left(self, seat: Seat) -> None:
+        self.under_way.discard(seat)
         level = seat.flow.level
         level.queues.in_use -= seat.count
         level.executing -= 1
@@ -128,11 +146,12 @@ class Fairness:
         if level.queues.waiting:
             self._call_soon()
 
-    def _seated(self, flow: Flow, now: float) -> None:
-        level = flow.level
-        level.executing += 1
+    def _begin(self, seat: Seat, now: float) -> None:
+        seat.began = now
+        flow = seat.flow
+        flow.level.executing += 1
         flow.dispatched[0] += 1
-        level.seats_changed(now)
+        flow.level.seats_changed(now)
 
     def _tire(self, now: float) -> None:
         """Who has waited too long is refused."""

@@ -122,6 +122,20 @@ async def test_nobody_waits_for_ever(slow_door: FrontDoor) -> None:
     assert level.queues.waiting == 0
 
 
+async def test_who_goes_away_just_when_he_is_refused_leaves_no_seat_that_he_never_had(slow_door: FrontDoor) -> None:
+    await _squeeze(slow_door, type="Queue", queuing={"queues": 2, "handSize": 1, "queueLengthLimit": 3})
+    fairness = _fairness(slow_door)
+    queues = fairness.levels["narrow"].queues
+    queues.in_use += 1  # somebody holds the only seat
+    (waiting,) = _writes(slow_door, 1)
+    await settle()
+    assert queues.waiting == 1 and len(fairness.under_way) == 1
+    fairness._tire(slow_door.clock.monotonic() + 60)
+    waiting.cancel()
+    await settle()
+    assert (queues.waiting, queues.in_use, len(fairness.under_way)) == (0, 1, 0)
+
+
 async def test_the_others_do_not_notice(slow_door: FrontDoor) -> None:
     await _squeeze(slow_door, type="Queue", queuing={"queues": 2, "handSize": 1, "queueLengthLimit": 50})
     level = _fairness(slow_door).levels["narrow"]
@@ -194,9 +208,9 @@ async def test_a_large_list_takes_more_than_one_seat(slow_door: FrontDoor) -> No
     fairness, seen = _fairness(slow_door), []
     enter = fairness.enter
 
-    def watched(flow: Any, now: float, seats: int = 1, **named: Any) -> Any:
-        seen.append(seats)
-        return enter(flow, now, seats, **named)
+    def watched(*given: Any, **named: Any) -> Any:
+        seen.append(given[4])
+        return enter(*given, **named)
 
     fairness.enter = watched  # type: ignore[method-assign]
     await slow_door.get(_MAPS, token=LIMITED_TOKEN)

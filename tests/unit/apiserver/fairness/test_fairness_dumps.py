@@ -101,7 +101,8 @@ async def test_queues_show_who_stands_in_them(narrow_door: FrontDoor) -> None:
     _queues(narrow_door).limit = 5
     other = asyncio.ensure_future(narrow_door.get(_MAPS, token=LIMITED_TOKEN))
     for _ in range(100):
-        if any(began for *_, waiting, began in narrow_door.api.under_way.values() if waiting):
+        assert narrow_door.api.fairness is not None
+        if any(seat.began for seat in narrow_door.api.fairness.under_way if seat.waiting):
             break
         await settle(1)
     seated = [row for row in await _narrow(narrow_door, "queues") if row["SeatsInUse"] != "0"]
@@ -110,7 +111,7 @@ async def test_queues_show_who_stands_in_them(narrow_door: FrontDoor) -> None:
     row = (await _narrow(narrow_door, "queues"))[at]
     assert row == expected | empty | {"PendingRequests": "0", "NextDispatchR": row["NextDispatchR"]}
     assert row["NextDispatchR"] in ("2.00000000ss", "3.00000000ss")  # the third may have found a seat at once
-    assert not narrow_door.api.under_way
+    assert not narrow_door.api.fairness.under_way
 
 
 async def test_requests_tell_whose_they_are(narrow_door: FrontDoor) -> None:
