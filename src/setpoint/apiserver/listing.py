@@ -7,10 +7,9 @@ large list do not hold a hundred copies of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, overload
+from typing import overload
 
-_PIECE: Final = 64 * 1024
-"""About so many bytes are put together at once."""
+from setpoint.apiserver.http.encoding import BLOCK
 
 
 class Listing(Sequence[bytes]):
@@ -25,7 +24,7 @@ class Listing(Sequence[bytes]):
         count = len(items)
         self.size = len(head) + inner + max(0, count - 1) + len(tail)
         """Bytes of all pieces together."""
-        self._group = max(1, _PIECE * count // inner) if inner else 1
+        self._group = max(1, BLOCK * count // inner) if inner else 1
 
     def __len__(self) -> int:
         return -(-len(self._items) // self._group) + 2

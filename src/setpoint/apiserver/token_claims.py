@@ -1,15 +1,12 @@
-"""What a service account token claims, read with types: whoever has the key may still have signed nonsense.
-
-Keys that stand twice are refused, so that no two readers of a token take it for two different ones.
-"""
+"""What a service account token claims, read with types: whoever has the key may still have signed nonsense."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from setpoint.apiserver.filters.authenticate import TokenRefused
 from setpoint.meta.decode_report import describe
+from setpoint.meta.strict_json import DuplicateKey, read_strictly
 
 Claims = dict[str, Any]
 _LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
@@ -20,8 +17,10 @@ _LONGEST = 2.0**63
 def read_claims(payload: bytes) -> Claims:
     """Raises TokenRefused."""
     try:
-        claims = json.loads(payload, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        claims = read_strictly(payload)
+    except DuplicateKey as key:
+        raise TokenRefused(f"json: duplicate key '{key}' in object") from None
+    except ValueError:
         raise TokenRefused("go-jose/go-jose: error in cryptographic primitive") from None
     if not isinstance(claims, dict):
         raise _wrong(claims, "jwt.Claims")
@@ -40,19 +39,6 @@ def read_claims(payload: bytes) -> Claims:
         _text(reference, "name")
         _text(reference, "uid")
     return claims
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> Claims:
-    found: Claims = {}
-    for name, value in pairs:
-        if name in found:
-            raise TokenRefused(f"json: duplicate key '{name}' in object")
-        found[name] = value
-    return found
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 def _text(of: Claims, name: str) -> None:

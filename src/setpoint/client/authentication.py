@@ -14,6 +14,11 @@ from setpoint.meta.clock import Clock
 _READ_TOKEN_EVERY = 60.0
 
 
+def basic(username: str, password: str) -> str:
+    """What the header says."""
+    return "Basic " + b64encode(f"{username}:{password}".encode()).decode()
+
+
 class Authentication:
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
@@ -22,7 +27,7 @@ class Authentication:
         self._token = access.token
         self._read_again = float("-inf")
         self._credential: Credential | None = None
-        self._basic = b64encode(f"{access.username}:{access.password}".encode()).decode() if access.username else ""
+        self._basic = basic(access.username, access.password) if access.username else ""
 
     @property
     def renewable(self) -> bool:
@@ -46,7 +51,7 @@ class Authentication:
             token = (await self._obtained()).token or token
         if token:
             return [("authorization", f"Bearer {token}")]
-        return [("authorization", f"Basic {self._basic}")] if self._basic else []
+        return [("authorization", self._basic)] if self._basic else []
 
     async def context(self) -> ssl.SSLContext:
         """For a new connection."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from setpoint.apiserver.admission.builtin import NotInitialized
@@ -28,7 +29,7 @@ def static_manifests(
     """What is in a directory now; what comes to be in it takes effect, unless it makes no sense. Raises FileProblem,
     NotInitialized."""
     try:
-        is_directory = Path(directory).stat() is not None and Path(directory).is_dir()
+        is_directory = S_ISDIR(Path(directory).stat().st_mode)
     except OSError as error:
         why = f"unable to read: stat {directory}: {(error.strerror or '').lower()}"
         raise FileProblem(invalid("staticManifestsDir", directory, why).message()) from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 from setpoint.apiserver.config_files import FileProblem
+from setpoint.apiserver.webhook_endpoint import token_in
 from setpoint.apiserver.webhook_identities import Identity, NoIdentity, WebhookIdentities
+from setpoint.client.authentication import basic
 from setpoint.client.impersonation import Impersonation
 from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
 from setpoint.cluster.config import unopened
@@ -33,7 +35,7 @@ def _identity(user: dict[str, Any]) -> Identity:
     try:
         token = user.get("token") or ""
         if not token and user.get("tokenFile"):
-            token = Path(user["tokenFile"]).read_text(encoding="utf-8").strip()
+            token = token_in(Path(user["tokenFile"]))
         certificate, key = (_content(user, f"client-{kind}") for kind in ("certificate", "key"))
     except OSError as error:
         raise NoIdentity(unopened(error)) from None
@@ -50,7 +52,7 @@ def _identity(user: dict[str, Any]) -> Identity:
     if token:
         headers.append(("authorization", f"Bearer {token}"))
     elif name or password:
-        headers.append(("authorization", "Basic " + b64encode(f"{name}:{password}".encode()).decode()))
+        headers.append(("authorization", basic(name, password)))
     return Identity((*headers, *_acting(user)), _pair(certificate, key))
 
 

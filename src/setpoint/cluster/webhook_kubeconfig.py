@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.far_server import FarServer, FarServers
 from setpoint.apiserver.review_webhook import ReviewWebhook
 from setpoint.apiserver.webhook_endpoint import Endpoint, token_in
+from setpoint.client.authentication import basic
 from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError
 from setpoint.cluster.config import ConfigError
 from setpoint.meta.clock import Clock, Ids
@@ -57,7 +57,7 @@ def _endpoint(path: Path) -> Endpoint:
             raise KubeconfigError(f"cannot read the token file {access.token_file}: {error.strerror}") from None
     authorization = f"Bearer {token}" if token else ""
     if not token and access.username:
-        authorization = "Basic " + b64encode(f"{access.username}:{access.password}".encode()).decode()
+        authorization = basic(access.username, access.password)
     server = FarServer(
         url.hostname,
         port,

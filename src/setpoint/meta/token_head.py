@@ -6,13 +6,13 @@ read is no token.
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from hashlib import sha1, sha256
 from typing import Any
 
 from setpoint.meta import base64url
+from setpoint.meta.strict_json import read_strictly
 
 _TEXTS = ("kid", "alg", "nonce")
 _KEY_TEXTS = ("use", "kty", "kid", "crv", "alg", "x5t", "x5t#S256")
@@ -30,8 +30,8 @@ class BadHead(Exception):
 def read_head(part: str) -> dict[str, Any]:
     """`part`: the first of three. Raises BadHead."""
     try:
-        head = json.loads(_bytes(part), object_pairs_hook=_once_each, parse_constant=_no_constants)
-    except (ValueError, RecursionError):
+        head = read_strictly(_bytes(part))
+    except ValueError:
         raise BadHead("it cannot be read") from None
     if not isinstance(head, dict):
         raise BadHead("it is not an object")
@@ -159,14 +159,3 @@ def _bytes(text: Any) -> bytes:
     if not isinstance(text, str) or not _URL_ALPHABET.fullmatch(text):
         raise ValueError("illegal base64 data")
     return base64url.decode(text)
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
-    return found
-
-
-def _no_constants(constant: str) -> Any:
-    raise ValueError(constant)

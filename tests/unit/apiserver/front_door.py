@@ -7,8 +7,8 @@ import heapq
 import random
 import resource
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -239,6 +239,20 @@ class FrontDoor:
         }
         reply = await self.patch(f"{path}/kubernetes/status", ready)
         assert reply.status == 200, reply.body
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, **settings: Any) -> AsyncIterator[FrontDoor]:
+        """One whose upkeep runs: files are followed, and so on."""
+        door = await cls.open(**settings)
+        running = [asyncio.ensure_future(run()) for run in door.api.background]
+        await settle()
+        try:
+            yield door
+        finally:
+            for task in running:
+                task.cancel()
+            await door.close()
 
     async def close(self) -> None:
         await self.api.stop()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from setpoint.apiserver.http import encoding
@@ -23,6 +21,7 @@ from setpoint.apiserver.http.message import (
 )
 from setpoint.apiserver.http.outgoing import Outgoing
 from setpoint.apiserver.http.parsing import SLICE, Exchange, RequestParser
+from setpoint.apiserver.http.peers import peer_of
 from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream, Signal
 
 if TYPE_CHECKING:
@@ -38,13 +37,6 @@ _READING: Final = 0.001
 """Seconds that it takes to read on where much is coming in."""
 _REFUSING: Final = 0.0001
 """Seconds that it takes to refuse somebody who was refused before."""
-
-
-def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
-    """What the peer has shown besides its own certificate. Python has a public way to ask only since 3.13."""
-    ask: Callable[[], Sequence[Any]] | None = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
-    chain = (ask() if ask is not None else None) or ()
-    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain[1:]]
 
 
 class Owner(Protocol):
@@ -95,15 +87,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.outgoing = Outgoing(self._transport, self.owner.turns)
-        name = transport.get_extra_info("peername")
-        peer = Peer(name[0], name[1]) if isinstance(name, tuple) and len(name) >= 2 else Peer()
-        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        self._tls = tls is not None
-        # Without verification `getpeercert` would hand out whatever the peer claims.
-        if tls is not None and tls.context.verify_mode is not ssl.CERT_NONE:
-            peer.certificate = tls.getpeercert(binary_form=True)
-            if peer.certificate is not None:
-                peer.intermediates = partial(_intermediates, tls)
+        peer = peer_of(transport)
+        self._tls = transport.get_extra_info("ssl_object") is not None
         self.parser = RequestParser(self.owner.limits, peer)
         self._transport.set_write_buffer_limits(self.owner.limits.write_buffer)
         self._task = self.owner.opened(self, self._run())

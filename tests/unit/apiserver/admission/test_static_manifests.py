@@ -3,17 +3,15 @@ them."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from admission_world import ManualClock
-from front_door import FrontDoor, settle
+from front_door import FrontDoor
 
 from setpoint.apiserver.admission.dynamic.static_manifests import StaticManifests
 from setpoint.apiserver.config_files import FileProblem
@@ -90,17 +88,8 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-@asynccontextmanager
-async def opened(files: Files, network: Network | None = None) -> AsyncIterator[FrontDoor]:
-    door = await FrontDoor.open(servers=network or Network(), admission_control_config_file=files.configuration())
-    running = [asyncio.ensure_future(run()) for run in door.api.background]
-    await settle()
-    try:
-        yield door
-    finally:
-        for task in running:
-            task.cancel()
-        await door.close()
+def opened(files: Files, network: Network | None = None) -> AbstractAsyncContextManager[FrontDoor]:
+    return FrontDoor.running(servers=network or Network(), admission_control_config_file=files.configuration())
 
 
 DENIED = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from front_door import FrontDoor, settle
+from front_door import FrontDoor
 from token_issuer import Issuer, Key, Network
 
 from setpoint.apiserver.authentication.claim_types import check_types
@@ -70,15 +70,9 @@ async def world(tmp_path: Path, config: bytes | None = None, **flags: Any) -> As
     if config is not None:
         path.write_bytes(config)
         flags["authentication_config"] = str(path)
-    door = await FrontDoor.open(servers=network, access=AccessConfig(**flags), service_account_issuer=["https://own"])
-    running = [asyncio.ensure_future(run()) for run in door.api.background]
-    await settle()
-    try:
+    access = AccessConfig(**flags)
+    async with FrontDoor.running(servers=network, access=access, service_account_issuer=["https://own"]) as door:
         yield World(door, network, issuer, path)
-    finally:
-        for task in running:
-            task.cancel()
-        await door.close()
 
 
 async def test_who_a_token_is(tmp_path: Path) -> None:

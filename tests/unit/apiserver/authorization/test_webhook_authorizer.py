@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from front_door import LIMITED_TOKEN, FrontDoor, settle
+from front_door import LIMITED_TOKEN, FrontDoor
 from token_issuer import Network
 
 from setpoint.apiserver.far_server import FarServer, FarServerProblem
@@ -50,17 +49,8 @@ class Hook:
         return Response(200, orjson.dumps(review | {"status": self.status}))
 
 
-@asynccontextmanager
-async def opened(network: Network, access: AccessConfig, modes: list[str]) -> AsyncIterator[FrontDoor]:
-    door = await FrontDoor.open(servers=network, access=access, modes=modes)
-    running = [asyncio.ensure_future(run()) for run in door.api.background]
-    await settle()
-    try:
-        yield door
-    finally:
-        for task in running:
-            task.cancel()
-        await door.close()
+def opened(network: Network, access: AccessConfig, modes: list[str]) -> AbstractAsyncContextManager[FrontDoor]:
+    return FrontDoor.running(servers=network, access=access, modes=modes)
 
 
 @asynccontextmanager

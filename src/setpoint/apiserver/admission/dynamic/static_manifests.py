@@ -73,7 +73,7 @@ class StaticManifests:
         for path, data in files:
             for text in _documents(path, data):
                 try:
-                    for resource, obj in self._read(text):
+                    for resource, obj in self._objects_in(self._read(text)):
                         name = _check(resource, obj, path, seen)
                         found[resource.plural][name] = obj
                 except FileProblem as problem:
@@ -82,8 +82,10 @@ class StaticManifests:
         self._objects = {plural: [obj for _, obj in sorted(objs.items())] for plural, objs in found.items()}
         self.revision += 1
 
-    def _read(self, text: bytes, depth: int = 0) -> list[tuple[Resource, Obj]]:
-        read = read_config(text, self._kinds, self._unknown)
+    def _read(self, text: bytes) -> Obj:
+        return read_config(text, self._kinds, self._unknown)
+
+    def _objects_in(self, read: Obj, depth: int = 0) -> list[tuple[Resource, Obj]]:
         kind = read.pop("kind")
         if (read.pop("apiVersion"), kind) == _LIST:
             if depth > _DEEPEST:
@@ -104,12 +106,12 @@ class StaticManifests:
     def _item(self, item: Any, depth: int) -> list[tuple[Resource, Obj]]:
         text = orjson.dumps(item) if item is not None else b""
         try:
-            read_config(text, self._kinds, self._unknown)
+            read = self._read(text)
         except _Unsupported:
             raise
         except FileProblem as problem:
             raise FileProblem(f"failed to decode list item: {problem}") from None
-        return self._read(text, depth + 1)
+        return self._objects_in(read, depth + 1)
 
     def _valid(self, resource: Resource, obj: Obj) -> Obj:
         strategy, meta = resource.strategy, obj.setdefault("metadata", {})

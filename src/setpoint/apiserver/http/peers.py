@@ -1,0 +1,30 @@
+"""Who is at the other end of a connection, as far as the wire can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from setpoint.apiserver.http.message import Peer
+
+
+def peer_of(transport: asyncio.BaseTransport) -> Peer:
+    name = transport.get_extra_info("peername")
+    peer = Peer(name[0], name[1]) if isinstance(name, tuple) and len(name) >= 2 else Peer()
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    # Without verification `getpeercert` would hand out whatever the peer claims.
+    if tls is not None and tls.context.verify_mode is not ssl.CERT_NONE:
+        peer.certificate = tls.getpeercert(binary_form=True)
+        if peer.certificate is not None:
+            peer.intermediates = partial(_intermediates, tls)
+    return peer
+
+
+def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
+    """What the peer has shown besides its own certificate. Python has a public way to ask only since 3.13."""
+    ask: Callable[[], Sequence[Any]] | None = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
+    chain = (ask() if ask is not None else None) or ()
+    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain[1:]]
