@@ -23,11 +23,17 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 async def delete(
     call: Call, registry: Registry, name: str, options: DeleteOptions, *, admit: bool = True, one_of_many: bool = False
 ) -> tuple[Entry, bool]:
-    """Returns the object as it was last seen and whether it is gone now. `admit`: whether admission is asked, which has
-    no name to go by if this is `one_of_many`."""
+    """Return the object as it was last seen and whether it is gone now. `admit`: whether admission is asked, which has
+    no name to go by if this is `one_of_many`.
+
+    An object that this call has marked may be removed by its node before this call removes it. That completes the
+    deletion: the answer is the object as it was marked. Without a mark of its own, an absent object is NotFound."""
     key = registry.key(call.target.namespace, name)
+    ours: Entry | None = None  # the object as this call has marked it
     while True:
         entry = registry.cache.get(key)
+        if ours is not None and (entry is None or _uid(registry, entry) != _uid(registry, ours)):
+            return ours, True
         if entry is None:
             raise registry.not_found(name)
         if registry.encoding.remote:
@@ -58,15 +64,22 @@ async def delete(
             marked = await _write(call, registry, key, entry, obj)
             if marked is None:
                 continue
-            entry = marked
+            entry = ours = marked
         operations = await registry.hooks.before_delete(call, registry.encoding.live(entry))
         try:
             revision, _ = await registry.env.store.txn([Delete(key, entry.revision), *operations], registry.cause(call))
         except CompareFailed:
             if registry.cache.ended:
+                if ours is not None:
+                    return ours, True
                 raise registry.not_found(name) from None
             continue
         return (entry.restamped(revision) if registry.strategy.returns_deleted else entry), True
+
+
+def _uid(registry: Registry, entry: Entry) -> str:
+    """Return the uid of an entry, empty if the object cannot be read."""
+    return "" if isinstance(entry, CorruptEntry) else str(entry.obj["metadata"]["uid"])
 
 
 async def delete_unread(call: Call, registry: Registry, name: str) -> None:

@@ -23,7 +23,7 @@ from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.preparation import prepare_create, prepare_update
 from setpoint.apiserver.storage_paths import wrong_uid
 from setpoint.apiserver.stored_form import cause, put_in_order, stored_form
-from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache
+from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache, entry_of
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Strategy
@@ -172,23 +172,24 @@ class Registry:
             name = obj["metadata"]["name"]
             key = self.key(call.target.namespace, name)
             if call.dry_run:
-                if self.cache.get(key) is not None:
-                    raise self._exists(call.target.namespace, name)
+                if (found_now := self.cache.get(key)) is not None:
+                    raise self._exists(name, found_now)
                 return self._imagined(key, obj)
             try:
                 return await self.put(call, key, obj, 0, operations)
             except CompareFailed as failure:
                 self.hooks.release(call, obj)
                 if failure.key == key:
-                    raise self._exists(call.target.namespace, name) from None
+                    found = failure.current
+                    raise self._exists(name, entry_of(found) if found is not None else None) from None
                 if not as_asked or attempt == _CONTENDED_ATTEMPTS - 1:
                     raise Conflict.modified(self.resource.group, self.resource.plural, name) from None
                 obj = attrs.obj = orjson.loads(as_asked)
         raise AssertionError("unreachable")
 
-    def _exists(self, namespace: str, name: str) -> AlreadyExists:
+    def _exists(self, name: str, entry: Entry | None) -> AlreadyExists:
+        """Return the refusal of a creation; `entry` is what is there already."""
         error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
-        entry = self.cache.get(self.key(namespace, name))
         if entry is not None and not isinstance(entry, CorruptEntry) and entry.obj["metadata"].get("deletionTimestamp"):
             error.message = f"object is being deleted: {error.message}"
         return error
@@ -316,9 +317,8 @@ class Registry:
             operations = await self.hooks.before_delete(call, self.encoding.live(entry))
             try:
                 await self.env.store.txn([Delete(key, entry.revision), *operations], self.cause(call))
-            except CompareFailed:
-                current = self.cache.get(key)
-                if current is not None:
+            except CompareFailed as failure:
+                if failure.key != key or failure.current is not None:
                     raise Conflict.modified(
                         self.resource.group, self.resource.plural, entry.obj["metadata"]["name"]
                     ) from None
@@ -327,7 +327,8 @@ class Registry:
     # -- shared ---------------------------------------------------------------------------------------------------
 
     async def put(self, call: Call, key: str, obj: Obj, expect: int, operations: Sequence[Op] = ()) -> Entry:
-        """Stores the object, which from now on is everybody's: nobody changes it any more. Raises CompareFailed."""
+        """Store the object, which from now on is shared: nobody changes it any more. Return it as this transaction
+        stored it. Raises CompareFailed."""
         form, encoding = stored_form(obj), self.encoding
         dumped = await encoding.dump_remote(form) if encoding.remote else encoding.dump(form)
         value, stamp = stamp_offset(dumped)
@@ -344,10 +345,12 @@ class Registry:
             self.cache.expect_no_more(key, value)
         stored = results[0]
         assert stored is not None
-        entry = self.cache.get(key) or Entry(key, stored.value, revision)
-        if shareable and not watched and isinstance(call.request, ObjectRequest):
+        # By now the cache may hold a later write of somebody else: only the very revision is this write.
+        entry = self.cache.get(key)
+        keeps_decoded = shareable and not watched and isinstance(call.request, ObjectRequest)
+        if keeps_decoded or entry is None or entry.revision != revision:
             entry = Entry(key, stored.value, revision)
-            entry.take(Expected(form, value, stamp))
+            entry.take(Expected(form, value, stamp, shareable, encoding.final_as))
         if encoding.remote:
             await encoding.ready((entry,))
         return entry

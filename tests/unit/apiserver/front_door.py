@@ -24,7 +24,7 @@ from setpoint.apiserver.server import ApiServer, Options
 from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.wiring import wire
 from setpoint.kinds.strategy import UserInfo
-from setpoint.store.interface import KeyValue, Op
+from setpoint.store.interface import KeyValue, Op, Store
 from setpoint.store.memory import MemoryStore
 from setpoint.system import RandomIds
 
@@ -186,7 +186,7 @@ def private_ids() -> RandomIds:
 class FrontDoor:
     """A server and its only client."""
 
-    def __init__(self, store: MemoryStore, clock: VirtualClock, api: ApiServer) -> None:
+    def __init__(self, store: Store, clock: VirtualClock, api: ApiServer) -> None:
         self.store = store
         self.clock = clock
         self.api = api
@@ -194,7 +194,7 @@ class FrontDoor:
 
     @classmethod
     async def open(
-        cls, store: MemoryStore | None = None, *, modes: Sequence[str] = ("RBAC",), full: bool = False, **settings: Any
+        cls, store: Store | None = None, *, modes: Sequence[str] = ("RBAC",), full: bool = False, **settings: Any
     ) -> FrontDoor:
         """`full`: with all the objects that a cluster begins with, else with the namespaces `default` and `other`."""
         store, clock = store or MemoryStore(), VirtualClock()
