@@ -87,6 +87,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "__complete": _of("verbs.complete", "Offer what could be typed next", hidden=True),
         "config": _of("verbs.config", "Modify kubeconfig files"),
         "plugin": _of("verbs.plugin", "Provides utilities for interacting with plugins"),
+        "help": _of("verbs.help", "Help about any command", hidden=True),
         "options": _of("verbs.options", "Print the list of flags inherited by all commands", hidden=True),
         "version": _of("verbs.version", "Print the client and server version information"),
     },

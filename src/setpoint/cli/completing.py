@@ -10,13 +10,13 @@ from setpoint.cli.call import Call, Surroundings
 from setpoint.cli.catalog import ROOT
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import EXPECTED
-from setpoint.cli.flags import Flag, Flags, UsageProblem, switch
+from setpoint.cli.flags import Flag, Flags, UsageProblem
+from setpoint.cli.main import HELP
 
 NO_SPACE, NO_FILES, DEFAULT = 2, 4, 0
 """What the shell is told: not to put a blank after it, not to offer files, to do as it likes."""
 _PATIENCE = "3s"
 _MOST = 2000
-_HELP = switch("help", "h", help="Show this help")
 
 _KINDS_THEN_NAMES = (
     "get", "describe", "delete", "edit", "label", "annotate", "patch", "scale", "autoscale", "expose", "wait", "events",
@@ -43,7 +43,7 @@ async def offers(words: list[str], around: Surroundings) -> Offers:
     """For the last of the words, which may be empty. Knows no errors: where nothing is known nothing is offered."""
     *before, last = words or [""]
     command, rest, path = _found(before)
-    flags = Flags((*command.flags, *_shared(command), _HELP))
+    flags = Flags((*command.flags, *_shared(command), *HELP))
     if "--" not in rest:
         name, equals, value = last.partition("=")
         if equals and name.startswith("--"):
@@ -70,7 +70,7 @@ def flags_only(flags: Flags, words: list[str]) -> bool:
 def _found(words: list[str]) -> tuple[Command, list[str], str]:
     command, path, rest = ROOT, list[str](), list(words)
     while command.children:
-        at = Flags((*connection.FLAGS, *command.flags, _HELP)).first_argument(rest)
+        at = Flags((*connection.FLAGS, *command.flags, *HELP)).first_argument(rest)
         child = command.child(rest[at]) if at >= 0 else None
         if child is None:
             break

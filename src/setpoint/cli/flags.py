@@ -47,6 +47,8 @@ class Flag(NamedTuple):
     """What it is called among the values, if not by its name: a flag that hides one that all commands have."""
     group: str = ""
     """What it is about, where a command has so many flags that the help tells them apart."""
+    common: bool = False
+    """Shown by `--help` although it belongs to a group, whose other flags only `--help-all` shows."""
 
     @property
     def key(self) -> str:
@@ -164,7 +166,7 @@ class Flags:
             else:
                 self._short(word, rest, values)
         missing = [flag.name for flag in self.all if flag.required and not values.given(flag.name)]
-        if missing and not getattr(values, "help", False):
+        if missing and not (getattr(values, "help", False) or getattr(values, "help_all", False)):
             raise UsageProblem("required flag(s) " + ", ".join(f'"{name}"' for name in missing) + " not set")
         return Line(values, args, dash)
 

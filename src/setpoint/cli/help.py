@@ -12,7 +12,9 @@ from setpoint.cli.flags import Flag, shown_default
 _WIDTH = 110
 
 
-def help_text(command: Command, name: str) -> str:
+def help_text(command: Command, name: str, *, every_flag: bool = False) -> str:
+    """Return the help of the command that was called as `name`; of its many flags the common ones only, unless
+    `every_flag`."""
     parts = [command.summary.rstrip(".") + "."]
     if command.about:
         parts.append(dedent(command.about).strip())
@@ -24,11 +26,7 @@ def help_text(command: Command, name: str) -> str:
         parts += [f"{title}:\n{_listed(commands)}" for title, commands in GROUPS.items()]
     elif command.children:
         parts.append("Commands:\n" + _listed(command.children))
-    shown = [flag for flag in command.flags if not flag.hidden]
-    if own := sorted(flag for flag in shown if not flag.group):
-        parts.append("Options:\n" + "\n".join(map(_flag, own)))
-    for group in dict.fromkeys(flag.group for flag in shown if flag.group):
-        parts.append(f"{group} options:\n" + "\n".join(_flag(flag) for flag in shown if flag.group == group))
+    parts += _flags(command, name, every_flag)
     usage = f"  {name}" + (f" {command.usage}" if command.usage else "" if command is ROOT else " [flags]")
     parts.append(f"Usage:\n{usage}")
     if command is ROOT or command.children:
@@ -36,6 +34,21 @@ def help_text(command: Command, name: str) -> str:
     if command.connects and command is not ROOT:
         parts.append('Use "setpoint options" for a list of the flags that every command has.')
     return "\n\n".join(parts) + "\n"
+
+
+def _flags(command: Command, name: str, every_flag: bool) -> list[str]:
+    """Return the paragraphs about flags. Flags that belong to a group are left out of a short help unless they are
+    common: a command that has groups has too many flags to read."""
+    shown = [flag for flag in command.flags if not flag.hidden]
+    grouped = [flag for flag in shown if flag.group]
+    common = [flag for flag in shown if not flag.group or (flag.common and not every_flag)]
+    parts = ["Options:\n" + "\n".join(map(_flag, sorted(common)))] if common else []
+    if every_flag:
+        for group in dict.fromkeys(flag.group for flag in grouped):
+            parts.append(f"{group} options:\n" + "\n".join(_flag(flag) for flag in grouped if flag.group == group))
+    elif more := len(shown) - len(common):
+        parts.append(f'Use "{name} --help-all" for the other {more} flags.')
+    return parts
 
 
 def options_text() -> str:

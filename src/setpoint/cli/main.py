@@ -12,13 +12,18 @@ from setpoint.cli.call import Call, Surroundings
 from setpoint.cli.catalog import ROOT
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import EXPECTED, Failed, exit_code, told
-from setpoint.cli.flags import Flags, UsageProblem, switch
+from setpoint.cli.flags import Flag, Flags, UsageProblem, switch
 from setpoint.cli.printing.interface import PrintProblem
 from setpoint.client.transport import Unreachable
 from setpoint.meta.goformat import quote
 
 PROGRAM = "setpoint"
-_HELP = switch("help", "h", help="Show this help")
+HELP: tuple[Flag, ...] = (
+    switch("help", "h", help="Show this help"),
+    switch("help-all", help="Show this help with every flag", hidden=True),
+)
+"""Every command has these. The help of a command with many flags names `--help-all`."""
+_VERSION = switch("version", help="Print the version of this program")
 _INTERRUPTED, _NOBODY_LISTENS = 130, 141
 
 
@@ -87,7 +92,7 @@ def flags_of(command: Command) -> Flags:
     """A command's own flag hides the one of the same name that all have (`create rolebinding --user`)."""
     own = {flag.name for flag in command.flags}
     shared = (flag for flag in connection.FLAGS if flag.name not in own) if command.connects else ()
-    return Flags((*command.flags, *shared, _HELP))
+    return Flags((*command.flags, *shared, *HELP, *((_VERSION,) if command is ROOT else ())))
 
 
 def find_command(words: list[str], path: list[str]) -> tuple[Command, list[str]]:
@@ -95,7 +100,7 @@ def find_command(words: list[str], path: list[str]) -> tuple[Command, list[str]]
     command = ROOT
     while command.children:
         # Flags of a server may stand before the name of a child that has them, though its parent has not.
-        at = Flags((*connection.FLAGS, *command.flags, _HELP)).first_argument(words)
+        at = Flags((*connection.FLAGS, *command.flags, *HELP)).first_argument(words)
         child = command.child(words[at]) if at >= 0 else None
         if child is None:
             break
@@ -120,16 +125,26 @@ def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | A
         around.stdout.flush()
         run_plugin(words, around.environment)
         raise UsageProblem(_unknown(command, words[0], name))
-    line = flags_of(command).parse(words, interspersed=command.interspersed)
-    if line.values.help or (command.run is None and not line.args):
+    flags = flags_of(command)
+    if command.children and not {"-h", "--help", "--help-all"} & set(words):
+        # Before the flags, which may be those of the command that was meant.
+        at = flags.first_argument(words)
+        if at >= 0 and (command.run is None or close_names(command, words[at])):
+            raise UsageProblem(_unknown(command, words[at], name))
+    line = flags.parse(words, interspersed=command.interspersed)
+    values = line.values
+    if command is ROOT and values.version:
+        from setpoint import __version__
+
+        around.stdout.write(f"setpoint {__version__}\n".encode())
+        return 0
+    if values.help or values.help_all or command.run is None:
         # Here, because most people know what they want.
         from setpoint.cli.help import help_text
 
-        asked = line.values.help or command is ROOT
-        (around.stdout if asked else around.stderr).write(help_text(command, name).encode())
+        asked = values.help or values.help_all or command is ROOT
+        (around.stdout if asked else around.stderr).write(help_text(command, name, every_flag=values.help_all).encode())
         return 0 if asked else 1
-    if command.run is None:
-        raise UsageProblem(_unknown(command, line.args[0], name))
     for flag in dict.fromkeys(flag for flag, _ in line.values.said if flag.deprecated):
         around.stderr.write(f"Flag --{flag.name} has been deprecated, {flag.deprecated}\n".encode())
     return _begun(command, Call(around, line, name))
@@ -157,10 +172,16 @@ async def _finished(result: Awaitable[int | None]) -> int | None:
     return await result
 
 
-def _unknown(command: Command, word: str, name: str) -> str:
+def close_names(command: Command, word: str) -> list[str]:
+    """Return up to three names of subcommands that `word` may be a misspelling of."""
+    # Here, because only misspelt lines need it.
     from difflib import get_close_matches
 
-    near = get_close_matches(word, [one for one, child in command.children.items() if not child.hidden], 3, 0.6)
+    return get_close_matches(word, [one for one, child in command.children.items() if not child.hidden], 3, 0.6)
+
+
+def _unknown(command: Command, word: str, name: str) -> str:
+    near = close_names(command, word)
     message = f"unknown command {quote(word)} for {quote(name)}"
     return message + ("\n\nDid you mean this?\n" + "".join(f"\t{one}\n" for one in near) if near else "")
 

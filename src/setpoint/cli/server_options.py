@@ -16,9 +16,15 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     *about(
         "Serving",
         number(
-            "port", default=6443, least=0, most=65535, alias=("secure-port",), help="Port to listen on; 0 picks one."
+            "port",
+            default=6443,
+            least=0,
+            most=65535,
+            alias=("secure-port",),
+            help="Port to listen on; 0 picks one.",
+            common=True,
         ),
-        text("bind-address", default="127.0.0.1", help="Address to listen on."),
+        text("bind-address", default="127.0.0.1", help="Address to listen on.", common=True),
         text("advertise-address", help="Where others find this server; by default the machine's own address."),
         text("cert-dir", help="Where certificates are kept; by default DATA_DIR/pki."),
         text("tls-cert-file", help="Serve with this certificate instead of a made one."),
@@ -32,6 +38,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
             default="sqlite",
             choices=("sqlite", "memory"),
             help="sqlite, or memory, which forgets all at exit.",
+            common=True,
         ),
         duration("etcd-compaction-interval", default=300.0, help="How often old revisions are forgotten."),
         duration("event-ttl", default=3600.0, help="How long Events are kept."),
@@ -54,6 +61,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
             "authorization-mode",
             default=("Node", "RBAC"),
             help="Modes in order; AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook.",
+            common=True,
         ),
     ),
     *about(

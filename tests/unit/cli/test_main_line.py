@@ -38,8 +38,51 @@ def test_every_command_has_a_help_that_tells_of_every_flag(tmp_path: Path) -> No
         assert not silent, f"the help of `{name}` says nothing of {silent}"
 
 
+def test_the_help_of_a_server_begins_with_the_common_flags(tmp_path: Path) -> None:
+    for name in ("up", "apiserver"):
+        short = typed_offline(f"{name} --help", tmp_path).out
+        assert len(short.splitlines()) < 80, f"nobody reads the help of {name}"
+        assert all(f"--{flag} " in short for flag in ("data-dir", "port", "store")), short
+        assert "--audit-policy-file" not in short
+        assert f'Use "setpoint {name} --help-all" for the other ' in short
+        assert "--audit-policy-file" in typed_offline(f"{name} --help-all", tmp_path).out
+    # The flag is there for every command, and a command without groups has no more to show.
+    assert typed_offline("get --help-all", tmp_path).out == typed_offline("get --help", tmp_path).out
+
+
+def test_help_is_a_command_too(tmp_path: Path) -> None:
+    assert typed_offline("help", tmp_path).out == typed_offline("--help", tmp_path).out
+    for line in ("get", "create deployment", "nodes add"):
+        assert typed_offline(f"help {line}", tmp_path).out == typed_offline(f"{line} --help", tmp_path).out
+    refused = typed_offline("help rollout sttus", tmp_path)
+    assert (refused.code, refused.out) == (1, "")
+    assert "there is no command `setpoint rollout sttus`: did you mean `setpoint help rollout status`?" in refused.err
+
+
+def test_the_program_tells_its_version_as_a_flag(tmp_path: Path) -> None:
+    done = typed_offline("--version", tmp_path)
+    assert (done.code, done.out) == (0, f"setpoint {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("create deploymnet web --image=nginx", "deployment"),
+        ("create secret genric x", "generic"),
+        ("nodes stopp node-1", "stop"),
+        ("apply view-last-aplied x", "view-last-applied"),
+        ("cluster-info dmp", "dump"),
+        ("rollout sttus deployment/web", "status"),
+    ],
+)
+def test_a_misspelt_subcommand_is_answered_with_a_suggestion(tmp_path: Path, line: str, meant: str) -> None:
+    done = typed_offline(line, tmp_path)
+    assert done.code == 1
+    assert f"Did you mean this?\n\t{meant}\n" in done.err
+
+
 def test_many_flags_are_told_apart_in_the_help(tmp_path: Path) -> None:
-    told = typed_offline("apiserver --help", tmp_path).out
+    told = typed_offline("apiserver --help-all", tmp_path).out
     own, _, rest = told.partition("\nServing options:\n")
     assert "--data-dir" in own
     assert "--port" not in own
