@@ -1,8 +1,8 @@
 """The seam between the registry and admission: plugins see a write before it is stored, change it or refuse it.
 
-A plugin states which requests it handles (asked once per kind of request, then remembered), may change `attrs.obj` in
-`mutate`, and may refuse by raising an ApiError in either hook. It reads other objects through a Reader, never writes:
-a plugin that must account for something (quota) gets what it needs from its constructor.
+A plugin states which requests it handles (asked once for each served resource, then remembered), may change
+`attrs.obj` in `mutate`, and may refuse by raising an ApiError in either hook. It reads other objects through a Reader,
+never writes: a plugin that must account for something (quota) gets what it needs from its constructor.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import UserInfo
@@ -109,20 +109,25 @@ class Plugin:
         """Refuse, or let pass."""
 
 
+_Sort = tuple[str, str, str, str, str]
+"""Operation, group, version, plural and subresource."""
+
+
 class Chain:
-    """The plugins in force, in order; for each kind of request only those that handle it."""
+    """The plugins in force, in order; each request is shown only to those that handle it."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)
-        self._mutating: dict[tuple[str, str, str, str], tuple[Plugin, ...]] = {}
-        self._validating: dict[tuple[str, str, str, str], tuple[Plugin, ...]] = {}
+        self._handling: dict[_Sort, tuple[Resource, _Hooks]] = {}
+        """The plugins for each sort of request, with the resource that they were asked about. A definition that is
+        deleted and made again is another resource, perhaps of the other scope, under the same name."""
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         return self._plugins
 
     async def mutate(self, attrs: Attributes) -> None:
-        plugins = self._handling(self._mutating, attrs, "mutate")
+        plugins = self._hooks(attrs).mutating
         for plugin in plugins:
             await plugin.mutate(attrs)
         again = attrs.reinvocation
@@ -132,20 +137,29 @@ class Chain:
                 await plugin.mutate(attrs)
 
     async def validate(self, attrs: Attributes) -> None:
-        for plugin in self._handling(self._validating, attrs, "validate"):
+        for plugin in self._hooks(attrs).validating:
             await plugin.validate(attrs)
 
-    def _handling(
-        self, known: dict[tuple[str, str, str, str], tuple[Plugin, ...]], attrs: Attributes, hook: str
-    ) -> tuple[Plugin, ...]:
-        key = (attrs.operation, attrs.resource.group, attrs.resource.plural, attrs.subresource)
-        found = known.get(key)
-        if found is None:
-            found = tuple(
-                plugin
-                for plugin in self._plugins
-                if getattr(type(plugin), hook) is not getattr(Plugin, hook)
-                and plugin.handles(attrs.operation, attrs.resource, attrs.subresource)
-            )
-            known[key] = found
-        return found
+    def forget(self, group: str, plural: str) -> None:
+        """Drop what is remembered about a resource that is no longer served."""
+        for sort in [sort for sort in self._handling if (sort[1], sort[3]) == (group, plural)]:
+            del self._handling[sort]
+
+    def _hooks(self, attrs: Attributes) -> _Hooks:
+        resource = attrs.resource
+        sort = (attrs.operation, resource.group, resource.version, resource.plural, attrs.subresource)
+        known = self._handling.get(sort)
+        if known is None or known[0] is not resource:
+            handling = [one for one in self._plugins if one.handles(attrs.operation, resource, attrs.subresource)]
+            hooks = _Hooks(_overriding("mutate", handling), _overriding("validate", handling))
+            known = self._handling[sort] = resource, hooks
+        return known[1]
+
+
+class _Hooks(NamedTuple):
+    mutating: tuple[Plugin, ...]
+    validating: tuple[Plugin, ...]
+
+
+def _overriding(hook: str, plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
+    return tuple(one for one in plugins if getattr(type(one), hook) is not getattr(Plugin, hook))

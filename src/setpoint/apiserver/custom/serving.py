@@ -136,10 +136,12 @@ class Serving:
     def close_left(self, name: str) -> float | None:
         """Ends what was left long enough ago; returns when to come back for the rest."""
         now = self.api.clock.monotonic()
+        plural, _, group = name.partition(".")
         rest = []
         for left in self._left.pop(name, ()):
             if left.until <= now:
                 left.cache.stop()
+                self.api.env.admission.forget(group, plural)
             else:
                 rest.append(left)
         if not rest:

@@ -70,9 +70,10 @@ class Monitors:
         wanted = collectable(await discovery.resources(fresh=True))
         if not wanted:
             return
-        for key in [key for key in self._monitors if key not in wanted]:
-            # A group that does not answer just now has not lost its objects.
-            if f"{key[0]}/{key[1]}" not in discovery.missing:
+        for key, monitor in tuple(self._monitors.items()):
+            # A group that does not answer just now has not lost its objects. A definition that was deleted and made
+            # again may have another kind or scope under the same name.
+            if not _is_same(monitor.resource, wanted.get(key)) and f"{key[0]}/{key[1]}" not in discovery.missing:
                 self._drop(self._monitors.pop(key))
         fresh = {key: resource for key, resource in wanted.items() if key not in self._monitors}
         if not fresh:
@@ -127,6 +128,10 @@ def collectable(known: Iterable[Resource]) -> dict[Key, Resource]:
         for name, resource in chosen.items()
         if name not in _IGNORED and _NEEDED.issubset(resource.verbs)
     }
+
+
+def _is_same(followed: Resource, served: Resource | None) -> bool:
+    return served is not None and (followed.kind, followed.namespaced) == (served.kind, served.namespaced)
 
 
 def essentials(obj: Obj) -> Obj:

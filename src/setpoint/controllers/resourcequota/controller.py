@@ -157,7 +157,7 @@ class Resync:
             if self._clock.monotonic() >= due:
                 due += self._period
                 self._quotas.enqueue_all()
-            elif self._quotas.unmeasured:
+            elif self._quotas.unmeasured or self._quotas.followers.custom:
                 await self._look_for_kinds()
 
     async def _look_for_kinds(self) -> None:
@@ -165,6 +165,8 @@ class Resync:
             known = await self._quotas.followers.measured(fresh=True)
         except (ApiError, Unreachable):
             return
+        if self._quotas.followers.drop_unserved(known):
+            self._quotas.enqueue_all()
         for key, names in tuple(self._quotas.unmeasured.items()):
             if any(its_meter.measures(name) for _, its_meter in known.values() for name in names):
                 self._quotas.look_again(key)

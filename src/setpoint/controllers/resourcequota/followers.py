@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from setpoint.client import Client, Resource
+from setpoint.kinds.catalog import RESOURCES
 from setpoint.kinds.core.quota_usage import Meter, meter
 from setpoint.meta.clock import Clock
 from setpoint.reconcile import Informer
@@ -20,6 +22,14 @@ _NEEDED = {"create", "delete", "list", "watch"}
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
+@dataclass(slots=True)
+class _Followed:
+    resource: Resource
+    informer: Informer
+    task: asyncio.Task[None] | None
+    """None: the informer is shared, and another component runs it."""
+
+
 class Followers:
     def __init__(
         self, client: Client, clock: Clock, shared: Callable[[Resource], Informer | None], changed: Changed
@@ -30,7 +40,7 @@ class Followers:
         self._shared = shared
         self._changed = changed
         self._tasks: asyncio.TaskGroup | None = None
-        self._informers: dict[Key, Informer] = {}
+        self._followed: dict[Key, _Followed] = {}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -48,6 +58,24 @@ class Followers:
                     found[key] = (resource, its_meter)
         return found
 
+    @property
+    def custom(self) -> bool:
+        """Whether something is followed that the server may stop to serve."""
+        return any(followed.resource not in RESOURCES for followed in self._followed.values())
+
+    def drop_unserved(self, served: Mapping[Key, tuple[Resource, Meter]]) -> bool:
+        """Stop to follow kinds whose definition is gone, or was made again with other versions; whether any was."""
+        dropped = False
+        for key, followed in tuple(self._followed.items()):
+            if followed.task is None or (key in served and served[key][0].version == followed.resource.version):
+                continue
+            if followed.resource.api_version not in self._client.discovery.missing:
+                followed.task.cancel()
+                followed.informer.synced.set()  # nobody waits for it any longer
+                del self._followed[key]
+                dropped = True
+        return dropped
+
     def objects(
         self, resource: Resource, its_meter: Meter, namespace: str, ready: Callable[[], None]
     ) -> list[Obj] | None:
@@ -61,18 +89,18 @@ class Followers:
 
     def _follow(self, resource: Resource, its_meter: Meter) -> Informer:
         key = (resource.group, resource.plural)
-        informer = self._informers.get(key)
-        if informer is not None:
-            return informer
-        informer = self._shared(resource)
+        known = self._followed.get(key)
+        if known is not None:
+            return known.informer
+        informer, task = self._shared(resource), None
         if informer is None:
             counted_only = type(its_meter) is Meter
             informer = Informer(
                 self._client, resource, self._clock, metadata_only=counted_only, keep=_name if counted_only else None
             )
             assert self._tasks is not None
-            self._tasks.create_task(_run(informer))
-        self._informers[key] = informer
+            task = self._tasks.create_task(_run(informer))
+        self._followed[key] = _Followed(resource, informer, task)
         informer.add_index("namespace", _namespace)
         informer.add_handler(lambda old, new: self._changed(its_meter, old, new))
         return informer
