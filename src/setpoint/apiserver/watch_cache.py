@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from setpoint.apiserver.corrupt import CorruptObject, corruption
+from setpoint.apiserver.repairs import EVENTS, repaired_event
 from setpoint.meta.selectors import EVERYTHING, Selector
 from setpoint.store.interface import Event, KeyValue, Store, Subscription
 from setpoint.store.key_order import KeyOrder, prefix_end
@@ -378,7 +379,8 @@ class ResourceCache:
 
 
 def _entry(kv: KeyValue) -> Entry:
-    return Entry(kv.key, kv.value, kv.mod_revision)
+    value = repaired_event(kv.value) if kv.key.startswith(EVENTS) else kv.value
+    return Entry(kv.key, value, kv.mod_revision)
 
 
 def entry_of(kv: KeyValue) -> Entry:

@@ -31,28 +31,26 @@ _EMPTY_HERE: dict[str, Any] = {
     "deprecatedLastTimestamp": None,
 }  # fmt: skip
 _CORE_ORDER = (
-    "kind", "apiVersion", "metadata", "involvedObject", "reason", "message", "source", "firstTimestamp",
+    "metadata", "involvedObject", "reason", "message", "source", "firstTimestamp",
     "lastTimestamp", "count", "type", "eventTime", "series", "action", "related", "reportingComponent",
     "reportingInstance",
 )  # fmt: skip
 _ORDER = (
-    "kind", "apiVersion", "metadata", "eventTime", "series", "reportingController", "reportingInstance", "action",
+    "metadata", "eventTime", "series", "reportingController", "reportingInstance", "action",
     "reason", "regarding", "related", "note", "type", "deprecatedSource", "deprecatedFirstTimestamp",
     "deprecatedLastTimestamp", "deprecatedCount",
 )  # fmt: skip
 
 
 def to_core(obj: Obj) -> Obj:
-    """The v1 Event that this events.k8s.io/v1 Event is stored as. Parts are shared."""
+    """The v1 Event that this events.k8s.io/v1 Event is stored as, without kind and apiVersion. Parts are shared."""
     core = {**_EMPTY_IN_CORE, **{_TO_CORE.get(name, name): value for name, value in obj.items()}}
-    core["apiVersion"] = "v1"
     return {name: core[name] for name in _CORE_ORDER if name in core}
 
 
 def from_core(obj: Obj) -> Obj:
-    """A stored v1 Event as events.k8s.io/v1 shows it. Parts are shared."""
+    """A stored v1 Event as events.k8s.io/v1 shows it, without kind and apiVersion. Parts are shared."""
     event = {**_EMPTY_HERE, **{_FROM_CORE.get(name, name): value for name, value in obj.items()}}
-    event["apiVersion"] = "events.k8s.io/v1"
     for name in ("reportingController", "reportingInstance"):
         if not event.get(name):
             event.pop(name, None)  # always written in v1, left out here when empty
