@@ -21,10 +21,11 @@ from setpoint.cluster.process_metrics import process_families
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Unauthorized
-from setpoint.meta.exposition import CONTENT_TYPE, gauge, text
+from setpoint.meta.exposition import CONTENT_TYPE, text
 from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
 from setpoint.node.kubelet_api.fleet_host import FleetHost
+from setpoint.node.kubelet_api.metrics import kubelet_families
 
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8")]
 _GRACE = 2.0
@@ -57,8 +58,8 @@ class KubeletDoor:
         if refusal:
             return Response(403, refusal.encode(), list(_PLAIN))
         if request.path == "/metrics":
-            running = gauge("kubelet_running_pods", "Pods that run.", [({}, len(tuple(self._fleet.workers())))])
-            return Response(200, text([running, *process_families()]).encode(), [("Content-Type", CONTENT_TYPE)])
+            families = kubelet_families(self._host, [node] if node else self._fleet.nodes)
+            return Response(200, text([*families, *process_families()]).encode(), [("Content-Type", CONTENT_TYPE)])
         if node and not self._host.answers(node):
             return Response(503, f'node "{node}" is switched off'.encode(), list(_PLAIN))
         return reply_of(self._api.handle(node_request(node, request)))

@@ -127,6 +127,10 @@ class Fleet:
     def workers(self) -> Iterable[PodWorker]:
         return self._workers.values()
 
+    def workers_on(self, node: str) -> list[PodWorker]:
+        found = (self._workers.get(pod["metadata"]["uid"]) for pod in self._pods.by_index(_ON_NODE, node))
+        return [worker for worker in found if worker is not None]
+
     # -- hearing ------------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:

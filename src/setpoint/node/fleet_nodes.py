@@ -11,6 +11,7 @@ from setpoint.node.addresses import AddressPool
 from setpoint.node.annotations import RUNNING, STATE, STATES, STOPPED, is_adopted
 from setpoint.node.heartbeat import Heartbeat
 from setpoint.node.node_state import NodeState
+from setpoint.node.registration import lacks_allocatable
 from setpoint.reconcile import Controller, EventRecorder, Informer
 
 log = logging.getLogger("setpoint.node")
@@ -68,6 +69,7 @@ class FleetNodes:
             self._events.warning(new, "InvalidSimulatedState", told, host=name)
         if node.object is None or _revision(node.object) < _revision(new):
             node.object = new
+            node.status_changed |= lacks_allocatable(new.get("status") or {})
         if node.state != _wanted_state(new):
             self.controller.enqueue(name)
 
@@ -81,7 +83,7 @@ class FleetNodes:
             log.info("node %s is %s", name, wanted)
             if wanted == RUNNING and before == STOPPED:
                 node.boots += 1
-                node.images_changed = True
+                node.status_changed = True
             self._changed(node, wanted)
             if wanted == RUNNING:
                 await self._heartbeat.take_over(node)

@@ -21,6 +21,7 @@ from setpoint.node.registration import (
     EVENTS,
     LEASE_NAMESPACE,
     STATUS_EVERY,
+    extended,
     lease_object,
     node_object,
     node_status,
@@ -74,7 +75,7 @@ class Heartbeat:
             tasks.create_task(self._spread(CHANGE_EVERY, self._refresh, self._changed))
 
     def _changed(self) -> Iterable[NodeState]:
-        return [node for node in self._nodes.values() if node.images_changed]
+        return [node for node in self._nodes.values() if node.status_changed]
 
     async def _register_all(self, nodes: Iterable[NodeState]) -> None:
         limit = asyncio.Semaphore(_AT_ONCE)
@@ -152,8 +153,11 @@ class Heartbeat:
         self._events.normal(node.object, "NodeAllocatableEnforced", text, host=node.name)
 
     def _status(self, node: NodeState, current: Obj) -> Obj:
-        # A Node made by hand may say what it has; of the rest it has as much as the others.
-        capacity = {**self._template.capacity, **((node.adopted and current.get("capacity")) or {})}
+        stated = current.get("capacity") or {}
+        if not node.adopted:
+            # A kubelet keeps extended resources that somebody else put into the capacity; the rest it measures itself.
+            stated = extended(stated)
+        capacity = {**self._template.capacity, **stated}
         return node_status(
             node.name, node.address, node.boots, capacity, node.reported_images(), self._versions, current,
             self._clock.now(), self.endpoint,
@@ -162,7 +166,7 @@ class Heartbeat:
     async def _refresh(self, node: NodeState) -> None:
         if node.object is None:
             return
-        node.images_changed = False
+        node.status_changed = False
         status = self._status(node, node.object.get("status") or {})
         with suppress(NotFound):  # removed: the watch will tell
             node.object = await self._client_for(node.name).patch(

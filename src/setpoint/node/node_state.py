@@ -17,8 +17,8 @@ _MOST_IMAGES = 50
 
 class NodeState:
     __slots__ = (
-        "address", "adopted", "boots", "images", "images_changed", "name", "object", "pods", "pool", "ports",
-        "pulls", "shared", "state", "used",
+        "address", "adopted", "boots", "images", "name", "object", "pods", "pool", "ports", "pulls",
+        "shared", "state", "status_changed", "used",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str, shared: AddressPool) -> None:
@@ -34,7 +34,8 @@ class NodeState:
         self.state = RUNNING
         self.images: dict[str, tuple[str, int]] = {}
         """By full name: its id and size. The oldest first."""
-        self.images_changed = False
+        self.status_changed = False
+        """There is something in the status that the Node object does not show yet."""
         self.pulls: dict[str, float] = {}
         """Images on their way, and when they will be there."""
         self.pods: set[str] = set()
@@ -48,7 +49,7 @@ class NodeState:
     def add_image(self, name: str, image_id: str, size: int) -> None:
         if name not in self.images:
             self.images[name] = (image_id, size)
-            self.images_changed = True
+            self.status_changed = True
             if len(self.images) > 4 * _MOST_IMAGES:
                 del self.images[next(iter(self.images))]
 

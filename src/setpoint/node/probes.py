@@ -12,7 +12,9 @@ _FIELDS = ((STARTUP, "startupProbe"), (LIVENESS, "livenessProbe"), (READINESS, "
 class Probe:
     """Lives as long as its container may run again; `reset` begins a new run."""
 
-    __slots__ = ("failed", "kind", "last", "next_at", "on_hold", "run", "spec", "success")
+    __slots__ = (
+        "failed", "failures", "kind", "last", "next_at", "on_hold", "run", "spec", "success", "successes",
+    )  # fmt: skip
 
     def __init__(self, kind: str, spec: Mapping[str, Any]) -> None:
         self.kind = kind
@@ -27,6 +29,8 @@ class Probe:
         self.failed = False
         """It counts, and it is failure: for liveness and startup the end of the run."""
         self.on_hold = False
+        self.failures = self.successes = 0
+        """How often it has run so far, by result."""
 
     @property
     def started(self) -> bool:
@@ -60,6 +64,10 @@ class Probe:
 
     def take(self, result: bool) -> bool:
         """Counts a result; returns whether what counts has changed."""
+        if result:
+            self.successes += 1
+        else:
+            self.failures += 1
         if self.last is result:
             self.run += 1
         else:

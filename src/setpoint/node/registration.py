@@ -7,6 +7,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
+from setpoint.kinds.core.resources import is_extended
 from setpoint.meta.times import format_micro, format_time
 from setpoint.node.options import NodeTemplate
 
@@ -43,6 +44,16 @@ def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> 
     return made
 
 
+def extended(amounts: Mapping[str, str]) -> dict[str, str]:
+    """Return the extended resources among the amounts."""
+    return {name: amount for name, amount in amounts.items() if is_extended(name)}
+
+
+def lacks_allocatable(status: Mapping[str, Any]) -> bool:
+    """Return whether the extended resources in capacity and allocatable differ."""
+    return extended(status.get("capacity") or {}) != extended(status.get("allocatable") or {})
+
+
 def node_status(
     name: str,
     address: str,
@@ -61,7 +72,8 @@ def node_status(
     door, port = endpoint or (name, 10250)
     return {
         "capacity": dict(capacity),
-        "allocatable": dict(capacity),
+        # The status is merged into the Node: what is no longer there has to be named to go.
+        "allocatable": {**dict.fromkeys(extended(current.get("allocatable") or {})), **capacity},
         "conditions": node_conditions(now, conditions),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": door}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},

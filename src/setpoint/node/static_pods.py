@@ -92,6 +92,10 @@ class StaticPods:
         key = f"{namespace}/{name}"
         return self._pods.get(key) if key in self._statics else None
 
+    def pods_on(self, node: str) -> list[Obj]:
+        found = (self._pods.get(key) for key in self._statics) if node == self._node else ()
+        return [pod for pod in found if pod is not None]
+
     def log_of(self, pod: Obj, container_id: str) -> ContainerLog | None:
         static = self._statics.get(key_of(pod))
         return static.log if static is not None and static.container_id == container_id else None

@@ -192,3 +192,52 @@ def test_no_script_breaks_the_interpreter(text: str) -> None:
         parse(text)
     code, _ = run(text, seconds=3)
     assert code is None or 0 <= code <= 255
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "expected"),
+    [
+        ("dd if=/dev/zero of=/tmp/f bs=512 count=4; wc -c /tmp/f", 0,
+         "4+0 records in\n4+0 records out\n2048 bytes (2.0KB) copied, 0.000020 seconds, 100.0MB/s\n2048 /tmp/f\n"),
+        ("echo hello | dd of=/tmp/f status=none; cat /tmp/f", 0, "hello\n"),
+        ("echo abcdef > /tmp/f; dd if=/tmp/f bs=2 skip=1 count=1 status=none; echo; "
+         "printf X | dd of=/tmp/f bs=1 seek=2 conv=notrunc status=none; cat /tmp/f", 0, "cd\nabXdef\n"),
+        ("dd if=/dev/urandom of=/tmp/f bs=100 count=1 status=none; wc -c /tmp/f", 0, "100 /tmp/f\n"),
+        ("dd if=/none of=/tmp/f", 1, "dd: can't open '/none': No such file or directory\n"),
+        ("dd if=/dev/zero of=/tmp/f bs=1M count=3 status=none; echo $?", 0,
+         "dd: error writing '/tmp/f': No space left on device\n1\n"),
+        ("dd what", 1, "dd: unrecognized operand 'what'\n"),
+    ],
+)  # fmt: skip
+def test_dd_copies_blocks(script: str, code: int, expected: str) -> None:
+    found, output = run(script)
+    assert found == code
+    if "urandom" in script:
+        assert output.endswith(expected)
+    else:
+        assert output == expected
+
+
+def test_programs_pass_on_what_is_typed_as_it_arrives() -> None:
+    for argv in (["cat"], ["sh", "-c", "cat && echo over"], ["tee", "/tmp/f"]):
+        found = process(argv)
+        found.session.typed.closed = False
+        found.advance(1)
+        assert found.waits_for_input and found.exit_code is None
+        for text, shown in (("one\n", "one\n"), ("two", "one\ntwo")):
+            found.session.typed.text += text
+            found.fed()
+            found.advance(2)
+            assert found.output.text() == shown and found.exit_code is None
+        found.session.typed.closed = True
+        found.fed()
+        found.advance(3)
+        assert found.exit_code == 0
+    assert process(["cat"]).exit_code is None
+
+
+def test_tail_follows_a_file() -> None:
+    writing = "(sleep 5; echo b >> /log; sleep 5; echo c > /log)"
+    found = process(["sh", "-c", f"echo a > /log; {writing} & tail -n+1 -F /log"])
+    found.advance(20)
+    assert [(line.at, line.text) for line in found.output.lines()] == [(0, "a\n"), (6, "b\n"), (11, "c\n")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from setpoint.meta.clock import Clock
-from setpoint.node.kubelet_api import stats
+from setpoint.node.kubelet_api import metrics, stats
 from setpoint.node.kubelet_api.commands import attach_to_container, exec_in_container, port_forward
 from setpoint.node.kubelet_api.container_logs import container_logs
 from setpoint.node.kubelet_api.host import NodeHost
@@ -21,11 +21,14 @@ _ROUTES: dict[tuple[str, int], Answerer] = {
     ("healthz", 0): stats.healthz,
     ("pods", 0): stats.pods,
     ("stats", 1): stats.summary,
-    ("metrics", 1): stats.resource_metrics,
+    ("metrics", 0): metrics.metrics,
+    ("metrics", 1): metrics.metrics,
 }
 """By the first part of the path and how many follow."""
 
-_ONLY = {"stats": "summary", "metrics": "resource"}
+
+def _is_served(first: str, rest: list[str]) -> bool:
+    return rest == ["summary"] if first == "stats" else first != "metrics" or metrics.served(rest)
 
 
 class KubeletApi:
@@ -36,7 +39,7 @@ class KubeletApi:
     def handle(self, request: NodeRequest) -> NodeAnswer:
         first, *rest = request.path.strip("/").split("/")
         answerer = _ROUTES.get((first, len(rest)))
-        if answerer is None or (first in _ONLY and rest != [_ONLY[first]]):
+        if answerer is None or not _is_served(first, rest):
             return Whole(404, b"404 page not found\n")
         try:
             return answerer(request, self._host, self._clock, rest)

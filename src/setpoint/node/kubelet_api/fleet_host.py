@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from setpoint.node.annotations import RUNNING
-from setpoint.node.kubelet_api.host import Obj
+from setpoint.node.kubelet_api.host import Obj, ProbeCount
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
@@ -34,7 +34,7 @@ class Workers(Protocol):
 
     def worker(self, namespace: str, name: str) -> PodWorker | None: ...
 
-    def workers(self) -> Iterable[PodWorker]: ...
+    def workers_on(self, node: str) -> Iterable[PodWorker]: ...
 
 
 class FleetHost:
@@ -57,7 +57,9 @@ class FleetHost:
         return static.pod(namespace, name) if static is not None else None
 
     def pods_on(self, node: str) -> Sequence[Obj]:
-        return [_as_reported(worker) for worker in self._fleet.workers() if worker.node.name == node]
+        static = self._fleet.static
+        own = static.pods_on(node) if static is not None else ()
+        return [*(_as_reported(worker) for worker in self._fleet.workers_on(node)), *own]
 
     def node(self, name: str) -> Obj | None:
         found = self._fleet.nodes.get(name)
@@ -100,6 +102,16 @@ class FleetHost:
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])
+
+    def probe_counts(self, pod: Obj) -> Sequence[ProbeCount]:
+        worker = self._fleet.worker(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if worker is None:
+            return []
+        return [
+            ProbeCount(slot.name, probe.kind, probe.failures, probe.successes)
+            for slot in worker.slots
+            for probe in slot.probes
+        ]
 
 
 def _as_reported(worker: PodWorker) -> dict[str, Any]:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from setpoint.node.runtime.interface import ContainerLog, Execution, Usage
 
 Obj = Mapping[str, Any]
+
+
+class ProbeCount(NamedTuple):
+    """How often one probe of a container has run, by its results."""
+
+    container: str
+    kind: str
+    failed: int
+    successful: int
 
 
 class NodeHost(Protocol):
@@ -42,3 +51,5 @@ class NodeHost(Protocol):
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         """Of its running containers, by name."""
         ...
+
+    def probe_counts(self, pod: Obj) -> Sequence[ProbeCount]: ...

@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import Callable
 
 from setpoint.node.runtime.log import BoundedLog
-from setpoint.node.runtime.shell.session import WAIT_FOR_INPUT, WAIT_FOR_JOBS, Exit, Return, Running, Session
+from setpoint.node.runtime.shell.session import (
+    WAIT_FOR_INPUT,
+    WAIT_FOR_JOBS,
+    WAIT_FOR_TEXT,
+    Exit,
+    Return,
+    Running,
+    Session,
+)
 
 _NEVER = float("inf")
 _MOST_STEPS = 500
@@ -51,7 +59,7 @@ class Process:
 
     @property
     def waits_for_input(self) -> bool:
-        return any(thread.waits_for == WAIT_FOR_INPUT for thread in self._threads)
+        return any(thread.waits_for in (WAIT_FOR_INPUT, WAIT_FOR_TEXT) for thread in self._threads)
 
     def spawn(self, running: Running) -> None:
         if len(self._threads) < 50:
@@ -86,7 +94,7 @@ class Process:
             thread.at = self.time + pause if pause >= 0 else _NEVER
             if pause == WAIT_FOR_JOBS:
                 self._wake_waiting()
-            elif pause == WAIT_FOR_INPUT:
+            elif pause in (WAIT_FOR_INPUT, WAIT_FOR_TEXT):
                 self.fed()
 
     def _ended(self, thread: _Thread, code: int) -> None:
@@ -103,9 +111,13 @@ class Process:
 
     def fed(self) -> None:
         """There may be input."""
+        typed = self.session.typed
         for thread in self._threads:
-            typed = self.session.typed
-            if thread.waits_for == WAIT_FOR_INPUT and (typed.closed or "\n" in typed.text):
+            if thread.waits_for == WAIT_FOR_INPUT:
+                woken = typed.closed or "\n" in typed.text
+            else:
+                woken = thread.waits_for == WAIT_FOR_TEXT and (typed.closed or typed.text != "")
+            if woken:
                 thread.at, thread.waits_for = self.time, 0.0
 
     def signal(self, name: str, now: float) -> bool:

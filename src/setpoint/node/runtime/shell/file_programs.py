@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from posixpath import basename
+from typing import Any
 
+from setpoint.node.runtime.shell.dd import dd
 from setpoint.node.runtime.shell.session import Program, Session, Streams, texts
 from setpoint.node.runtime.shell.tar import tar
-from setpoint.node.runtime.shell.typed_input import reading
+from setpoint.node.runtime.shell.typed_input import reading, streaming
 
 
 def _cat(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -65,12 +67,25 @@ def _chmod(session: Session, arguments: list[str], streams: Streams) -> int:
     return 0
 
 
-def _tee(session: Session, arguments: list[str], streams: Streams) -> int:
-    for name in arguments:
-        if not name.startswith("-"):
-            session.files.write(session.path(name), streams.stdin, append="-a" in arguments)
-    streams.out(streams.stdin)
-    return 0
+def _tee(session: Session, arguments: list[str], streams: Streams) -> Any:
+    status, targets = 0, []
+    for name in (each for each in arguments if not each.startswith("-")):
+        path = session.path(name)
+        if refusal := session.files.refusal(path):
+            streams.err(f"tee: {name}: {refusal}\n")
+            status = 1
+            continue
+        targets.append(path)
+        if "-a" not in arguments:
+            session.files.write(path, "")
+
+    def copy(session: Session, arguments: list[str], streams: Streams) -> int:
+        for path in targets:
+            session.files.write(path, streams.stdin, append=True)
+        streams.out(streams.stdin)
+        return status
+
+    return streaming(copy, 99)(session, arguments, streams)
 
 
 def _cp(session: Session, arguments: list[str], streams: Streams) -> int:
@@ -108,6 +123,6 @@ def _copy(session: Session, arguments: list[str], streams: Streams, who: str) ->
 
 
 FILE_PROGRAMS: dict[str, Program] = {
-    "cat": reading(_cat), "touch": _touch, "rm": _rm, "mkdir": _mkdir, "chmod": _chmod,
-    "tee": reading(_tee, 99), "cp": _cp, "mv": _mv, "tar": reading(tar, 99),
+    "cat": streaming(_cat), "touch": _touch, "rm": _rm, "mkdir": _mkdir, "chmod": _chmod,
+    "tee": _tee, "cp": _cp, "mv": _mv, "tar": reading(tar, 99), "dd": dd,
 }  # fmt: skip

@@ -9,6 +9,9 @@ import re2
 from setpoint.node.runtime.shell.session import FOREVER, Program, Running, Session, Streams, number, texts
 from setpoint.node.runtime.shell.typed_input import reading
 
+_FOLLOW_EVERY = 1.0
+"""Seconds between two looks at the files that `tail -f` follows."""
+
 
 def _count_of(arguments: list[str]) -> tuple[int, list[str]]:
     count, names = 10, []
@@ -36,15 +39,25 @@ def _head(session: Session, arguments: list[str], streams: Streams) -> int:
 def _tail(session: Session, arguments: list[str], streams: Streams) -> Running:
     count, names = _count_of(arguments)
     follows = any(re.fullmatch("-[a-zA-Z0-9]*[fF][a-zA-Z0-9]*", each) for each in arguments)
+    from_line = next((number(each.lstrip("-n+")) for each in arguments if re.fullmatch(r"(-n)?\+\d+", each)), None)
+    names = [each for each in names if not re.fullmatch(r"\+\d+", each)]
     if follows and names == ["/dev/null"]:
-        names = []
         yield FOREVER
-    for text in texts(session, names, streams, "tail"):
+    shown: dict[str, int] = {}
+    for name, text in zip(names or ["-"], texts(session, names, streams, "tail"), strict=True):
         if text is None and not follows:
             return 1
-        streams.out("".join((text or "").splitlines(keepends=True)[-count:] if count else []))
-    if follows:
-        yield FOREVER
+        lines = (text or "").splitlines(keepends=True)
+        streams.out("".join(lines[from_line - 1 if from_line else max(len(lines) - count, 0) :]))
+        shown[name] = len(text or "")
+    while follows:
+        yield _FOLLOW_EVERY
+        for name, seen in shown.items():
+            text = session.files.read(session.path(name)) or ""
+            if len(text) != seen:
+                # A file that became shorter was written anew.
+                streams.out(text[seen:] if len(text) > seen else text)
+                shown[name] = len(text)
     return 0
 
 
@@ -75,11 +88,15 @@ def _grep(session: Session, arguments: list[str], streams: Streams) -> int:
 
 def _wc(session: Session, arguments: list[str], streams: Streams) -> int:
     flags = "".join(each[1:] for each in arguments if each.startswith("-"))
-    for text in texts(session, [each for each in arguments if not each.startswith("-")], streams, "wc"):
-        text = text or ""
-        counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
-        streams.out(" ".join(str(counts[kind]) for kind in "lwc" if kind in (flags or "lwc")) + "\n")
-    return 0
+    names, status = [each for each in arguments if not each.startswith("-")], 0
+    for name, text in zip(names or [""], texts(session, names, streams, "wc"), strict=True):
+        if text is None:
+            status = 1
+            continue
+        counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode("utf-8", "surrogateescape"))}
+        shown = [str(counts[kind]) for kind in "lwc" if kind in (flags or "lwc")]
+        streams.out(" ".join([*shown, *([name] if name else [])]) + "\n")
+    return status
 
 
 LINE_PROGRAMS: dict[str, Program] = {

@@ -92,7 +92,8 @@ def _digest(kind: str) -> Program:
         for name, text in zip(arguments or ["-"], texts(session, arguments, streams, kind), strict=False):
             if text is None:
                 return 1
-            streams.out(f"{hashlib.new(kind.removesuffix('sum'), text.encode()).hexdigest()}  {name}\n")
+            data = text.encode("utf-8", "surrogateescape")
+            streams.out(f"{hashlib.new(kind.removesuffix('sum'), data).hexdigest()}  {name}\n")
         return 0
 
     return program
@@ -102,8 +103,9 @@ def _base64(session: Session, arguments: list[str], streams: Streams) -> int:
     decode = any(each in ("-d", "--decode", "-D") for each in arguments)
     for text in texts(session, [each for each in arguments if not each.startswith("-")], streams, "base64"):
         try:
-            data = (text or "").encode()
-            streams.out(base64.b64decode(data).decode() if decode else base64.b64encode(data).decode() + "\n")
+            data = (text or "").encode("utf-8", "surrogateescape")
+            decoded = base64.b64decode(data).decode("utf-8", "surrogateescape") if decode else ""
+            streams.out(decoded if decode else base64.b64encode(data).decode() + "\n")
         except ValueError:
             streams.err("base64: invalid input\n")
             return 1

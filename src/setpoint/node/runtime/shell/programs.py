@@ -14,7 +14,7 @@ from setpoint.node.runtime.shell.text_programs import TEXT_PROGRAMS
 from setpoint.node.runtime.shell.web_programs import WEB_PROGRAMS
 
 INSTANT = frozenset((
-    "chown", "chgrp", "ln", "sync", "dd", "umount", "ping", "nslookup",
+    "chown", "chgrp", "ln", "sync", "umount", "ping", "nslookup",
     "dig", "host", "telnet", "apt", "apt-get", "apk", "yum", "dnf", "pip", "pip3", "npm", "go", "make", "gcc",
     "git", "kubectl", "gzip", "gunzip", "unzip", "stress", "ulimit", "umask", "stty", "clear",
     "logger", "iptables", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 FOREVER = float("inf")
 WAIT_FOR_JOBS = -1.0
 WAIT_FOR_INPUT = -2.0
+"""Until a whole line is there, or the end of the input."""
+WAIT_FOR_TEXT = -3.0
+"""Until any input is there, or its end."""
 
 Running = Generator[float, None, int]
 """Yields how long it waits: seconds, or one of the special values above. Returns the exit code."""

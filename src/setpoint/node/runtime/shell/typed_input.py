@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.node.runtime.shell.session import WAIT_FOR_INPUT, Program, Running, Session, Streams
+from setpoint.node.runtime.shell.session import WAIT_FOR_INPUT, WAIT_FOR_TEXT, Program, Running, Session, Streams
 
 
 def reading(program: Program, words: int = 0) -> Program:
@@ -30,6 +30,29 @@ def _when_typed(program: Program, session: Session, arguments: list[str], stream
     streams.stdin = text
     outcome = program(session, arguments, streams)
     return int(outcome) if isinstance(outcome, int) else (yield from outcome)
+
+
+def streaming(program: Program, words: int = 0) -> Program:
+    """Like `reading`, for a program that handles each piece of its input as it arrives and keeps none of it."""
+
+    def run(session: Session, arguments: list[str], streams: Streams) -> Any:
+        named = sum(not each.startswith("-") for each in arguments)
+        if streams.stdin or session.typed.closed or named > words:
+            return program(session, arguments, streams)
+        return _as_typed(program, session, arguments, streams)
+
+    return run
+
+
+def _as_typed(program: Program, session: Session, arguments: list[str], streams: Streams) -> Running:
+    typed, status = session.typed, 0
+    while True:
+        if typed.text:
+            streams.stdin, typed.text = typed.text, ""
+            status = int(program(session, arguments, streams))
+        if typed.closed:
+            return status
+        yield WAIT_FOR_TEXT
 
 
 def reading_a_line(program: Program) -> Program:
