@@ -23,6 +23,7 @@ from setpoint.apiserver.options import revision_problem
 from setpoint.apiserver.preparation import prepare_create, prepare_update
 from setpoint.apiserver.storage_paths import wrong_uid
 from setpoint.apiserver.stored_form import cause, put_in_order, stored_form
+from setpoint.apiserver.turns import Turns
 from setpoint.apiserver.watch_cache import CorruptEntry, Entry, Expected, Obj, ResourceCache, entry_of
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import Resource
@@ -47,6 +48,7 @@ class Environment:
 
     store: Store
     clock: Clock
+    turns: Turns
     ids: Ids
     admission: Chain
     authorizer: AuthorizerChain

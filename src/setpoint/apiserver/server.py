@@ -79,7 +79,7 @@ class ApiServer:
         self.own_identities = OwnIdentities()
         self._impersonator = Impersonator()
         self._routing = Routing(self)
-        self.env = Environment(store, clock, ids, Chain(options.plugins), options.authorizer, options.hooks)
+        self.env = Environment(store, clock, self.turns, ids, Chain(options.plugins), options.authorizer, options.hooks)
         self.metrics = Metrics()
         self.auditor: Auditor | None = None
         self.fairness: Fairness | None = None

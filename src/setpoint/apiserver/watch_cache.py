@@ -326,17 +326,11 @@ class ResourceCache:
     def watch_count(self) -> int:
         return sum(len(watches) for watches in self._watches.values())
 
-    def replay(self, after: int, watch: Watch) -> None:
-        """Tell `watch` what happened after revision `after`, up to now. Raises Compacted."""
-        changes: list[Change] = []
-
-        def collect(events: Sequence[Event], _: int) -> None:
-            changes.extend(_change(event) for event in events)
-
-        self._store.watch(self.prefix, after, collect).close()
-        for change in changes:
-            if self.concerns(watch, change.key):
-                watch.accept(change)
+    async def changes(self, watch: Watch, after: int, limit: int) -> tuple[list[Change], int]:
+        """Return what concerns `watch` of about `limit` changes after revision `after`, and the revision up to which
+        that is complete. Raises Compacted."""
+        events, reached = await self._store.replay(self._below(watch.namespace), after, limit)
+        return [_change(event) for event in events if self.concerns(watch, event.key)], reached
 
     def concerns(self, watch: Watch, key: str) -> bool:
         """Whether the key is in the watch's namespace and under its name."""

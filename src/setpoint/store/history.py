@@ -1,17 +1,19 @@
 """The state now and every change since the last compaction, in memory.
 
 The past is not kept as states but as the log of events: what a key was at revision R is the `before` of its first
-event after R, and what it is now if there is no such event. A read of the past costs as much as has happened since.
+event after R, and what it is now if there is no such event. The log is indexed by resource (the first two segments of a
+key): a read of the past costs as much as has happened since to the resource that it concerns, whatever else happened.
 The same KeyValue (and the same bytes) serves the state, the log and every subscriber.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 
-from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page
+from setpoint.store.interface import Cause, Compacted, Event, FutureRevision, KeyValue, Page, Replay
 from setpoint.store.key_order import KeyOrder, prefix_end
 
 _revision_of_event = attrgetter("revision")
@@ -19,7 +21,7 @@ _revision_of_cause = itemgetter(0)
 
 
 class History:
-    __slots__ = ("_causes", "_keys", "_log", "compacted", "revision", "state")
+    __slots__ = ("_causes", "_index", "_keys", "_log", "compacted", "revision", "state")
 
     def __init__(self, base: Iterable[KeyValue] = (), compacted: int = 0) -> None:
         """`base` is the state as of the revision `compacted`."""
@@ -29,6 +31,8 @@ class History:
         self.compacted = compacted
         self._keys = KeyOrder(self.state)  # the keys of `state`, always
         self._log: list[Event] = []  # complete after `compacted`, ordered by revision
+        # The events of the log by `_resource_of` their keys, in the same order. No list is empty.
+        self._index: dict[str, list[Event]] = {}
         self._causes: list[tuple[int, bytes]] = []  # same span as the log
 
     def fork(self) -> History:
@@ -38,19 +42,26 @@ class History:
         other.revision, other.compacted = self.revision, self.compacted
         other._keys = self._keys.copy()
         other._log, other._causes = self._log.copy(), self._causes.copy()
+        other._index = {resource: events.copy() for resource, events in self._index.items()}
         return other
 
     def apply(self, events: Sequence[Event], cause: bytes) -> None:
         """One transaction becomes visible. Its revision is greater than any before."""
-        state = self.state
+        state, index = self.state, self._index
         for event in events:
+            key = event.key
             if event.now is None:
-                del state[event.key]
-                self._keys.remove(event.key)
+                del state[key]
+                self._keys.remove(key)
             else:
                 if event.before is None:
-                    self._keys.add(event.key)
-                state[event.key] = event.now
+                    self._keys.add(key)
+                state[key] = event.now
+            resource = _resource_of(key)
+            if resource in index:
+                index[resource].append(event)
+            else:
+                index[resource] = [event]
         self._log += events
         self.revision = events[-1].revision
         if cause:
@@ -61,9 +72,10 @@ class History:
     def get(self, key: str, revision: int = 0) -> KeyValue | None:
         if not self._is_past(revision):
             return self.state.get(key)
-        for _, changed, _, before in self._log[self._place_after(revision) :]:
-            if changed == key:
-                return before
+        events = self._index.get(_resource_of(key), ())
+        for at in range(_place_after(events, revision), len(events)):
+            if events[at].key == key:
+                return events[at].before
         return self.state.get(key)
 
     def page(self, prefix: str, start: str, limit: int, revision: int) -> Page:
@@ -73,7 +85,8 @@ class History:
             return Page([*map(self.state.__getitem__, keys)], self.revision, len(keys) < total, total)
 
         was: dict[str, KeyValue | None] = {}  # the keys of the range that have changed since, as they were
-        for _, key, _, before in self._log[self._place_after(revision) :]:
+        changed, _ = self._indexed(prefix)
+        for _, key, _, before in changed[_place_after(changed, revision) :]:
             if key >= first and (end is None or key < end) and key not in was:
                 was[key] = before
         state = self.state
@@ -94,7 +107,20 @@ class History:
             raise Compacted(after, self.compacted + 1)
         if after >= self.revision:
             return []
-        return [event for event in self._log[self._place_after(after) :] if event.key.startswith(prefix)]
+        events, only = self._indexed(prefix)
+        return _under(prefix, events[_place_after(events, after) :], only)
+
+    def replay(self, prefix: str, after: int, limit: int) -> Replay:
+        """Return the next events under `prefix`. It looks at about `limit` events: a transaction is never split."""
+        if after < self.compacted:
+            raise Compacted(after, self.compacted + 1)
+        events, only = self._indexed(prefix)
+        start = _place_after(events, after)
+        end = start + limit
+        while 0 < end < len(events) and events[end].revision == events[end - 1].revision:
+            end += 1
+        reached = events[end - 1].revision if end < len(events) else max(after, self.revision)
+        return Replay(_under(prefix, events[start:end], only), reached)
 
     def causes(self, after: int, limit: int) -> list[Cause]:
         if after < self.compacted:
@@ -112,8 +138,18 @@ class History:
             raise Compacted(revision, self.compacted + 1)
         return True
 
-    def _place_after(self, revision: int) -> int:
-        return bisect_right(self._log, revision, key=_revision_of_event)
+    def _indexed(self, prefix: str) -> tuple[Sequence[Event], bool]:
+        """Return the shortest list that holds every event under `prefix`, and whether it holds no others."""
+        if not prefix:
+            return self._log, True
+        resource = _resource_of(prefix)
+        if prefix.count("/") >= 2:
+            return self._index.get(resource, ()), resource == prefix
+        # A prefix that is shorter than a resource. Keys of several resources come from the log, which has their order.
+        found = [each for each in self._index if each.startswith(prefix) or each == resource]
+        if len(found) > 1:
+            return self._log, False
+        return (self._index[found[0]], found[0].startswith(prefix)) if found else ((), True)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
@@ -125,10 +161,31 @@ class History:
 
     def oldest(self, most: int) -> Sequence[Event]:
         """The next events to drop, at most `most`; empty when everything compacted has been dropped."""
-        return self._log[: min(most, self._place_after(self.compacted))]
+        return self._log[: min(most, _place_after(self._log, self.compacted))]
 
     def drop(self, count: int) -> None:
         """Drops the oldest events, which must be compacted, and the causes that go with them."""
         reached = self._log[count - 1].revision
+        for resource, its_count in Counter(_resource_of(event.key) for event in self._log[:count]).items():
+            events = self._index[resource]
+            del events[:its_count]
+            if not events:
+                del self._index[resource]
         del self._log[:count]
         del self._causes[: bisect_right(self._causes, reached, key=_revision_of_cause)]
+
+
+def _resource_of(key: str) -> str:
+    """Return the first two segments of a key with their slashes, or as many as it has before the last."""
+    first = key.find("/") + 1
+    return key[: key.find("/", first) + 1 or first]
+
+
+def _place_after(events: Sequence[Event], revision: int) -> int:
+    """Return the place of the first event after `revision`."""
+    return bisect_right(events, revision, key=_revision_of_event)
+
+
+def _under(prefix: str, events: Sequence[Event], only: bool) -> list[Event]:
+    """Return the events of keys under `prefix`; `only`: all of them are."""
+    return [*events] if only else [event for event in events if event.key.startswith(prefix)]

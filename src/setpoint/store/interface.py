@@ -111,6 +111,14 @@ class Page(NamedTuple):
     """How many keys the range holds, from `start` on, this page included."""
 
 
+class Replay(NamedTuple):
+    """A step through the past."""
+
+    events: Sequence[Event]
+    revision: int
+    """Every event up to this revision is in this step or in those before."""
+
+
 Sink = Callable[[Sequence[Event], int], None]
 """Called on the event loop with the events of one or more transactions in order, and the revision reached. It must not
 block and must not raise. It may be called with no events to tell that the revision has moved on."""
@@ -154,6 +162,15 @@ class Store(Protocol):
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         """Every event of keys under `prefix` with a revision greater than `after`, past ones first (before `watch`
         returns or soon after, in order). Raises Compacted if history since `after` is not complete any more."""
+        ...
+
+    async def replay(self, prefix: str, after: int, limit: int) -> Replay:
+        """Return the next events of keys under `prefix` with a revision greater than `after`, oldest first.
+
+        It looks at about `limit` events of the past, never splits a transaction, and costs nothing for what happened to
+        other resources. A caller goes on after the revision of the answer; one that has reached `revision` of the store
+        has seen everything, and may join live events without a gap if it does not await in between. Raises Compacted if
+        history since `after` is not complete any more, also in the middle of a replay."""
         ...
 
     async def compact(self, revision: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from setpoint.store.history import History
-from setpoint.store.interface import Cause, KeyValue, Page, Sink, StoreError
+from setpoint.store.interface import Cause, KeyValue, Page, Replay, Sink, StoreError
 from setpoint.store.subscriptions import PrefixSubscription, Subscriptions
 
 
@@ -53,6 +53,10 @@ class ReadableStore:
     async def list(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
         self._check()
         return self._history.page(prefix, start, limit, revision)
+
+    async def replay(self, prefix: str, after: int, limit: int) -> Replay:
+        self._check()
+        return self._history.replay(prefix, after, limit)
 
     async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]:
         """The recorded causes of the revisions greater than `after`, oldest first, at most `limit` (0: all). Revisions

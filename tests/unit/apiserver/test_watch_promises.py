@@ -11,6 +11,8 @@ from front_door import FrontDoor, settle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from setpoint.store.interface import Put, Replay
+
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -288,11 +290,85 @@ async def test_what_changes_while_the_present_is_told_comes_after_it(door: Front
     assert watcher.events[-1]["object"]["data"] == {"v": "later"}
 
 
-async def test_one_who_does_not_take_the_present_is_cut_off_when_too_much_has_changed(door: FrontDoor) -> None:
+async def test_a_slow_reader_is_caught_up_from_history_and_holds_nothing_else(door: FrontDoor) -> None:
+    for number in range(100):
+        await make(door, f"o{number:02}")
+    slow = asyncio.Event()
+    watcher = await door.watch(CONFIGMAPS, slow=slow)
+    for number in range(20):
+        await change(door, "o01", str(number) + "x" * 900_000)
+    await settle()
+    assert not watcher.ended and len(watcher.events) == 32
+    assert door.api.registry("", "configmaps").cache.watch_count == 0, "no change is kept for it"
+    slow.set()
+    await settle(30)
+    assert [event["object"]["data"]["v"].rstrip("x") for event in watcher.events[100:]] == [str(n) for n in range(20)]
+    await change(door, "o01", "live")
+    assert watcher.events[-1]["object"]["data"] == {"v": "live"}
+
+
+@pytest.mark.parametrize("query", ["", "?resourceVersion=1"])
+async def test_a_reader_that_is_slower_than_compaction_has_to_begin_anew(door: FrontDoor, query: str) -> None:
     for number in range(100):
         await make(door, f"o{number}")
-    watcher = await door.watch(CONFIGMAPS, slow=asyncio.Event())
-    for number in range(20):
-        await change(door, "o1", str(number) + "x" * 900_000)
-    await settle()
-    assert watcher.ended and len(watcher.events) == 32
+    slow = asyncio.Event()
+    watcher = await door.watch(CONFIGMAPS + query, slow=slow)
+    await change(door, "o1", "1")
+    await change(door, "o2", "2")
+    await door.store.compact(door.store.revision)
+    sent = len(watcher.events)
+    slow.set()
+    await settle(30)
+    *_, last = watcher.events
+    assert watcher.ended and (last["type"], last["object"]["code"]) == ("ERROR", 410)
+    assert sent < 100
+
+
+async def test_a_long_past_is_sent_in_steps_and_joins_the_present(door: FrontDoor) -> None:
+    """Other requests are answered between the steps, and what they change comes in its place."""
+    first = await make(door, "a")
+    for number in range(150):
+        await change(door, "a", str(number))
+    slow = asyncio.Event()
+    watcher = await door.watch(f"{CONFIGMAPS}?resourceVersion={first['metadata']['resourceVersion']}", slow=slow)
+    assert len(watcher.events) == 32
+    for number in range(150, 200):
+        await change(door, "a", str(number))
+    slow.set()
+    await settle(40)
+    await change(door, "a", "200")
+    assert [event["object"]["data"]["v"] for event in watcher.events] == [str(number) for number in range(201)]
+    revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in watcher.events]
+    assert revisions == sorted(set(revisions))
+
+
+async def test_a_watch_that_catches_up_ends_with_the_server(door: FrontDoor) -> None:
+    for number in range(100):
+        await make(door, f"o{number}")
+    slow = asyncio.Event()
+    watcher = await door.watch(CONFIGMAPS, slow=slow)
+    await door.api.stop()
+    slow.set()
+    await settle(30)
+    assert watcher.ended
+
+
+async def test_to_resume_a_watch_costs_nothing_for_what_happened_to_other_resources(
+    door: FrontDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await make(door, "a")
+    for number in range(3_000):
+        await door.store.txn([Put(f"core/secrets/default/s{number % 10}", b"{}")])
+    await change(door, "a", "1")
+    steps = 0
+    replay = door.store.replay
+
+    async def counted(prefix: str, after: int, limit: int) -> Replay:
+        nonlocal steps
+        steps += 1
+        return await replay(prefix, after, limit)
+
+    monkeypatch.setattr(door.store, "replay", counted)
+    watcher = await door.watch(f"{CONFIGMAPS}?resourceVersion={first['metadata']['resourceVersion']}")
+    assert watcher.summary == [("MODIFIED", "a")]
+    assert steps == 1

@@ -2,6 +2,11 @@
 
 Frames are made once per change and form and shared by every stream of that form. A reader who falls too far behind is
 cut off; it takes up the watch again from the last revision it saw.
+
+A stream first sends the present state, or nothing, as of one revision. Then it reads the history of the store from
+there, a bounded step at a time and no faster than its reader takes it, until it has caught up; from that moment on the
+cache calls it with every change. Until then the history is its only buffer: a reader that is slower than compaction
+gets 410.
 """
 
 from __future__ import annotations
@@ -30,7 +35,11 @@ _MAX_BUFFERED = 16 * 1024 * 1024
 _MOST_WAITING = 10_000
 """Events that may wait for a conversion."""
 _AT_ONCE = 32
-"""So many events are told in one go to somebody who has to catch up."""
+"""Events that are sent in one go to a stream that has to catch up."""
+_EXAMINED_AT_ONCE = 512
+"""Past events that are examined in one go for a stream that has to catch up."""
+_STEP_COST = 0.0002
+"""Seconds that one such step takes, about."""
 _MIN_TIMEOUT = 1800
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
@@ -60,7 +69,7 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
             return
         stream = _Stream(call, registry, options, writer, teller)
         later = _Later(registry, teller, stream)
-        stream.tell = later.tell
+        stream.tell, stream.drained = later.tell, later.drained
         async with asyncio.TaskGroup() as tasks:
             converting = tasks.create_task(later.run())
             await stream.run(float(timeout))
@@ -130,8 +139,10 @@ class _Later:
         self._over = stream.over
         self._selecting = stream.watch.choosing(lambda kind, entry, change: teller.tell(kind, entry))
         stream.watch = stream.watch.taking_all()
+        self._written = stream.drained
         self._waiting: deque[tuple[str, Entry, Change | None]] = deque()
         self._woken = asyncio.Event()
+        self._converted = asyncio.Event()
 
     def tell(self, kind: str, entry: Entry, change: Change | None = None) -> None:
         self._waiting.append((kind, entry, change))
@@ -140,9 +151,17 @@ class _Later:
     def refuse(self, error: ApiError) -> None:
         self._teller.refuse(error)
 
+    async def drained(self) -> None:
+        """Return when nothing waits to be converted or to be taken by the reader."""
+        while self._waiting:
+            self._converted.clear()
+            await self._converted.wait()
+        await self._written()
+
     async def run(self) -> None:
         """Until somebody ends it. A failure, or a queue that grows and grows, ends the stream."""
         while True:
+            self._converted.set()
             await self._woken.wait()
             self._woken.clear()
             while self._waiting:
@@ -186,10 +205,10 @@ class _Stream:
         self.refuse = teller.refuse
         self.revision = 0
         self.over = asyncio.Event()
-        self._since: deque[tuple[str, Entry, Change]] | None = None
-        """What has changed since the watch began; None once it has been told of all that was there then."""
-        self._behind = 0
-        """Bytes of these."""
+        self.drained = writer.drained
+        """Returns when the reader has taken what it was sent."""
+        self._live = False
+        """Whether all of the present and the past has been sent: from then on the cache delivers."""
         self._empty: dict[str, Any] | None = None
         """An object that says nothing, but for its metadata: what bookmarks are made of."""
         target = call.target
@@ -205,14 +224,9 @@ class _Stream:
         )
 
     def deliver(self, kind: str, entry: Entry, change: Change) -> None:
-        if self._since is None:
-            self.revision = change.revision
-            self.tell(kind, entry, change)
-            behind = self.writer.buffered
-        else:
-            self._since.append((kind, entry, change))
-            behind = self._behind = self._behind + len(entry.value)
-        if behind > _MAX_BUFFERED:
+        self.revision = change.revision
+        self.tell(kind, entry, change)
+        if self.writer.buffered > _MAX_BUFFERED:
             self.over.set()
 
     async def run(self, timeout: float) -> None:
@@ -228,7 +242,7 @@ class _Stream:
                 waiting = tasks.create_task(self.writer.closed())
                 waiting.add_done_callback(lambda _: self.over.set())
                 timer = tasks.create_task(self._keep_time(ends))
-                catching_up = tasks.create_task(self._catch_up(present)) if present else timer
+                catching_up = tasks.create_task(self._catch_up(present))
                 await self.over.wait()
                 waiting.cancel()
                 timer.cancel()
@@ -237,40 +251,25 @@ class _Stream:
             registry.cache.remove(self.watch)
 
     def _begin(self) -> list[Entry]:
-        """Past or present first, then live. Nothing awaits in here, so nothing falls between. Returns what is left to
-        be told of the present."""
-        cache, options = self.registry.cache, self.options
-        later: list[Entry] = []
+        """Choose the revision from which on changes are sent, and return the present state if it is to be sent too:
+        it is as of that revision, because nothing awaits in here."""
+        cache, options, watch = self.registry.cache, self.options, self.watch
+        self.revision = cache.fresh
         initial = options.initial_events
         if initial is None:
             initial = options.revision == 0
         if initial:
-            watch = self.watch
             present = list(cache.scan(watch.namespace))
             if watch.name or not (watch.labels.empty and watch.fields.empty):
                 present = [entry for entry in present if cache.concerns(watch, entry.key) and watch.selects(entry)]
-            self.revision = cache.fresh
-            if len(present) > _AT_ONCE and not takes_events(self.writer):
-                self._since = deque()
-                later = present
-            else:
-                self._tell_of(present)
-                self._told_of_all()
-        elif options.revision:
+            return present
+        if options.revision:
             if options.revision < cache.since:
                 raise Expired(f"too old resource version: {options.revision} ({cache.since})")
+            if options.revision > self.revision:
+                self._skip_until(options.revision)
             self.revision = options.revision
-            if options.revision < cache.fresh:
-                try:
-                    cache.replay(options.revision, self.watch)
-                except Compacted:
-                    raise Expired("The resourceVersion for the provided watch is too old.") from None
-        else:
-            self.revision = cache.fresh
-        if options.revision > cache.fresh:
-            self._skip_until(options.revision)
-        cache.add(self.watch)
-        return later
+        return []
 
     def _skip_until(self, revision: int) -> None:
         """A watch from the future says nothing until the future has come."""
@@ -282,33 +281,48 @@ class _Stream:
 
         self.watch.deliver = deliver
 
-    def _tell_of(self, present: list[Entry]) -> None:
-        for entry in present:
-            self.tell("ADDED", entry)
-
-    def _told_of_all(self) -> None:
-        if self.options.initial_events and self.options.bookmarks:
-            self._bookmark({_INITIAL_END: "true"})
-
     async def _catch_up(self, present: list[Entry]) -> None:
-        """The present state as fast as it is taken; then what has changed since."""
+        """Send the present state, then what has changed since, each as fast as the reader takes it."""
         try:
-            for start in range(0, len(present), _AT_ONCE):
-                self._tell_of(present[start : start + _AT_ONCE])
-                await self.writer.drained()
-            self._told_of_all()
-            since = self._since
-            while since:
-                for _ in range(min(len(since), _AT_ONCE)):
-                    kind, entry, change = since.popleft()
-                    self.revision = change.revision
-                    self.tell(kind, entry, change)
-                    self._behind -= len(entry.value)
-                await self.writer.drained()
+            await self._send_present(present)
+            await self._send_past()
+        except Compacted:
+            self.refuse(Expired("The resourceVersion for the provided watch is too old."))
+            self.over.set()
         except ApiError as error:
             self.refuse(error)
             self.over.set()
-        self._since = None
+
+    async def _send_present(self, present: list[Entry]) -> None:
+        in_process = takes_events(self.writer)
+        for start in range(0, len(present), _AT_ONCE):
+            for entry in present[start : start + _AT_ONCE]:
+                self.tell("ADDED", entry)
+            # Within the process objects are handed over as they are, which costs little.
+            if not in_process and start + _AT_ONCE < len(present):
+                await self.drained()
+        if self.options.initial_events and self.options.bookmarks:
+            self._bookmark({_INITIAL_END: "true"})
+
+    async def _send_past(self) -> None:
+        """Send what has changed after the revision that this watch begins with, and join the live events: nothing
+        awaits between the last step and that, so nothing is missing or sent twice."""
+        cache, turns, after = self.registry.cache, self.registry.env.turns, self.revision
+        while not cache.ended:
+            changes, after = await cache.changes(self.watch, after, _EXAMINED_AT_ONCE)
+            joins = after >= cache.fresh and len(changes) <= _AT_ONCE
+            for start in range(0, max(len(changes), 1), _AT_ONCE):
+                for change in changes[start : start + _AT_ONCE]:
+                    self.watch.accept(change)
+                if not joins:
+                    await self.drained()
+                    await turns.wait(_STEP_COST)
+            if joins:
+                self.revision = max(self.revision, after)
+                self._live = True
+                cache.add(self.watch)
+                return
+        self.over.set()
 
     async def _keep_time(self, ends: float) -> None:
         """Bookmarks now and then, one shortly before the end, then the end."""
@@ -320,7 +334,7 @@ class _Stream:
                 if pause <= 0:
                     break
                 await clock.sleep(pause)
-                if self._since is None:
+                if self._live:
                     self.revision = max(self.revision, self.registry.cache.fresh)
                     self._bookmark(None)
         await clock.sleep(max(0.0, ends - clock.monotonic()))

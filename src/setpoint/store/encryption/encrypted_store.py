@@ -19,6 +19,7 @@ from setpoint.store.interface import (
     Op,
     Page,
     Put,
+    Replay,
     Sink,
     Store,
     Subscription,
@@ -92,12 +93,16 @@ class EncryptedStore:
 
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         def decrypting(events: Sequence[Event], revision: int) -> None:
-            sink(
-                [event._replace(now=self._read(event.now), before=self._read(event.before)) for event in events],
-                revision,
-            )
+            sink(self._decrypted_events(events), revision)
 
         return self._below.watch(prefix, after, decrypting)
+
+    async def replay(self, prefix: str, after: int, limit: int) -> Replay:
+        events, revision = await self._below.replay(prefix, after, limit)
+        return Replay(self._decrypted_events(events), revision)
+
+    def _decrypted_events(self, events: Sequence[Event]) -> Sequence[Event]:
+        return [event._replace(now=self._read(event.now), before=self._read(event.before)) for event in events]
 
     async def stale(self, key: str) -> bool:
         """Whether the value should be written once more, though nothing in it has changed."""

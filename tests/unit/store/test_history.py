@@ -1,0 +1,136 @@
+"""The index of history: what a read of the past looks at, and that it says the same as the whole log."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from setpoint.store.history import History
+from setpoint.store.interface import Compacted, Event, KeyValue
+
+PREFIXES = ["", "a", "a/", "a/p", "a/pods/", "a/pods/x/", "a/pods/x/1", "b/", "b/nodes/", "c", "none/", "none/x/"]
+KEYS = ["c", "a/1", "a/2", "a/pods/x/1", "a/pods/x/2", "a/pods/y/1", "a/podsets/x/1", "b/nodes/1", "b/nodes/2"]
+
+
+class Looked(str):
+    """A key that counts how often it is looked at."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Looked.count += 1
+        return str.__eq__(self, other)
+
+    def __ge__(self, other: str) -> bool:
+        Looked.count += 1
+        return str.__ge__(self, other)
+
+    def startswith(self, *args: object) -> bool:
+        Looked.count += 1
+        return str.startswith(self, *args)  # type: ignore[arg-type]
+
+    __hash__ = str.__hash__
+
+
+class Written:
+    """A history, and all of its events as a plain list."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.log: list[Event] = []
+
+    def write(self, *keys: str, delete: bool = False) -> None:
+        revision = self.history.revision + 1
+        events = []
+        for key in keys:
+            before = self.history.state.get(key)
+            now = (
+                None
+                if delete
+                else KeyValue(key, b"%d" % revision, before.create_revision if before else revision, revision)
+            )
+            if now is not None or before is not None:
+                events.append(Event(revision, key, now, before))
+        if events:
+            self.history.apply(events, b"")
+            self.log += events
+
+    def replayed(self, prefix: str, after: int, limit: int) -> list[Event]:
+        found: list[Event] = []
+        while after < self.history.revision:
+            events, reached = self.history.replay(prefix, after, limit)
+            assert reached > after
+            assert all(after < event.revision <= reached for event in events)
+            found += events
+            after = reached
+        return found
+
+
+def random_past(seed: int, length: int = 120) -> Written:
+    rng, past = random.Random(seed), Written()
+    for _ in range(length):
+        past.write(*rng.sample(KEYS, rng.choice([1, 1, 1, 2, 5])), delete=rng.random() < 0.3)
+    return past
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_read_says_the_same_as_the_whole_log(seed: int) -> None:
+    past = random_past(seed)
+    compacted = 0
+    forked = past.history.fork()
+    for compacted in (0, 7, 60):
+        past.history.compacted = compacted
+        while events := past.history.oldest(5):
+            past.history.drop(len(events))
+        for prefix in PREFIXES:
+            for after in range(compacted, past.history.revision + 1, 9):
+                expected = [e for e in past.log if e.revision > after and e.key.startswith(prefix)]
+                assert past.history.events(prefix, after) == expected
+                assert past.replayed(prefix, after, 3) == expected
+                if after > compacted:
+                    page = past.history.page(prefix, "", 0, after)
+                    was = {e.key: e.now for e in past.log if e.revision <= after}
+                    present = [kv for key in sorted(was) if key.startswith(prefix) and (kv := was[key]) is not None]
+                    assert (list(page.items), page.total) == (present, len(present))
+                    for key in KEYS:
+                        assert past.history.get(key, after) == was.get(key)
+    assert forked.events("", 0) == past.log, "a copy keeps its own index"
+    with pytest.raises(Compacted):
+        past.history.replay("a/", 59, 10)
+
+
+def test_what_happened_to_other_resources_is_not_looked_at() -> None:
+    past = Written()
+    past.write("a/pods/x/1")
+    others = [Looked(f"a/leases/x/{number}") for number in range(50)]
+    for _ in range(20):
+        for key in others:
+            past.write(key)
+    past.write("a/pods/x/1")
+    history = past.history
+    Looked.count = 0
+    assert len(history.events("a/pods/", 1)) == 1
+    assert len(history.replay("a/pods/", 1, 100).events) == 1
+    assert history.replay("a/pods/x/", 1, 100).revision == history.revision
+    assert history.get("a/pods/x/1", 2) == KeyValue("a/pods/x/1", b"1", 1, 1)
+    assert Looked.count == 0
+    history.page("a/pods/", "", 0, 2)
+    assert Looked.count < 50, "a few comparisons find the place in the order of keys"
+
+
+def test_a_step_looks_at_no_more_than_it_may() -> None:
+    past = Written()
+    for number in range(1_000):
+        past.write(Looked(f"a/pods/{'x' if number % 100 else 'y'}/{number}"))
+    Looked.count = 0
+    events, reached = past.history.replay("a/pods/y/", 0, 50)
+    assert (len(events), reached, Looked.count) == (1, 50, 50)
+
+
+def test_compaction_forgets_resources_of_which_nothing_is_left() -> None:
+    past = random_past(1)
+    past.history.compacted = past.history.revision
+    while events := past.history.oldest(7):
+        past.history.drop(len(events))
+    assert past.history._index == {}
