@@ -18,8 +18,8 @@ from describing import NAMESPACE, Comparison, Described, Named, Seeds, View, doc
 from kubectl_runner import Kubectl
 
 from conftest import kubectls
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
-from setpoint.client.kubeconfig import find_access
 from setpoint.system import SystemClock
 
 LEAST = 33

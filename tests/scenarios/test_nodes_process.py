@@ -13,8 +13,8 @@ import pytest
 from server_process import server_process
 
 from setpoint.client import Client
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
-from setpoint.client.kubeconfig import find_access
 from setpoint.system import SystemClock, outward_address
 
 pytestmark = [

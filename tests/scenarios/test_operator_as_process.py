@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from setpoint.client import Client
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
-from setpoint.client.kubeconfig import find_access
 from setpoint.meta.errors import ApiError
 from setpoint.system import SystemClock
 from setpoint.testing import LiveCluster, live_cluster

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from setpoint.client import Client
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
-from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
 from setpoint.system import SystemClock, outward_address
 

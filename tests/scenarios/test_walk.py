@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from setpoint.client import Client
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
-from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig

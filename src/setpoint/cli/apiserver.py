@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
@@ -17,7 +18,7 @@ def run(call: Call) -> None:
     from setpoint.cluster.stopping import catch_signals
 
     call.no_arguments()
-    config = server_config(call.flags)
+    config = server_config(call.flags, Path(call.flags.data_dir))
 
     async def main() -> None:
         stop = catch_signals()

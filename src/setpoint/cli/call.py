@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 from setpoint.cli import connection
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Line, UsageProblem
+from setpoint.cli.which_cluster import which_cluster
+from setpoint.client.cluster_choice import ADMIN, Choice, choose
+from setpoint.client.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
     from setpoint.client import Client
@@ -74,15 +77,18 @@ class Surroundings:
 class Call:
     """One command line on its way."""
 
-    def __init__(self, around: Surroundings, line: Line, command: str) -> None:
+    def __init__(self, around: Surroundings, line: Line, command: str, *, local: bool = False) -> None:
         self.around = around
         self.flags = line.values
         self.args = line.args
         self.dash = line.dash
         self.command = command
         """As it was typed, without arguments: `setpoint create deployment`."""
+        self.local = local
+        """Acts on the cluster of this directory only, unless another one is chosen explicitly."""
         self.warned = 0
         """How many warnings the server gave."""
+        self._choice: Choice | None = None
         self._access: Access | None = None
         self._client: Client | None = None
         self._warnings: set[str] = set()
@@ -117,16 +123,30 @@ class Call:
     # -- the server -------------------------------------------------------------------------------------------------
 
     @property
+    def choice(self) -> Choice:
+        """The cluster that this line is for. Raises KubeconfigError."""
+        if self._choice is None:
+            around = self.around
+            found = choose(connection.wanted(self.flags), around.environment, around.home, Path.cwd())
+            if self.local and found.directory is None and not found.explicit:
+                raise KubeconfigError(
+                    "there is no cluster in this directory: `setpoint up` starts one. "
+                    "Say --context or --kubeconfig for another cluster."
+                )
+            self._choice = found
+        return self._choice
+
+    @property
     def access(self) -> Access:
         if self._access is None:
-            self._access = connection.access(self.flags, self.around.environment, self.around.home)
+            self._access = connection.access(self.flags, self.choice, self.around.environment)
+            if self.around.stderr.isatty() and (line := which_cluster(self.choice, self.around.home)):
+                self.tell(line)
         return self._access
 
-    def point_to(self, kubeconfig: Path) -> None:
-        """To the server of this file, whatever the flags and the environment say."""
-        from setpoint.client.kubeconfig import Kubeconfig
-
-        self._access = Kubeconfig.load([kubeconfig], must_exist=True).access()
+    def point_to(self, directory: Path) -> None:
+        """Act on the cluster of this data directory, whatever the flags and the environment say."""
+        self._choice = Choice("--data-dir", (directory / ADMIN,), directory.absolute())
 
     @property
     def namespace(self) -> str:
@@ -161,6 +181,20 @@ class Call:
             return ""
         over = end < self.around.clock.now()
         return f" (the client certificate of the kubeconfig expired at {end:%Y-%m-%d %H:%M:%S} UTC)" if over else ""
+
+    def stopped(self) -> str:
+        """Return the sentence for a cluster of this directory that does not run; empty if it does, or is not meant."""
+        if self._choice is None or self._choice.directory is None:
+            return ""
+        # Here, because only those who reach nothing ask.
+        from setpoint.cli.running import find_running
+        from setpoint.client.cluster_choice import shown
+
+        directory = self._choice.directory
+        if find_running(directory) is not None:
+            return ""
+        another = "" if self._choice.explicit else "; say --context or --kubeconfig for another cluster"
+        return f"the cluster of this directory ({shown(directory)}) is not running: `setpoint up` starts it{another}"
 
     async def close(self) -> None:
         if self._client is not None:

@@ -45,6 +45,9 @@ class Command(NamedTuple):
     aliases: tuple[str, ...] = ()
     connects: bool = True
     """Talks to a server, so the flags that say to which and as whom are its flags too."""
+    local: bool = False
+    """Acts on the cluster of this directory unless another one is chosen explicitly: never on that of
+    `~/.kube/config`."""
     interspersed: bool = True
     """Flags may follow arguments."""
     raw: bool = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from setpoint.controllers.options import ControllerOptions
 
 REMOTE_FLAGS: tuple[Flag, ...] = (
-    text("kubeconfig", help="How to reach the server; by default as kubectl finds it."),
+    text("kubeconfig", help="How to reach the server; by default $KUBECONFIG, or the cluster of this directory."),
     *about(
         "Leader election",
         switch("leader-elect", default=True, help="Work only while holding the Lease."),
@@ -59,7 +59,7 @@ def door_config(flags: Values) -> DoorConfig:
     )
 
 
-def remote_config(flags: Values) -> RemoteConfig:
+def remote_config(flags: Values, part: str) -> RemoteConfig:
     from setpoint.cluster.remote import RemoteConfig
     from setpoint.reconcile import ElectionTimes
 
@@ -68,6 +68,7 @@ def remote_config(flags: Values) -> RemoteConfig:
     )
     return RemoteConfig(
         flags.kubeconfig,
+        part,
         flags.leader_elect,
         times,
         flags.leader_elect_resource_namespace,

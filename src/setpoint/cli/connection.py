@@ -1,4 +1,4 @@
-"""Which server, as whom and in which namespace: kubectl's flags and files, and the cluster of this directory."""
+"""Which server, as whom and in which namespace: kubectl's flags."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 
 from setpoint.cli.flags import Flag, Values, array, switch, text, texts
 from setpoint.client.access import Access
-from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
-
-LOCAL = Path(".setpoint") / "admin.kubeconfig"
-"""What `setpoint up` writes where it is called: known to every command that is called there."""
+from setpoint.client.cluster_choice import Choice, Wanted
+from setpoint.client.cluster_choice import access as chosen_access
+from setpoint.client.kubeconfig import KubeconfigError
 
 FLAGS: tuple[Flag, ...] = (
     text("kubeconfig", help="Path to the kubeconfig file to use for CLI requests."),
@@ -47,18 +46,23 @@ FLAGS: tuple[Flag, ...] = (
 )  # fmt: skip
 
 
+def wanted(flags: Values) -> Wanted:
+    """Return what the flags say about the cluster."""
+    # Some commands have a flag of the name of one of these for something else.
+    return Wanted(*(getattr(flags, name, "") for name in Wanted._fields))
+
+
 def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) -> list[Path]:
-    """The files in question, the first that decides first."""
+    """The files that `config` reads and writes, the first that decides first: never that of this directory."""
     if flags.kubeconfig:
         return [Path(flags.kubeconfig)]
     listed = [Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
     return listed or [home / ".kube" / "config"]
 
 
-def access(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
-    """From the kubeconfig, or where it has no current context from the cluster of this directory, else from the Pod
-    that this runs in; flags go before what these say. Raises KubeconfigError."""
-    found = _found(flags, environment, home)
+def access(flags: Values, choice: Choice, environment: Mapping[str, str]) -> Access:
+    """Return how to reach the chosen cluster; flags go before what its kubeconfig says. Raises KubeconfigError."""
+    found = chosen_access(choice, wanted(flags), environment)
     for key in ("tls_server_name", "token", "username", "password"):
         if value := getattr(flags, key):
             setattr(found, key, value)
@@ -82,28 +86,6 @@ def access(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
         found.namespace = flags.namespace
     _impersonate(found, flags)
     return found
-
-
-def _found(flags: Values, environment: Mapping[str, str], home: Path) -> Access:
-    paths = kubeconfig_paths(flags, environment, home)
-    config = Kubeconfig.load(paths, must_exist=bool(flags.kubeconfig))
-    user = getattr(flags, "user", "")  # some commands have a flag of that name for something else
-    named = flags.context or flags.cluster or user
-    if not (config.current_context or flags.kubeconfig):
-        if LOCAL.exists():
-            config = Kubeconfig.load([*paths, LOCAL])  # what those before it have to say goes before it
-        elif config.contexts or config.clusters:
-            pass
-        elif "KUBERNETES_SERVICE_HOST" in environment and not named:
-            return in_cluster(environment)
-        elif not flags.server:
-            raise KubeconfigError(
-                "there is no cluster to talk to: no kubeconfig at "
-                + " or ".join(str(path) for path in paths)
-                + f", and none of `setpoint up` at {LOCAL}.\n"
-                + "Start a cluster with `setpoint up`, or say --kubeconfig, or set KUBECONFIG."
-            )
-    return config.access(context=flags.context, cluster=flags.cluster, user=user, server=flags.server)
 
 
 def _content(path: str, what: str) -> bytes:

@@ -27,7 +27,7 @@ def run(call: Call) -> None:
     async def main() -> None:
         stop = catch_signals()
         names = chosen(call.flags.controllers, [*CONTROLLERS, GARBAGE_COLLECTOR], OFF_BY_DEFAULT, ALIASES)
-        config, settings = remote_config(call.flags), controller_settings(call.flags)
+        config, settings = remote_config(call.flags, "controller-manager"), controller_settings(call.flags)
         async with (
             remote_parts(config) as parts,
             parts.controllers(settings, names) as elected,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.failures import Failed
+from setpoint.cli.failures import Failed, first_of
 from setpoint.cli.flags import switch
 from setpoint.meta.errors import ApiError
 
@@ -23,7 +23,7 @@ async def run(call: Call) -> None:
                 await SCENES[number - 1](here)
                 await here.pause()
     except* (Failed, ApiError) as found:
-        raise _first(found) from None
+        raise first_of(found) from None
     call.say("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")
 
 
@@ -31,11 +31,6 @@ def _number(word: str, most: int) -> int:
     if not word.isdigit() or not 1 <= int(word) <= most:
         raise Failed(f"there is no scene {word!r}: they are 1 to {most}")
     return int(word)
-
-
-def _first(found: BaseExceptionGroup[Exception]) -> Exception:
-    error = found.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 COMMAND = Command(

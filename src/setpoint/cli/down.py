@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration
-from setpoint.cli.running import DATA_DIR, Running, find_running, gone
+from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running, gone
 
 _LOOK_EVERY = 0.02
 
 
 async def run(call: Call) -> None:
     call.no_arguments()
-    directory = Path(call.flags.data_dir)
+    directory = directory_of(call)
     running = find_running(directory)
     if running is None:
         call.say(f"No cluster is running in {directory}.")

@@ -53,6 +53,12 @@ def raise_all(errors: Sequence[Exception]) -> None:
         raise Several(errors)
 
 
+def first_of(found: BaseExceptionGroup[Exception]) -> Exception:
+    """Return the first failure of a task group, which wraps what is raised in it, each group once more."""
+    error = found.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
+
+
 def with_source(error: Exception, doing: str, source: str) -> Exception:
     """The same failure, with the file it is about: `error when creating "x.yaml": ...`."""
     message = f"error when {doing} {quote(source)}: "

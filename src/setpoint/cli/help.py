@@ -10,6 +10,12 @@ from setpoint.cli.command import Command
 from setpoint.cli.flags import Flag, shown_default
 
 _WIDTH = 110
+_WHICH = """\
+Which cluster a command acts on:
+  1. the one that --kubeconfig, --context, --cluster, --server or $KUBECONFIG name;
+  2. else the cluster of this directory, running or not: .setpoint here or in a parent directory;
+  3. else the current context of ~/.kube/config;
+  4. else, in a Pod, the cluster that it is part of."""
 
 
 def help_text(command: Command, name: str, *, every_flag: bool = False) -> str:
@@ -29,6 +35,8 @@ def help_text(command: Command, name: str, *, every_flag: bool = False) -> str:
     parts += _flags(command, name, every_flag)
     usage = f"  {name}" + (f" {command.usage}" if command.usage else "" if command is ROOT else " [flags]")
     parts.append(f"Usage:\n{usage}")
+    if command is ROOT:
+        parts.append(_WHICH)
     if command is ROOT or command.children:
         parts.append(f'Use "{name} <command> --help" for more information about a given command.')
     if command.connects and command is not ROOT:
@@ -53,9 +61,8 @@ def _flags(command: Command, name: str, every_flag: bool) -> list[str]:
 
 def options_text() -> str:
     shown = [flag for flag in connection.FLAGS if not flag.hidden]
-    return "The following options can be passed to any command that talks to a server:\n\n" + "\n".join(
-        _flag(flag) for flag in sorted(shown)
-    )
+    flags = "\n".join(_flag(flag) for flag in sorted(shown))
+    return f"The following options can be passed to any command that talks to a server:\n\n{flags}\n\n{_WHICH}"
 
 
 def _listed(commands: object) -> str:

@@ -8,12 +8,12 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
-from setpoint.cli.running import DATA_DIR
+from setpoint.cli.running import DATA_DIR, directory_of
 
 
 def run(call: Call) -> None:
     call.no_arguments()
-    directory = Path(call.flags.data_dir)
+    directory = directory_of(call)
     path = directory / "admin.kubeconfig"
     try:
         content = path.read_text(encoding="utf-8")

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from setpoint.cli.call import Call
-from setpoint.cli.connection import LOCAL, kubeconfig_paths
+from setpoint.cli.connection import kubeconfig_paths
 from setpoint.cli.failures import Failed
 from setpoint.cli.kubeconfig_merge import write_privately
+from setpoint.client.cluster_choice import ADMIN, data_directory
 from setpoint.client.kubeconfig import KubeconfigError, read_kubeconfig
 
 Obj = dict[str, Any]
@@ -61,6 +62,10 @@ class Files:
         self.explicit = bool(call.flags.kubeconfig)
         paths = kubeconfig_paths(call.flags, call.around.environment, call.around.home)
         self.paths = list(dict.fromkeys(paths))
+        named = self.explicit or call.around.environment.get("KUBECONFIG")
+        self.local = None if named else data_directory(Path.cwd(), call.around.home)
+        """The data directory of the cluster of this directory, if it is the one that is used; its kubeconfig is only
+        ever read."""
 
     @property
     def default(self) -> Path:
@@ -77,10 +82,12 @@ class Files:
         return found
 
     def shown(self) -> Settings:
-        """For those who only look: where there is no current context, also the cluster of this directory."""
-        found = self.read()
-        if not (found.current_context or self.explicit) and LOCAL.exists():
-            found.add(_content(LOCAL), LOCAL)
+        """For those who only look: the cluster of this directory too, and first, where it is the one that is used."""
+        if self.local is None:
+            return self.read()
+        found = Settings()
+        for path in (self.local / ADMIN, *self.paths):
+            found.add(_content(path), path)
         return found
 
     @contextmanager

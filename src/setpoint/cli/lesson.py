@@ -124,6 +124,7 @@ COMMAND = Command(
         switch("quiz", help="Two questions."),
     ),
     usage="[LESSON] [flags]",
+    local=True,
     examples="""
     # Which lessons there are, and the first
     setpoint lesson

@@ -147,7 +147,7 @@ def _start(words: list[str], around: Surroundings, outcome: _Outcome) -> int | A
         return 0 if asked else 1
     for flag in dict.fromkeys(flag for flag, _ in line.values.said if flag.deprecated):
         around.stderr.write(f"Flag --{flag.name} has been deprecated, {flag.deprecated}\n".encode())
-    return _begun(command, Call(around, line, name))
+    return _begun(command, Call(around, line, name, local=command.local))
 
 
 def _begun(command: Command, call: Call) -> int | Awaitable[int | None] | None:
@@ -160,6 +160,8 @@ async def _closing(result: Awaitable[int | None], call: Call) -> int | None:
     try:
         code = await result
     except Unreachable as error:
+        if stopped := call.stopped():
+            raise Failed(stopped) from None
         raise Unreachable(f"{error}{call.expired()}") from None
     finally:
         await call.close()

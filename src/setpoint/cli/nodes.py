@@ -22,12 +22,14 @@ def run(call: Call) -> None:
     wanted = fleet_of(flags)
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
 
+    config = RemoteConfig(flags.kubeconfig, "node-fleet", leader_elect=False)
+
     async def main() -> None:
         stop = catch_signals()
-        async with remote_parts(RemoteConfig(flags.kubeconfig, leader_elect=False)) as parts:
+        async with remote_parts(config) as parts:
             await parts.speak_for_nodes()
             address = flags.address or outward_address()
-            door = kubelet_door(access_of(flags.kubeconfig).ca, address, flags.port, SystemClock(), parts.access)
+            door = kubelet_door(access_of(config).ca, address, flags.port, SystemClock(), parts.access)
             async with parts.fleet(wanted, door):
                 ready(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")
                 await stop.wait()
@@ -39,7 +41,7 @@ COMMAND = Command(
     "Run simulated nodes alone, for the server of a kubeconfig; or add, stop, start, partition and remove some",
     run,
     (
-        text("kubeconfig", help="How to reach the server; by default as kubectl finds it."),
+        text("kubeconfig", help="How to reach the server; by default $KUBECONFIG, or the cluster of this directory."),
         number("nodes", default=3, least=0, most=50_000, alias=("count",), help="How many."),
         text("address", help="Where the API server asks for logs and the like; by default the machine's own."),
         number("port", least=0, most=65535, help="The port there; 0 picks one."),

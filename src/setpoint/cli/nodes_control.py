@@ -124,6 +124,7 @@ CHILDREN = {
             array("taint", help="A taint, key=value:Effect; repeat for several."),
         ),
         usage="[NAME ...] [flags]",
+        local=True,
         examples="""
         # Two more nodes like the others
         setpoint nodes add --count 2
@@ -132,13 +133,18 @@ CHILDREN = {
         setpoint nodes add big --cpu 64 --memory 512Gi --label topology.kubernetes.io/zone=b
         """,
     ),
-    "stop": Command("Power nodes off: their containers die", _becomes("stopped", "stopped"), _ALL, usage="NAME ..."),
-    "start": Command("Bring nodes back, stopped or cut off", _becomes(None, "started"), _ALL, usage="NAME ..."),
+    "stop": Command(
+        "Power nodes off: their containers die", _becomes("stopped", "stopped"), _ALL, usage="NAME ...", local=True
+    ),
+    "start": Command(
+        "Bring nodes back, stopped or cut off", _becomes(None, "started"), _ALL, usage="NAME ...", local=True
+    ),
     "partition": Command(
         "Cut nodes off from the control plane: their containers run on, unheard",
         _becomes("partitioned", "partitioned"),
         _ALL,
         usage="NAME ...",
+        local=True,
     ),
-    "remove": Command("Take nodes away for good", remove, _ALL, usage="NAME ..."),
+    "remove": Command("Take nodes away for good", remove, _ALL, usage="NAME ...", local=True),
 }

@@ -10,14 +10,14 @@ from setpoint.cli.command import Command
 from setpoint.cli.down import end
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
-from setpoint.cli.running import DATA_DIR, find_running
+from setpoint.cli.running import DATA_DIR, directory_of, find_running
 
 _OURS = ("state.db", "identity", "pki", "admin.kubeconfig")
 
 
 async def run(call: Call) -> None:
     call.no_arguments()
-    directory = Path(call.flags.data_dir)
+    directory = directory_of(call)
     if not _is_there(directory):
         call.say(f"There is no cluster in {directory}.")
         return

@@ -10,10 +10,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.client.cluster_choice import DATA_DIRECTORY, data_directory
 
-DATA_DIR = text("data-dir", default=".setpoint", help="Where the cluster lives.")
+DATA_DIR = text(
+    "data-dir",
+    default=DATA_DIRECTORY,
+    help="Where the cluster lives; without it also looked for in parent directories.",
+)
 _RECORD = "running.json"
 
 
@@ -25,6 +31,16 @@ class Running(NamedTuple):
     started: str
     """When, as Kubernetes writes times."""
     store: str
+
+
+def directory_of(call: Call) -> Path:
+    """Return the data directory that a command is about: the one that is named, else that of the cluster of this
+    directory, else where it would be."""
+    named = Path(call.flags.data_dir)
+    if call.flags.given("data-dir"):
+        return named
+    found = data_directory(Path.cwd(), call.around.home)
+    return found if found is not None and found.parent != Path.cwd() else named
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def run(call: Call) -> None:
         stop = catch_signals()
         configuration = scheduler_configuration(Path(call.flags.config) if call.flags.config else None)
         async with (
-            remote_parts(remote_config(call.flags)) as parts,
+            remote_parts(remote_config(call.flags, "scheduler")) as parts,
             parts.scheduler(configuration) as elected,
             parts.door(door_config(call.flags), elected),
         ):

@@ -113,7 +113,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
 """All but --data-dir, whose default is each command's own."""
 
 
-def server_config(flags: Values) -> ApiServerConfig:
+def server_config(flags: Values, data_dir: Path) -> ApiServerConfig:
     from setpoint.cluster.config import ApiServerConfig
 
     apart = {*AUDIT_FLAGS, *ACCESS_FLAGS}
@@ -125,4 +125,4 @@ def server_config(flags: Values) -> ApiServerConfig:
     named["cert_dir"] = Path(flags.cert_dir) if flags.cert_dir else None
     named["anonymous_auth"] = flags.anonymous_auth if flags.given("anonymous-auth") else None
     named["compaction_interval"] = named.pop("etcd_compaction_interval")
-    return ApiServerConfig(Path(flags.data_dir), **named)
+    return ApiServerConfig(data_dir, **named)

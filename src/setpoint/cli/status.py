@@ -11,7 +11,7 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit
 from setpoint.cli.flags import duration
-from setpoint.cli.running import DATA_DIR, find_running
+from setpoint.cli.running import DATA_DIR, directory_of, find_running
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, NotFound
@@ -28,15 +28,17 @@ class _Queue(NamedTuple):
 
 async def run(call: Call) -> None:
     call.no_arguments()
-    directory = Path(call.flags.data_dir)
-    running = find_running(directory)
-    elsewhere = call.flags.kubeconfig or call.flags.server or call.around.environment.get("KUBECONFIG")
+    directory = directory_of(call)
+    named = call.flags.given("data-dir")
+    elsewhere = not named and call.choice.explicit and call.choice.directory is None
+    running = None if elsewhere else find_running(directory)
     if running is None and not elsewhere:
         call.say(f"No cluster is running in {directory}.")
         raise Exit(1)
     now = call.around.clock.now()
     if running is not None:
-        call.point_to(Path(running.kubeconfig))
+        if named:
+            call.point_to(directory)
         since = human_duration((now - parse_time(running.started)).total_seconds())
         call.say(f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid}).\n")
     else:

@@ -11,9 +11,10 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
-from setpoint.cli.running import DATA_DIR, Running, none_runs, written_down
+from setpoint.cli.running import DATA_DIR, Running, directory_of, none_runs, written_down
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, ready, say, serve, server
+from setpoint.client.cluster_choice import data_directory
 
 if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 def run(call: Call) -> int | None:
     call.no_arguments()
     wanted = fleet_of(call.flags)
-    none_runs(Path(call.flags.data_dir))
+    directory = directory_of(call)
+    none_runs(directory)
     if call.flags.detach:
         from setpoint.cli.up_detached import start_detached
 
@@ -33,7 +35,7 @@ def run(call: Call) -> int | None:
     from setpoint.cluster.stopping import catch_signals
 
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
-    config = server_config(call.flags)
+    config = server_config(call.flags, directory)
     progress = _Progress(call)
 
     async def main() -> None:
@@ -99,7 +101,7 @@ def _hand_over(call: Call, kubeconfig: Path) -> None:
 
 def welcome(call: Call, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
     """What there is now, and what to try."""
-    at_hand = Path(call.flags.data_dir) == Path(DATA_DIR.default)
+    at_hand = directory_of(call).absolute() == data_directory(Path.cwd(), call.around.home)
     shown = call.flags.kubeconfig or str(kubeconfig)
     first = "" if at_hand else f"  export KUBECONFIG={Path(shown).absolute()}\n"
     return (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
-from setpoint.cli.running import find_running
+from setpoint.cli.running import directory_of, find_running
 from setpoint.cli.serving import STARTED
 
 _LOOK_EVERY, _LONGEST = 0.01, 300.0
@@ -20,7 +20,7 @@ _LAST_WORDS = 2000
 def start_detached(call: Call) -> int:
     from setpoint.cli.up import welcome
 
-    directory = Path(call.flags.data_dir)
+    directory = directory_of(call)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = directory / "up.log"
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.failures import Failed
+from setpoint.cli.failures import Failed, first_of
 from setpoint.cli.flags import switch
 from setpoint.cli.resources import ALL_NAMESPACES
 from setpoint.client.resources import builtin
@@ -34,7 +34,13 @@ async def run(call: Call) -> None:
     call.no_arguments()
     if not (call.flags.once or call.around.out_is_terminal):
         raise Failed("a live view needs a terminal; `setpoint get --watch` tells changes line by line")
-    model = Model()
+    try:
+        await _watch(call, Model())
+    except* (ApiError, Unreachable) as found:
+        raise first_of(found) from None
+
+
+async def _watch(call: Call, model: Model) -> None:
     ready = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         waiting = {plural for plural, _ in _KINDS}
@@ -60,9 +66,11 @@ async def _follow(call: Call, model: Model, resource: Resource, arrived: Callabl
     """What is there, and then what happens, for as long as it takes. What may not be seen is not shown."""
     clock, client = call.around.clock, call.client
     namespace = "" if call.flags.all_namespaces or not resource.namespaced else call.namespace
+    seen = False
     while True:
         try:
             found = await client.list(resource, namespace)
+            seen = True
             for obj in found.items:
                 model.see(resource.kind, "ADDED", obj, clock.now(), news=False)
             arrived(resource.plural)
@@ -73,8 +81,8 @@ async def _follow(call: Call, model: Model, resource: Resource, arrived: Callabl
             arrived(resource.plural)
             return
         except (ApiError, Unreachable):
-            if call.flags.once:
-                raise
+            if call.flags.once or not seen:
+                raise  # nothing is there to be shown until it is back
             await clock.sleep(1.0)
 
 

@@ -94,30 +94,6 @@ def _named_by(context: str, chosen: Mapping[str, Any], key: str, name: str) -> s
     return f", which the context {context!r} names" if (chosen.get(key) or "") == name and context else ""
 
 
-def find_access(
-    kubeconfig: str = "", context: str = "", *, environment: Mapping[str, str] = os.environ, home: Path | None = None
-) -> Access:
-    """From the file given, else from those in KUBECONFIG, else from ~/.kube/config, else from the Pod this runs in."""
-    if kubeconfig:
-        return Kubeconfig.load([Path(kubeconfig)], must_exist=True).access(context=context)
-    listed = [Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
-    paths = listed or _at_home(home)
-    found = Kubeconfig.load(paths)
-    if found.contexts or found.clusters:
-        return found.access(context=context)
-    if "KUBERNETES_SERVICE_HOST" in environment and not context:
-        return in_cluster(environment)
-    where = " or ".join(str(path) for path in paths) or "home"
-    raise KubeconfigError(f"no cluster is configured: no kubeconfig at {where}; say --kubeconfig or set KUBECONFIG")
-
-
-def _at_home(home: Path | None) -> list[Path]:
-    try:
-        return [(home or Path.home()) / ".kube" / "config"]
-    except RuntimeError:
-        return []  # a user whom the machine does not know, as containers have them
-
-
 def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Access:
     """As the service account of the Pod that this runs in."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")

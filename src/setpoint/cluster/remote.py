@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from setpoint import __version__
 from setpoint.client import Client, Impersonation, Unreachable
 from setpoint.client.access import Access
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
 from setpoint.client.counted_requests import RequestCounts
-from setpoint.client.kubeconfig import KubeconfigError, find_access
+from setpoint.client.kubeconfig import KubeconfigError
 from setpoint.client.resources import builtin
 from setpoint.client.service_account import as_service_account
 from setpoint.cluster.component_door import DoorConfig, component_door
@@ -38,6 +39,8 @@ _LOOK_AGAIN = 1.0
 @dataclass(frozen=True, slots=True)
 class RemoteConfig:
     kubeconfig: str = ""
+    part: str = ""
+    """The name of the component, which has a kubeconfig of its own in a data directory."""
     leader_elect: bool = True
     times: ElectionTimes = field(default_factory=ElectionTimes)
     leader_elect_namespace: str = _NAMESPACE
@@ -131,10 +134,10 @@ class RemoteClients:
                 stack.push_async_callback(client.close)
 
 
-def access_of(kubeconfig: str) -> Access:
+def access_of(config: RemoteConfig) -> Access:
     """Raises ConfigError."""
     try:
-        return find_access(kubeconfig)
+        return find_access(config.kubeconfig, part=config.part)
     except KubeconfigError as error:
         raise ConfigError(str(error)) from None
 
@@ -164,7 +167,7 @@ class RemoteParts(Parts):
 async def remote_parts(config: RemoteConfig) -> AsyncIterator[RemoteParts]:
     """Raises ConfigError when no server is configured."""
     config.check()
-    access = access_of(config.kubeconfig)
+    access = access_of(config)
     clock, ids = SystemClock(), RandomIds()
     clients = RemoteClients(access, clock, own_accounts=config.use_service_account_credentials)
     election = None

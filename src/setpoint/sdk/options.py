@@ -82,7 +82,7 @@ def _parser(operator: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=operator, description=f"The operator {operator}.", allow_abbrev=False)
     add = parser.add_argument
     add("--kubeconfig", default="", metavar="FILE",
-        help="by default $KUBECONFIG, then ~/.kube/config, then the service account of the Pod")  # fmt: skip
+        help="by default $KUBECONFIG, then .setpoint, ~/.kube/config, the service account of the Pod")  # fmt: skip
     add("--context", default="", help="of the kubeconfig; by default its current one")
     add("-n", "--namespace", default="", help="work only there; by default everywhere")
     add("--no-install", action="store_true",

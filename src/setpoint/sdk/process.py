@@ -14,9 +14,10 @@ from typing import NoReturn, TypeVar
 from setpoint import __version__
 from setpoint.client import Client, Unreachable
 from setpoint.client.access import Access
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
 from setpoint.client.counted_requests import RequestCounts
-from setpoint.client.kubeconfig import KubeconfigError, find_access
+from setpoint.client.kubeconfig import KubeconfigError
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family, gauge
@@ -87,6 +88,7 @@ async def _main(operator: Operator, options: RunOptions) -> int:
     except KubeconfigError as error:
         log.error("%s", error)
         return 1
+    log.info("the cluster is at %s", access.server)
     stop = asyncio.Event()
     _listen_to_signals(stop)
     clock, counts = SystemClock(), RequestCounts(access.server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from command_line import Result, surroundings, typed_offline
@@ -161,11 +162,16 @@ def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path)
     assert typed(home, "config get-contexts -o name").out == "hers\nsetpoint\n"
     assert reached_by(home, "--context hers get pods").token == "janes"
     assert reached_by(home, "get pods").token == "t"
-    typed(home, "config use-context hers")
+    switched = typed(home, "config use-context hers")
+    assert (
+        "In this directory commands go to its own cluster (.setpoint) all the same: say --context hers" in switched.err
+    )
+    assert reached_by(home, "get pods").token == "t"
+    assert typed(home, "config current-context").out == "setpoint\n"
+    rmtree(local.parent)
     assert "no cluster 'setpoint', which the context 'hers' names" in typed(home, "get pods").err
     typed(home, "config unset contexts")
     typed(home, "config unset current-context")
-    local.unlink()
     reached = reached_by(home, "--server https://10.0.0.9 --user jane get pods")
     assert (reached.server, reached.token) == ("https://10.0.0.9", "janes")
 
@@ -192,7 +198,7 @@ def test_a_token_is_not_outdone_by_a_certificate(home: Path) -> None:
 )
 def test_what_is_not_there_is_said(home: Path, local: Path, flags: str, says: str) -> None:
     assert typed(home, f"{flags} get pods").err == says
-    local.unlink()
+    rmtree(local.parent)
     assert typed(home, f"{flags} get pods").err.startswith("error: there is no cluster to talk to: no kubeconfig at")
 
 

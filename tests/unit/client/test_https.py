@@ -14,9 +14,9 @@ from server_process import ServerProcess, server_process
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.access import Access
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
 from setpoint.client.https import HttpsTransport
-from setpoint.client.kubeconfig import find_access
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import Expired, NotFound, TooManyRequests, Unauthorized
 from setpoint.system import SystemClock

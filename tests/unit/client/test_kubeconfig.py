@@ -13,8 +13,9 @@ import pytest
 
 from setpoint.client.access import Access, ExecPlugin
 from setpoint.client.authentication import Authentication
+from setpoint.client.cluster_choice import find_access
 from setpoint.client.exec_plugin import obtain
-from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, find_access, in_cluster
+from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
 
 
 def write(path: Path, *, cluster: dict | None = None, user: dict | None = None, context: dict | None = None) -> Path:
@@ -95,7 +96,7 @@ def test_the_first_file_that_has_something_decides(tmp_path: Path) -> None:
 def test_the_home_directory_is_looked_at_without_the_variable(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config")
-    assert find_access(environment={}, home=tmp_path).server == "https://one:1"
+    assert find_access(environment={}, home=tmp_path, start=tmp_path).server == "https://one:1"
 
 
 def test_in_a_pod(tmp_path: Path) -> None:
@@ -147,8 +148,8 @@ def test_missing_names_are_said(tmp_path: Path) -> None:
         find_access(str(path), "z")
     with pytest.raises(KubeconfigError, match="does not exist"):
         find_access(str(tmp_path / "missing"))
-    with pytest.raises(KubeconfigError, match="no cluster is configured"):
-        find_access(environment={}, home=tmp_path)
+    with pytest.raises(KubeconfigError, match="there is no cluster to talk to"):
+        find_access(environment={}, home=tmp_path, start=tmp_path)
     path.write_text("a: [")
     with pytest.raises(KubeconfigError, match="is not YAML"):
         load(path)

@@ -15,7 +15,7 @@ import pytest
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.request import parse_path
-from setpoint.cli.flags import Flags, text
+from setpoint.cli.flags import Flags
 from setpoint.cli.server_options import SERVER_FLAGS, server_config
 from setpoint.cluster.audit_config import AuditConfig
 from setpoint.cluster.auditing import AuditLog, audit_log
@@ -25,8 +25,8 @@ from setpoint.system import RandomIds, SystemClock
 
 
 def _config(*words: str) -> ApiServerConfig:
-    flags = Flags((*SERVER_FLAGS, text("data-dir", default="unused")))
-    config = server_config(flags.parse(words).values)
+    flags = Flags(SERVER_FLAGS)
+    config = server_config(flags.parse(words).values, Path("unused"))
     config.check()
     return config
 

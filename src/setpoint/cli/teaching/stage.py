@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -69,7 +70,8 @@ class Stage:
             clock=self.call.around.clock,
             connect=self._connect,
         )
-        await run_within(["--server", "https://stage", *shlex.split(line)], around)
+        # No file of the user's: its current context may have a namespace of its own, or be broken.
+        await run_within(["--kubeconfig", os.devnull, "--server", "https://stage", *shlex.split(line)], around)
         text = out.getvalue().decode("utf-8", "replace")
         self.call.say(indent(text, "  "))
         self.call.flush()

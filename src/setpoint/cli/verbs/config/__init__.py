@@ -31,8 +31,8 @@ COMMAND = Command(
     usage="SUBCOMMAND",
     about="""
     Which files: the one that --kubeconfig names, else those in KUBECONFIG, read as one, else ~/.kube/config. An entry
-    that is changed is written to the file that has it, a new one to the first file that exists. Where there is none of
-    them, the cluster that `setpoint up` runs in this directory is shown, and nothing is written to its file.
+    that is changed is written to the file that has it, a new one to the first file that exists. The cluster of this
+    directory, if there is one and no file is named, is shown too, and nothing is written to its file.
     """,
     examples="""
     # Which there are, and another one from now on

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.connection import LOCAL
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
 from setpoint.cli.kubeconfig_files import Entry, Files
+from setpoint.client.cluster_choice import shown
 from setpoint.meta.goformat import quote
 
 
@@ -15,11 +15,17 @@ def use(call: Call) -> None:
     (name,) = arguments(call, 1)
     if not name:
         raise Failed("empty context names are not allowed")
-    with Files(call).changing() as settings:
+    files = Files(call)
+    with files.changing() as settings:
         if name not in settings.contexts:
             raise Failed(f"no context exists with the name: {quote(name)}")
         settings.current_context = name
     call.say(f"Switched to context {quote(name)}.")
+    if files.local is not None:
+        call.tell(
+            f"In this directory commands go to its own cluster ({shown(files.local)}) all the same: "
+            f"say --context {name} to use this one here."
+        )
 
 
 def set_context(call: Call) -> None:
@@ -31,11 +37,18 @@ def set_context(call: Call) -> None:
         raise Failed("you must specify a non-empty context name or --current")
     if name and flags.current:
         raise Failed("you cannot specify both a context name and --current")
-    with Files(call).changing() as settings:
+    files = Files(call)
+    if flags.current and files.local is not None:
+        raise Failed(
+            f"the current context is that of the cluster of this directory ({shown(files.local)}), whose kubeconfig "
+            "this does not change: name a context, or put the cluster into your kubeconfig with "
+            "`setpoint kubeconfig --merge`"
+        )
+    with files.changing() as settings:
         if flags.current:
             name = settings.current_context
             if not name:
-                raise Failed(_no_current())
+                raise Failed("no current context is set")
         exists = name in settings.contexts
         entry = settings.contexts.get(name, Entry({"cluster": "", "user": ""}))
         said = {key: getattr(flags, key) for key in ("cluster", "user", "namespace") if flags.given(key)}
@@ -46,16 +59,6 @@ def set_context(call: Call) -> None:
 
 def _kept(key: str, value: object) -> bool:
     return bool(value) or key != "namespace"
-
-
-def _no_current() -> str:
-    if not LOCAL.exists():
-        return "no current context is set"
-    return (
-        "no current context is set\n"
-        f"The cluster of this directory is in {LOCAL}, which this does not change: `setpoint kubeconfig --merge` puts "
-        "it into your kubeconfig."
-    )
 
 
 def rename(call: Call) -> None:

@@ -1,0 +1,198 @@
+"""Which cluster is acted on: the one rule that the command line, the components and operators share.
+
+1. An explicit choice wins: `--kubeconfig`, `--context`, `--cluster`, `--server`, or `$KUBECONFIG`.
+2. Else it is the cluster of this directory, if there is one: a `.setpoint` here or in a parent directory. It is the
+   choice whether it runs or not: a command that was meant for it must never reach another cluster instead.
+3. Else it is the current context of `~/.kube/config`.
+4. Else it is the cluster of the Pod that this runs in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from setpoint.client.access import Access
+from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
+
+DATA_DIRECTORY = ".setpoint"
+ADMIN = "admin.kubeconfig"
+"""The kubeconfig of its administrator in a cluster's data directory."""
+DIRECTORY, USUAL = "directory", "usual file"
+"""How a cluster was chosen, where no flag or variable did it."""
+_BY_FILE = ("--kubeconfig", "KUBECONFIG", "--data-dir")
+"""Ways to choose that name the kubeconfig: it need not be trusted any less for where it is."""
+
+
+class Wanted(NamedTuple):
+    """What the flags say; empty where they do not."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    cluster: str = ""
+    user: str = ""
+    server: str = ""
+
+
+class Choice(NamedTuple):
+    how: str
+    """The flag or variable that decided, or `DIRECTORY` or `USUAL`."""
+    paths: tuple[Path, ...] = ()
+    """The kubeconfig files; of every setting and entry, the first file that has it decides."""
+    directory: Path | None = None
+    """The data directory of the cluster that was chosen; None if it is not the cluster of this directory."""
+    passed_over: Path | None = None
+    """The data directory of the cluster of this directory where another cluster was chosen."""
+
+    @property
+    def explicit(self) -> bool:
+        return self.how not in (DIRECTORY, USUAL)
+
+
+def data_directory(start: Path, home: Path | None) -> Path | None:
+    """Return the data directory of the cluster of the directory `start`: in it or in the nearest parent that has one.
+
+    A cluster in the home directory is that of the home directory alone: whoever once tried something there does not
+    have a cluster in every project below it."""
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if folder == home and folder != start:
+            return None
+        if (folder / DATA_DIRECTORY).is_dir():
+            return folder / DATA_DIRECTORY
+    return None
+
+
+def choose(wanted: Wanted, environment: Mapping[str, str], home: Path | None, start: Path) -> Choice:
+    """Apply the rule. Raises KubeconfigError if the files that it must look into cannot be read."""
+    local = data_directory(start, home)
+    listed = tuple(Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path)
+    if wanted.kubeconfig:
+        return _elsewhere("--kubeconfig", (Path(wanted.kubeconfig),), local)
+    if listed:
+        return _elsewhere("KUBECONFIG", listed, local)
+    usual = (home / ".kube" / "config",) if home is not None else ()
+    named = "--context" if wanted.context else "--cluster" if wanted.cluster else ""
+    if local is None:
+        return Choice(named or ("--server" if wanted.server else USUAL), usual)
+    own = (local / ADMIN,)
+    if named:
+        if _has(Kubeconfig.load(usual), wanted) or not _has(Kubeconfig.load(own), wanted):
+            return Choice(named, (*usual, *own), passed_over=local)
+        return Choice(named, (*own, *usual), local)
+    if wanted.server:
+        if _address(wanted.server) not in {_address(one.get("server", "")) for one in _clusters(own)}:
+            return Choice("--server", usual, passed_over=local)
+        return Choice("--server", own, local)
+    return Choice(DIRECTORY, (*own, *usual) if wanted.user else own, local)
+
+
+def access(choice: Choice, wanted: Wanted, environment: Mapping[str, str]) -> Access:
+    """Return how to reach what was chosen, and as whom. Raises KubeconfigError."""
+    context = wanted.context
+    if choice.how not in _BY_FILE:
+        if choice.directory is not None:
+            current = _found_there(choice.directory, choice.paths[0])
+            context = context or current
+        elif choice.passed_over is not None and choice.passed_over / ADMIN in choice.paths:
+            _trusted(choice.passed_over, choice.passed_over / ADMIN)
+    found = Kubeconfig.load(choice.paths, must_exist=bool(wanted.kubeconfig))
+    if not (found.contexts or found.clusters or wanted.kubeconfig):
+        if "KUBERNETES_SERVICE_HOST" in environment and not any(wanted):
+            return in_cluster(environment)
+        if not wanted.server:
+            raise KubeconfigError(
+                "there is no cluster to talk to: no kubeconfig at "
+                + (" or ".join(str(path) for path in choice.paths) or "home")
+                + f", and no cluster of `setpoint up` in {DATA_DIRECTORY}.\n"
+                + "Start a cluster with `setpoint up`, or say --kubeconfig, or set KUBECONFIG."
+            )
+    return found.access(context=context, cluster=wanted.cluster, user=wanted.user, server=wanted.server)
+
+
+def find_access(
+    kubeconfig: str = "",
+    context: str = "",
+    *,
+    environment: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+    start: Path | None = None,
+    part: str = "",
+) -> Access:
+    """Return how to reach the cluster that the rule chooses, for a process without a command line of ours.
+
+    With the name of a `part` of a control plane the usual file is not looked at: controllers or nodes for the cluster
+    that somebody's kubectl happens to use are never what was meant. In a cluster of this directory the part uses the
+    kubeconfig that was made for it. Raises KubeconfigError."""
+    wanted = Wanted(kubeconfig, context)
+    choice = choose(wanted, environment, home or _home(), start or Path.cwd())
+    if part and choice.how == USUAL:
+        choice = choice._replace(paths=())
+    if part and choice.how == DIRECTORY and choice.directory is not None:
+        own = choice.directory / f"{part}.kubeconfig"
+        choice = choice._replace(paths=(own if own.exists() else choice.paths[0],))
+    return access(choice, wanted, environment)
+
+
+def _elsewhere(how: str, paths: tuple[Path, ...], local: Path | None) -> Choice:
+    """A choice by file, which may be that of this directory all the same."""
+    same = local is not None and len(paths) == 1 and paths[0].absolute().parent == local
+    return Choice(how, paths, local if same else None, None if same else local)
+
+
+def _found_there(directory: Path, path: Path) -> str:
+    """Return the current context of the kubeconfig that `setpoint up` wrote. Raises KubeconfigError."""
+    if not path.exists():
+        raise KubeconfigError(
+            f"the cluster of this directory ({shown(directory)}) was never started: `setpoint up` starts it. "
+            "Say --context or --kubeconfig for another cluster."
+        )
+    current = _trusted(directory, path).current_context
+    if not current:
+        raise KubeconfigError(f"{path} has no current context: `setpoint up` writes it anew")
+    return current
+
+
+def _trusted(directory: Path, path: Path) -> Kubeconfig:
+    """Return what is in a file that nobody has named, but that was found. Raises KubeconfigError.
+
+    It must be the user's own, and must not run programs. Otherwise a harmless command in a directory that somebody
+    else has prepared would act on a cluster of their choice, or run what they wish."""
+    owners = {os.lstat(directory).st_uid, os.stat(directory).st_uid, os.stat(path).st_uid} if path.exists() else set()
+    if owners - {os.geteuid()}:
+        raise KubeconfigError(f"{path} belongs to another user: say --kubeconfig {path} if it is meant all the same")
+    found = Kubeconfig.load([path])
+    if any(user.get("exec") for user in found.users.values()):
+        raise KubeconfigError(f"{path} names a program to run: say --kubeconfig {path} if it is meant all the same")
+    return found
+
+
+def shown(directory: Path) -> str:
+    """Return a data directory as people would type it."""
+    return directory.name if directory.parent == Path.cwd() else str(directory)
+
+
+def _has(found: Kubeconfig, wanted: Wanted) -> bool:
+    return wanted.context in found.contexts if wanted.context else wanted.cluster in found.clusters
+
+
+def _clusters(paths: tuple[Path, ...]) -> list[dict[str, str]]:
+    return list(Kubeconfig.load(paths).clusters.values())
+
+
+def _address(server: str) -> tuple[str, int | None]:
+    try:
+        parts = urlsplit(server if "://" in server else f"//{server}")
+        return parts.hostname or "", parts.port
+    except ValueError:
+        return server, None
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None  # a user whom the machine does not know, as containers have them
