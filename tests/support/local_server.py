@@ -54,6 +54,7 @@ async def local_server(directory: Path) -> AsyncIterator[LocalServer]:
     services = wire(api, config, None)
     await api.start()
     await services.start()
+    api.post_start.finish_all()  # the loops of the server do not run here
     async with InProcess(api.handle) as entrance:
         client = Client(InProcessTransport(entrance, TOKEN), clock, user_agent="tests")
         yield LocalServer(api, clock, entrance, client)

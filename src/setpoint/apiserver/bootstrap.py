@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable
 
 from setpoint.apiserver.own_writes import MANAGER, ensure
+from setpoint.apiserver.post_start import BOOTSTRAPPED
 from setpoint.apiserver.rbac_defaults import restore
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.flow_control import PRODUCER
@@ -39,6 +40,7 @@ async def bootstrap(api: ApiServer, own: OwnAddress | None = None, *, with_rbac:
         if with_rbac:
             _restore_all(tasks, api, "roles", rbac.roles())
             _restore_all(tasks, api, "rolebindings", rbac.role_bindings())
+    api.post_start.finish(*BOOTSTRAPPED)
 
 
 def _restore_all(tasks: asyncio.TaskGroup, api: ApiServer, plural: str, objects: Iterable[Obj]) -> None:

@@ -41,8 +41,8 @@ class Documents:
             require_json(call.request.headers.get("accept", ""))
             return self._document(call, Form(), orjson.dumps(VERSION))
         if path == "/":
-            paths = sorted({*api.discovery.paths(), *api.health.paths(), "/version", "/metrics", *api.paths})
-            return Response(200, orjson.dumps({"paths": paths}, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
+            paths = {"paths": listed_paths(api)}
+            return Response(200, orjson.dumps(paths, option=orjson.OPT_INDENT_2), [("Content-Type", JSON)])
         handler = api.paths.get(trimmed if trimmed != "/metrics" else path) or api.unlisted.get(path)
         if handler is None:
             for prefix, candidate in api.paths.items():
@@ -85,6 +85,11 @@ class Documents:
         if routed:
             return self._document(call, form, document)
         return respond(form, document)
+
+
+def listed_paths(api: ApiServer) -> list[str]:
+    """Every path that the server names at `/`."""
+    return sorted({*api.discovery.paths(), *api.health.paths(), "/version", *api.paths})
 
 
 @remembered(maxsize=64)

@@ -32,7 +32,7 @@ class _Clause(NamedTuple):
     params: dict[str, str]
 
 
-def _clauses(header: str) -> list[_Clause]:
+def accepted(header: str) -> list[_Clause]:
     """In order of preference: by q, then as written."""
     found: list[tuple[float, int, _Clause]] = []
     for position, part in enumerate(header.split(",")[:50]):
@@ -60,7 +60,7 @@ def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty
     if not accept:
         return Form(JSON, pretty=pretty)
     known = False
-    for media_type, params in _clauses(accept):
+    for media_type, params in accepted(accept):
         if media_type in ("*/*", "*"):
             return Form(JSON, pretty=pretty)
         if media_type in (JSON, YAML):
@@ -90,7 +90,7 @@ def discovery_form(accept: str, *, routed: bool) -> Form:
     try:
         return negotiate(accept, collection=False, transforms=frozenset())
     except NotAcceptable as refused:
-        if any(media_type == PROTOBUF and "as" not in params for media_type, params in _clauses(accept)):
+        if any(media_type == PROTOBUF and "as" not in params for media_type, params in accepted(accept)):
             return Form()
         if routed:
             raise
@@ -98,7 +98,7 @@ def discovery_form(accept: str, *, routed: bool) -> Form:
 
 
 def require_json(accept: str) -> None:
-    if accept and not any(clause.media_type in (JSON, "*/*", "*") for clause in _clauses(accept)):
+    if accept and not any(clause.media_type in (JSON, "*/*", "*") for clause in accepted(accept)):
         raise NotAcceptable("406: Not Acceptable\n\nAvailable representations: application/json", details={})
 
 

@@ -31,6 +31,7 @@ from setpoint.apiserver.http.message import (
 from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeRoutes
+from setpoint.apiserver.post_start import SERVED, PostStart
 from setpoint.apiserver.refusals import refusal, undecided, unreadable
 from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.rendering import respond_status
@@ -112,6 +113,8 @@ class ApiServer:
         self.secret_token_used: Callable[[str, str], None] = lambda namespace, name: None
         """Hears, by namespace and name, of the Secrets whose tokens are used."""
         self.ready = False
+        self.stopping = False
+        self.post_start = PostStart()
 
     # -- putting together -----------------------------------------------------------------------------------------
 
@@ -122,6 +125,7 @@ class ApiServer:
             await hooks.start()
         self.announce()
         self.ready = True
+        self.post_start.finish(*SERVED)
 
     async def serve(self, resource: Resource, encoding: Encoding | None = None, since: int = 0) -> None:
         """Begin to serve a resource; `announce` makes it appear in discovery."""
@@ -165,7 +169,7 @@ class ApiServer:
         self.discovery = Discovery(self.resources.values(), self.address, self.remote_versions)
 
     async def stop(self) -> None:
-        self.ready = False
+        self.ready, self.stopping = False, True
         for hooks in self.env.hooks.values():
             hooks.stop()
         for cache in self.caches.values():

@@ -189,6 +189,7 @@ async def apiserver(
             auditing = tasks.create_task(audit.run()) if audit is not None else None
             try:
                 async with upkeep(api, services, own, hostname(), config.event_ttl):
+                    await api.post_start.finished.wait()
                     yield RunningApiServer(api, address, url, kubeconfig, token, files)
             finally:
                 compactor.cancel()

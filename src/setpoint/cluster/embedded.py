@@ -13,6 +13,7 @@ from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.far_server import NearFirst
 from setpoint.apiserver.filters.authenticate import AuthenticatorChain
 from setpoint.apiserver.filters.authorize import AuthorizerChain
+from setpoint.apiserver.post_start import BOOTSTRAPPED
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
@@ -124,6 +125,8 @@ async def embedded_cluster(
     await api.start()
     if start is None:
         await bootstrap(api, _ADDRESS)
+    else:
+        api.post_start.finish(*BOOTSTRAPPED)
     async with asyncio.TaskGroup() as tasks:
         compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
         try:

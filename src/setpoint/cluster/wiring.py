@@ -17,6 +17,7 @@ from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.config_files import FileProblem
 from setpoint.apiserver.custom import definitions
+from setpoint.apiserver.documents import listed_paths
 from setpoint.apiserver.fairness.fairness import Fairness
 from setpoint.apiserver.fairness.metrics import told
 from setpoint.apiserver.far_server import FarServers, NearFirst
@@ -33,6 +34,7 @@ from setpoint.apiserver.http.message import Answer, Response
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import ensure
+from setpoint.apiserver.post_start import FLOW_CONTROL
 from setpoint.apiserver.quota_status import update_usage
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.registry import Registry
@@ -40,12 +42,14 @@ from setpoint.apiserver.routing import Handler
 from setpoint.apiserver.server import ApiServer, PathHandler
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.apiserver.webhook_client import WebhookClient
+from setpoint.apiserver.zpages import Flagz, Statusz
 from setpoint.cluster.access import wire_access
 from setpoint.cluster.config import ApiServerConfig, ConfigError
+from setpoint.cluster.config_flags import flags_of
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.cluster.front_proxy import FrontProxy
 from setpoint.kinds.catalog import RESOURCES
-from setpoint.meta.exposition import CONTENT_TYPE
+from setpoint.meta.exposition import CONTENT_TYPE, text
 
 _FLOWS = "flowcontrol.apiserver.k8s.io"
 
@@ -66,11 +70,14 @@ def wire(
 
         unprivileged_only(api.env.hooks)
     api.env.admission = Chain(_plugins(api, config, servers, _enabled(config, authorizers)))
-    api.health = _health(api)
+    api.health = _health(api, config)
     if config.enable_priority_and_fairness:
         api.fairness = _fairness(api, config)
         api.in_flight = InFlight(0, 0)  # it counts, and bounds nothing
     api.paths["/metrics"] = _metrics(api)
+    api.paths["/metrics/slis"] = _indicators(api)
+    api.paths["/statusz"] = Statusz(api.clock, partial(listed_paths, api)).answer
+    api.paths["/flagz"] = Flagz(flags_of(config)).answer
     _gauges(api)
     openapi = OpenApi()
     openapi.install(api.paths)
@@ -197,7 +204,7 @@ def _store_failure(api: ApiServer) -> str:
     return getattr(api.store, "failure", None) or ""
 
 
-def _health(api: ApiServer) -> Health:
+def _health(api: ApiServer, config: ApiServerConfig) -> Health:
     def ok() -> str:
         return ""
 
@@ -213,14 +220,14 @@ def _health(api: ApiServer) -> Health:
         corrupt = [cache.prefix for cache in api.caches.values() if cache.corrupt and cache.prefix in built_in]
         return f"not readable: {', '.join(corrupt)}" if corrupt else ""
 
-    common = {"ping": ok, "log": ok, "etcd": store}
-    return Health(
-        {
-            "healthz": common,
-            "livez": common,
-            "readyz": {**common, "etcd-readiness": store, "informer-sync": synced, "shutdown": synced},
-        }
-    )
+    def shutdown() -> str:
+        return "process is shutting down" if api.stopping else ""
+
+    steps = api.post_start.checks(() if config.enable_priority_and_fairness else FLOW_CONTROL)
+    # The server reaches itself within the process, where no certificate can expire.
+    live = {"ping": ok, "log": ok, "loopback-serving-certificate": ok, "etcd": store, **steps}
+    ready = {"ping": ok, "log": ok, "etcd": store, "etcd-readiness": store, "informer-sync": synced}
+    return Health({"healthz": live, "livez": live, "readyz": {**ready, **steps, "shutdown": shutdown}})
 
 
 def _gauges(api: ApiServer) -> None:
@@ -259,3 +266,10 @@ def _metrics(api: ApiServer) -> PathHandler:
         return Response(200, api.metrics.text(), [("Content-Type", CONTENT_TYPE)])
 
     return metrics
+
+
+def _indicators(api: ApiServer) -> PathHandler:
+    async def indicators(call: Call) -> Answer:
+        return Response(200, text(api.health.families()).encode(), [("Content-Type", CONTENT_TYPE)])
+
+    return indicators

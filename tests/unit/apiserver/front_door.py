@@ -211,6 +211,7 @@ class FrontDoor:
         servers = settings.pop("servers", None)
         wire(api, ApiServerConfig(NOWHERE, authorization_mode=list(modes), **settings), None, servers)
         await api.start()
+        api.post_start.finish_all()  # the loops of the server do not run here
         door = cls(store, clock, api)
         if full:
             await bootstrap(api)

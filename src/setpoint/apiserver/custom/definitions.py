@@ -15,6 +15,7 @@ from setpoint.apiserver.custom.conversion import Conversion, NoConversion
 from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import update
+from setpoint.apiserver.post_start import CUSTOM_CONTROLLERS
 from setpoint.apiserver.reader import CacheReader
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.loop import KeyedLoop
@@ -56,6 +57,7 @@ class Definitions(Hooks):
         self._openapi = openapi
         self._servers = servers
         self._loop = KeyedLoop("custom resources", api.clock, self._sync)
+        self._loop.on_started = partial(api.post_start.finish, CUSTOM_CONTROLLERS)
         api.background.append(self._loop.run)
 
     @cached_property

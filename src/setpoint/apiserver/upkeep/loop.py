@@ -26,6 +26,8 @@ class KeyedLoop:
     A key that fails is tried again, later and later."""
 
     def __init__(self, name: str, clock: Clock, sync: Sync) -> None:
+        self.on_started: Callable[[], None] | None = None
+        """Called once, when every key that was due at the start has been tried."""
         self._name = name
         self._clock = clock
         self._sync = sync
@@ -56,6 +58,9 @@ class KeyedLoop:
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
+                    if self.on_started is not None and not self._due:
+                        self.on_started()
+                        self.on_started = None
                     await self._woken.wait()
                     self._woken.clear()
                     while self._due:
@@ -84,9 +89,15 @@ class KeyedLoop:
 
 
 async def every(
-    name: str, clock: Clock, seconds: float, do: Callable[[], Awaitable[None]], *, at_once: bool = True
+    name: str,
+    clock: Clock,
+    seconds: float,
+    do: Callable[[], Awaitable[None]],
+    *,
+    at_once: bool = True,
+    started: Callable[[], None] | None = None,
 ) -> None:
-    """Forever. A failure is logged and the next turn comes as usual."""
+    """Forever. A failure is logged and the next turn comes as usual. `started` is called after the first turn."""
     if not at_once:
         await clock.sleep(seconds)
     while True:
@@ -94,6 +105,9 @@ async def every(
             await do()
         except Exception as error:
             _report(name, "", error)
+        if started is not None:
+            started()
+            started = None
         await clock.sleep(seconds)
 
 

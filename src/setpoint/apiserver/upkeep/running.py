@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+from setpoint.apiserver import post_start
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep import (
@@ -22,6 +23,8 @@ from setpoint.apiserver.upkeep.event_expiry import EventExpiry
 from setpoint.apiserver.upkeep.loop import every
 from setpoint.apiserver.upkeep.system_namespaces import system_namespaces
 
+Turn = Callable[[], Awaitable[None]]
+
 
 @asynccontextmanager
 async def upkeep(
@@ -30,28 +33,46 @@ async def upkeep(
     """Runs while the block does; the server is started and its first objects are there."""
     availability = api_services.ApiServices(api, api.probe)
     addresses = address_repair.AddressRepair(api, services.ips)
+    namespaces, flow_schemas = system_namespaces(api), flow_control.flow_schema_status(api)
     who = identity.Identity(api, hostname)
+    finish = api.post_start.finish
+    unrepaired = {"addresses", "ports"}
+
+    def repaired(what: str) -> None:
+        unrepaired.discard(what)
+        if not unrepaired:
+            finish(post_start.SERVICE_REPAIR)
+
+    namespaces.on_started = partial(finish, post_start.NAMESPACES)
+    flow_schemas.on_started = partial(finish, post_start.FLOW_CONSUMER)
+    addresses.loop.on_started = partial(repaired, "addresses")
+    # Servers behind APIServices may take long to answer, and nobody else waits for them.
+    finish(post_start.LOCAL_SERVICES, post_start.REMOTE_SERVICES, post_start.REGISTRATION)
     running = [
-        system_namespaces(api).run(), flow_control.flow_schema_status(api).run(),
-        availability.loop.run(), addresses.loop.run(), *(run() for run in api.background),
-        token_tracking.token_use(api).run(),
+        namespaces.run(), flow_schemas.run(), availability.loop.run(), addresses.loop.run(),
+        *(run() for run in api.background), token_tracking.token_use(api).run(),
     ]  # fmt: skip
     if event_ttl > 0:
         running.append(EventExpiry(api, event_ttl).run())
-    turns: list[tuple[str, float, Callable[[], Awaitable[None]], bool]] = [
-        ("API services", api_services.EVERY, availability.recheck, False),
-        ("cluster IPs", address_repair.EVERY, addresses.recheck, False),
-        ("node ports", port_repair.EVERY, partial(port_repair.repair_ports, api, services.ports), True),
-        ("priority and fairness", flow_control.EVERY, flow_control.Configuration(api).ensure, False),
-        ("own address", kubernetes_service.EVERY, partial(kubernetes_service.ensure_own_address, api, own), True),
-        ("identity", identity.RENEW_EVERY, who.renew, True),
-        ("identities", identity.COLLECT_EVERY, who.collect, True),
-        ("token tracking", token_tracking.EVERY, partial(token_tracking.ensure_token_tracking, api), True),
+    at_once: list[tuple[str, float, Turn, Callable[[], None]]] = [
+        ("node ports", port_repair.EVERY, partial(port_repair.repair_ports, api, services.ports),
+         partial(repaired, "ports")),
+        ("own address", kubernetes_service.EVERY, partial(kubernetes_service.ensure_own_address, api, own),
+         partial(finish, post_start.OWN_SERVICE)),
+        ("identity", identity.RENEW_EVERY, who.renew, partial(finish, post_start.IDENTITY, post_start.PEERS)),
+        ("identities", identity.COLLECT_EVERY, who.collect, partial(finish, post_start.IDENTITY_COLLECTION)),
+        ("token tracking", token_tracking.EVERY, partial(token_tracking.ensure_token_tracking, api),
+         partial(finish, post_start.TOKEN_TRACKING)),
+    ]  # fmt: skip
+    later: list[tuple[str, float, Turn]] = [
+        ("API services", api_services.EVERY, availability.recheck),
+        ("cluster IPs", address_repair.EVERY, addresses.recheck),
+        ("priority and fairness", flow_control.EVERY, flow_control.Configuration(api).ensure),
     ]
+    running += [every(name, api.clock, seconds, do, started=started) for name, seconds, do, started in at_once]
+    running += [every(name, api.clock, seconds, do, at_once=False) for name, seconds, do in later]
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(coroutine) for coroutine in running]
-        for name, seconds, do, at_once in turns:
-            started.append(tasks.create_task(every(name, api.clock, seconds, do, at_once=at_once)))
         try:
             yield
         finally:
