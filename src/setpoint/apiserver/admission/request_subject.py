@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from cryptography.x509.oid import NameOID
 
-from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.certificates.requests import parse_request
+from setpoint.meta.x509.pem import blocks
 
 
 class Subject(NamedTuple):

@@ -69,8 +69,8 @@ def is_over(csr: Obj, now: datetime) -> bool:
 
 def _has_expired(csr: Obj, now: datetime) -> bool:
     # Reading certificates takes time to load, and most clusters never see a request.
-    from setpoint.kinds.certificates.pem import blocks
     from setpoint.kinds.certificates.requests import parse_certificate
+    from setpoint.meta.x509.pem import blocks
 
     block = next(blocks(b64decode(csr["status"]["certificate"])), None)
     certificate = parse_certificate(block.data) if block is not None else None

@@ -10,8 +10,8 @@ from typing import Any
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.certificates.requests import parse_request
+from setpoint.meta.x509.pem import blocks
 
 Obj = dict[str, Any]
 

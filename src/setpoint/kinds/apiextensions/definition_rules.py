@@ -11,10 +11,10 @@ from setpoint.kinds.apiextensions.internal_schema import show_versions
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow, validate_simple_path
 from setpoint.kinds.apiextensions.schema_rules import Known, validate_schema
 from setpoint.kinds.apiextensions.structural import parts, unsupported
-from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.webhook_clients import validate_service, validate_url
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required, too_many
 from setpoint.meta.names import dns1035_label, dns1123_subdomain
+from setpoint.meta.x509.pem import blocks
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.columns import NAME, NONE
 from setpoint.kinds.core.podspec.signers import trust_bundle_name_errors, validate_signer_name
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, invalid, too_long
 from setpoint.meta.objectmeta import IMMUTABLE
+from setpoint.meta.x509.pem import blocks
 
 _LARGEST = 1024 * 1024
 _OMITTED = "<value omitted>"

@@ -10,11 +10,11 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from setpoint.kinds.certificates.pem import blocks
 from setpoint.kinds.certificates.pod_keys import REQUEST_PATH
 from setpoint.kinds.certificates.requests import parse_certificate, parse_request
 from setpoint.meta.field import OMIT, Errors, invalid, required, too_long
 from setpoint.meta.times import format_time, parse_time
+from setpoint.meta.x509.pem import blocks
 
 _CHAIN, _REFRESH = "status.certificateChain", "status.beginRefreshAt"
 _LIMIT = 100 * 1024

@@ -6,7 +6,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
-from setpoint.kinds.certificates.pem import blocks
+from setpoint.meta.x509.pem import blocks
 
 _OPTIONS = (
     "{optional:false explicit:false application:false private:false defaultValue:<nil> tag:<nil> stringType:0 "

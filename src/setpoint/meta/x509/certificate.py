@@ -1,0 +1,248 @@
+"""One certificate: the fields that verification needs, read once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from setpoint.meta.x509.dns_names import is_domain
+from setpoint.meta.x509.errors import X509Error
+from setpoint.meta.x509.pem import blocks
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+_NEVER_CRITICAL = frozenset(("2.5.29.14", "2.5.29.35", "1.3.6.1.5.5.7.1.1"))
+"""Key identifiers and authority information access: a certificate that marks them critical is malformed."""
+_KNOWN = frozenset(f"2.5.29.{number}" for number in (15, 17, 19, 30, 31, 32, 33, 36, 37, 54))
+"""Extensions that may be critical: all that verification takes into account."""
+_POLICY_MAPPINGS = "2.5.29.33"
+_ANY_POLICY = bytes.fromhex("0604551d2000")
+
+
+@dataclass(slots=True)
+class NameConstraints:
+    """Subtrees of one side, permitted or excluded, by the type of name."""
+
+    dns: list[str] = field(default_factory=list)
+    emails: list[str] = field(default_factory=list)
+    uris: list[str] = field(default_factory=list)
+    addresses: list[IPv4Network | IPv6Network] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Certificate:
+    """Use `parse` to make one."""
+
+    der: bytes
+    parsed: x509.Certificate
+    subject: bytes
+    """The encoded name: names are compared byte by byte."""
+    issuer: bytes
+    key: Any
+    """The public key; None if its kind is not supported."""
+    key_der: bytes
+    not_before: datetime
+    not_after: datetime
+    is_version_3: bool
+    is_ca: bool | None = None
+    """The `cA` of basicConstraints; None without that extension."""
+    max_path_length: int | None = None
+    may_sign: bool = True
+    """Whether keyUsage allows to sign certificates; True without that extension."""
+    usages: frozenset[str] = frozenset()
+    """Object identifiers of extKeyUsage; empty means any usage."""
+    has_names: bool = False
+    """Whether there is a subjectAltName extension."""
+    dns_names: list[str] = field(default_factory=list)
+    emails: list[str] = field(default_factory=list)
+    uris: list[str] = field(default_factory=list)
+    addresses: list[IPv4Address | IPv6Address] = field(default_factory=list)
+    names_der: bytes = b""
+    permitted: NameConstraints | None = None
+    """The name constraints; None for both sides without that extension."""
+    excluded: NameConstraints | None = None
+    key_id: bytes = b""
+    authority_key_id: bytes = b""
+    has_unknown_critical: bool = False
+    has_policy_rules: bool = False
+    """Whether it asks for an evaluation of certificate policies, which does not exist here."""
+
+    @property
+    def common_name(self) -> str:
+        return self._last("2.5.4.3")
+
+    @property
+    def display_name(self) -> str:
+        """Return the name by which messages refer to an authority."""
+        return self.common_name or self._last("2.5.4.10") or f"serial:{self.parsed.serial_number}"
+
+    def _last(self, oid: str) -> str:
+        found = [str(one.value) for one in self.parsed.subject if one.oid.dotted_string == oid]
+        return found[-1] if found else ""
+
+
+def parse(der: bytes) -> Certificate:
+    """Raise X509Error if it is not a well-formed certificate."""
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about certificates that newer versions of the library will refuse
+            parsed = x509.load_der_x509_certificate(der)
+            certificate = Certificate(
+                der,
+                parsed,
+                parsed.subject.public_bytes(),
+                parsed.issuer.public_bytes(),
+                _key(parsed),
+                _key_der(parsed),
+                parsed.not_valid_before_utc,
+                parsed.not_valid_after_utc,
+                parsed.version is x509.Version.v3,
+            )
+            for extension in parsed.extensions:
+                _read(certificate, extension)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        raise X509Error("x509: malformed certificate") from None
+    return certificate
+
+
+def parse_pem(pem: bytes) -> Iterable[Certificate]:
+    """Yield the certificates of a bundle; what is no certificate is passed over."""
+    for block in blocks(pem):
+        if block.type == "CERTIFICATE" and not block.headers:
+            try:
+                yield parse(block.data)
+            except X509Error:
+                continue
+
+
+def _key(parsed: x509.Certificate) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+    try:
+        key = parsed.public_key()
+    except UnsupportedAlgorithm:
+        return None
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        if not isinstance(key.curve, ec.SECP224R1 | ec.SECP256R1 | ec.SECP384R1 | ec.SECP521R1):
+            raise ValueError("unsupported elliptic curve")
+        return key
+    return key if isinstance(key, rsa.RSAPublicKey | ed25519.Ed25519PublicKey) else None
+
+
+def _key_der(parsed: x509.Certificate) -> bytes:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    try:
+        return parsed.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except UnsupportedAlgorithm:
+        return b""
+
+
+def _read(certificate: Certificate, extension: x509.Extension[Any]) -> None:
+    """Take what one extension says into `certificate`. Raises ValueError."""
+    from cryptography import x509
+
+    oid, value = extension.oid.dotted_string, extension.value
+    unknown = oid not in _KNOWN
+    if oid in _NEVER_CRITICAL:
+        if extension.critical:
+            raise ValueError("incorrectly marked critical")
+        unknown = False
+    match value:
+        case x509.BasicConstraints():
+            certificate.is_ca, certificate.max_path_length = value.ca, value.path_length
+        case x509.KeyUsage():
+            certificate.may_sign = value.key_cert_sign or not any(value.public_bytes()[3:])  # a BIT STRING
+        case x509.ExtendedKeyUsage():
+            certificate.usages = frozenset(usage.dotted_string for usage in value)
+        case x509.SubjectAlternativeName():
+            unknown = not _read_names(certificate, value)
+        case x509.NameConstraints():
+            unknown = not _read_constraints(certificate, value)
+        case x509.SubjectKeyIdentifier():
+            certificate.key_id = value.key_identifier
+        case x509.AuthorityKeyIdentifier():
+            certificate.authority_key_id = value.key_identifier or b""
+        case x509.PolicyConstraints():
+            certificate.has_policy_rules |= value.require_explicit_policy is not None
+        case x509.UnrecognizedExtension() if oid == _POLICY_MAPPINGS:
+            certificate.has_policy_rules |= _ANY_POLICY in value.value
+    certificate.has_unknown_critical |= unknown and extension.critical
+
+
+def _read_names(certificate: Certificate, names: x509.SubjectAlternativeName) -> bool:
+    """Return whether there is a name of a type that verification knows."""
+    from cryptography import x509
+
+    certificate.has_names = True
+    certificate.names_der = names.public_bytes()
+    certificate.dns_names = names.get_values_for_type(x509.DNSName)
+    certificate.emails = names.get_values_for_type(x509.RFC822Name)
+    certificate.uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    for uri in certificate.uris:
+        if not is_domain(urlsplit(uri).netloc.rpartition("@")[2]):
+            raise ValueError("a URI with a malformed host")
+    for address in names.get_values_for_type(x509.IPAddress):
+        if not isinstance(address, IPv4Address | IPv6Address):
+            raise ValueError("an address with a mask")
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            raise ValueError("a mapped address")
+        certificate.addresses.append(address)
+    return bool(certificate.dns_names or certificate.emails or certificate.uris or certificate.addresses)
+
+
+def _read_constraints(certificate: Certificate, constraints: x509.NameConstraints) -> bool:
+    """Return whether all of them are of a type that verification knows."""
+    permitted, all_permitted = _subtrees(constraints.permitted_subtrees or ())
+    excluded, all_excluded = _subtrees(constraints.excluded_subtrees or ())
+    certificate.permitted, certificate.excluded = permitted, excluded
+    return all_permitted and all_excluded
+
+
+def _subtrees(subtrees: Iterable[x509.GeneralName]) -> tuple[NameConstraints, bool]:
+    from cryptography import x509
+
+    found, known = NameConstraints(), True
+    for subtree in subtrees:
+        match subtree:
+            case x509.DNSName():
+                found.dns.append(_domain(subtree.value))
+            case x509.RFC822Name():
+                found.emails.append(subtree.value if "@" in subtree.value else _domain(subtree.value))
+            case x509.UniformResourceIdentifier():
+                found.uris.append(_domain(subtree.value))
+                if _is_address(subtree.value):
+                    raise ValueError("an address as a constraint for URIs")
+            case x509.IPAddress() if isinstance(subtree.value, IPv4Network | IPv6Network):
+                network = subtree.value
+                if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None:
+                    raise ValueError("a mapped address as a constraint")
+                found.addresses.append(network)
+            case _:
+                known = False
+    return found, known
+
+
+def _domain(text: str) -> str:
+    if not is_domain(text.removeprefix(".")):
+        raise ValueError("a malformed domain as a constraint")
+    return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
