@@ -1,4 +1,4 @@
-"""Credentials on the way to a server: headers and TLS contexts, renewed when they run out."""
+"""Credentials on the way to a server: headers and client certificates, renewed when they run out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ssl
 from base64 import b64encode
 
 from setpoint.client.access import Access
-from setpoint.client.certificate_loading import load_chain
 from setpoint.client.exec_plugin import Credential, obtain
 from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.client.tls import TlsClient, Trust
 from setpoint.meta.clock import Clock
 
 _READ_TOKEN_EVERY = 60.0
@@ -23,7 +23,7 @@ class Authentication:
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
         self._clock = clock
-        self._context: ssl.SSLContext | None = None
+        self._tls: TlsClient | None = None
         self._token = access.token
         self._read_again = float("-inf")
         self._credential: Credential | None = None
@@ -53,16 +53,16 @@ class Authentication:
             return [("authorization", f"Bearer {token}")]
         return [("authorization", self._basic)] if self._basic else []
 
-    async def context(self) -> ssl.SSLContext:
-        """For a new connection."""
+    async def tls(self) -> TlsClient:
+        """Return what opens new connections: it shows the present client certificate."""
         certificate, key = self._access.certificate, self._access.key
         if self._gives_out:
             credential = await self._obtained()
             if credential.certificate:
                 certificate, key = credential.certificate, credential.key
-        if self._context is None:
-            self._context = _context(self._access, certificate, key)
-        return self._context
+        if self._tls is None:
+            self._tls = _tls_client(self._access, certificate, key, self._clock)
+        return self._tls
 
     def _read_token(self) -> None:
         path = self._access.token_file
@@ -80,7 +80,7 @@ class Authentication:
             before = self._credential
             self._credential = await self._obtain()
             if before is None or before.certificate != self._credential.certificate:
-                self._context = None
+                self._tls = None
         return self._credential
 
     async def _obtain(self) -> Credential:
@@ -90,23 +90,11 @@ class Authentication:
         return await obtain(self._access.exec)
 
 
-def _context(access: Access, certificate: bytes | None, key: bytes | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    if access.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    elif access.ca is not None:
-        try:
-            context.load_verify_locations(cadata=access.ca.decode("ascii"))
-        except (ssl.SSLError, ValueError) as error:
-            raise KubeconfigError(f"the certificate authority of the cluster is not a certificate: {error}") from None
-    else:
-        context.load_default_certs()
-    if certificate and key:
-        try:
-            load_chain(context, certificate, key)
-        except (ssl.SSLError, OSError) as error:
-            raise KubeconfigError(f"the client certificate and key of the user cannot be used: {error}") from None
-    return context
+def _tls_client(access: Access, certificate: bytes | None, key: bytes | None, clock: Clock) -> TlsClient:
+    own = (certificate, key) if certificate and key else None
+    try:
+        return TlsClient(None if access.insecure else Trust(clock, access.ca or b""), own, openssl_first=True)
+    except (ssl.SSLError, OSError) as error:
+        raise KubeconfigError(f"the client certificate and key of the user cannot be used: {error}") from None
+    except ValueError as error:
+        raise KubeconfigError(f"the certificate authority of the cluster is not a certificate: {error}") from None

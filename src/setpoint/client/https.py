@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from setpoint.client.access import Access
 from setpoint.client.authentication import Authentication
 from setpoint.client.connection import READ_AHEAD, Connection, Exchange
+from setpoint.client.tls import ServerCertificateError
 from setpoint.client.transport import Headers, Reply, StreamReply, Unreachable
 from setpoint.client.upgraded import Upgraded, switched_head
 from setpoint.meta.clock import Clock
@@ -175,24 +176,19 @@ class HttpsTransport:
 
     async def _dial(self, factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
         loop = asyncio.get_running_loop()
-        context = await self._authentication.context() if self._tls else None
+        tls = await self._authentication.tls() if self._tls else None
         try:
             async with asyncio.timeout(self._connect_timeout):
-                transport, protocol = await loop.create_connection(
-                    factory,
-                    self._host,
-                    self._port,
-                    ssl=context,
-                    server_hostname=self._server_name if context else None,
-                )
+                if tls is None:
+                    transport, protocol = await loop.create_connection(factory, self._host, self._port)
+                else:
+                    transport, protocol = await tls.connect(factory, self._host, self._port, self._server_name)
         except TimeoutError:
             raise Unreachable(
                 f"the server at {self._shown} could not be reached within {self._connect_timeout:g} seconds"
             ) from None
-        except ssl.SSLCertVerificationError as error:
-            raise Unreachable(
-                f"the certificate of the server at {self._shown} is not to be trusted: {error.verify_message}"
-            ) from None
+        except ServerCertificateError as error:
+            raise Unreachable(f"the certificate of the server at {self._shown} is not trusted: {error}") from None
         except ssl.SSLError as error:
             raise Unreachable(f"no TLS with the server at {self._shown}: {error.reason or error}") from None
         except socket.gaierror:

@@ -37,7 +37,7 @@ from setpoint.cluster.client_trust import ClientTrust
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.issued_kubeconfigs import write_kubeconfigs
-from setpoint.cluster.kubelet_client import kubelet_context
+from setpoint.cluster.kubelet_client import kubelet_tls
 from setpoint.cluster.private_files import keep_private, make_private
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
@@ -162,7 +162,7 @@ async def apiserver(
         if trust is not None:
             api.background += trust.background
         audit = _audit_log(api, config)
-        api.nodes.otherwise = FarNodes(kubelet_context(config, files, clock))
+        api.nodes.otherwise = FarNodes(kubelet_tls(config, files, clock))
         server = Server(api.handle, clock=clock, turns=api.turns, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
         shown = f"[{host}]" if ":" in host else host

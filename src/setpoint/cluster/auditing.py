@@ -111,7 +111,7 @@ class AuditLog:
         return file
 
     def _webhook(self, config: AuditConfig) -> Sink:
-        post = _post(config.webhook_config_file)
+        post = _post(config.webhook_config_file, self._clock)
         sink = WebhookSink(post, config.webhook_initial_backoff, self._clock, self._ids, self._failures)
         return self._truncated(config.webhook, self._in_mode(config.webhook, sink, concurrent=True))
 
@@ -134,9 +134,9 @@ class AuditLog:
         return Truncating(sink, config.truncate_max_event_size, config.truncate_max_batch_size, self._failures)
 
 
-def _post(path: str) -> Post:
+def _post(path: str, clock: Clock) -> Post:
     """Raises ConfigError."""
-    endpoint, servers = webhook_endpoint(path, "initializing audit webhook"), NetworkServers()
+    endpoint, servers = webhook_endpoint(path, "initializing audit webhook"), NetworkServers(clock)
 
     async def post(body: bytes) -> None:
         try:

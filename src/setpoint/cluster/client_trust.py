@@ -34,7 +34,7 @@ class ClientTrust:
             self.authenticators.append(CertificateAuthenticator(clock))
             return
         always = own.read_bytes()
-        anchors = Anchors([always, clients])
+        anchors = Anchors([always, clients], clock)
         self.authenticators.append(CertificateAuthenticator(clock, anchors))
         if clients:
             self._follow(config.client_ca_file, clients, anchors, [always])
@@ -61,7 +61,7 @@ class ClientTrust:
                 "--requestheader-allowed-names must be specified to ensure regular client certificates cannot set "
                 "authenticating proxy headers for arbitrary users"
             )
-        anchors = Anchors([proxies])
+        anchors = Anchors([proxies], self._clock)
         names = HeaderNames(
             *(
                 tuple(header.strip().lower() for header in headers)

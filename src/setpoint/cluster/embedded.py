@@ -82,7 +82,7 @@ def _server(
     server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
                      max_writes=config.max_mutating_requests_inflight)  # fmt: skip
     api = ApiServer(store, clock, ids, server)
-    hosts = NearHosts(NearFirst(NetworkServers(), api.nodes, CacheReader(api), clock))
+    hosts = NearHosts(NearFirst(NetworkServers(clock), api.nodes, CacheReader(api), clock))
     return api, wire(api, config, None, hosts), hosts
 
 

@@ -12,11 +12,13 @@ import os
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
+from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from setpoint.apiserver.http.message import RawConnection, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.node_connection import NodeReply, NodeUnreachable, kubelet_port, preferred_address
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.client.tls import ServerCertificateError, TlsClient
 from setpoint.cluster.node_answer import Head, body_of, read_head
 from setpoint.cluster.streaming import sender
 from setpoint.meta.errors import BadRequest, ServiceUnavailable
@@ -40,15 +42,12 @@ def is_allowed(address: Address) -> bool:
 class FarNodes:
     """A NodeConnection, and the way to Pods."""
 
-    def __init__(self, context: Callable[[], ssl.SSLContext], allowed: Callable[[Address], bool] = is_allowed) -> None:
-        """`context` is asked for when the first node is dialled."""
-        self._context = context
+    def __init__(self, tls: Callable[[], TlsClient], allowed: Callable[[Address], bool] = is_allowed) -> None:
+        """`tls` is called when the first node is dialled."""
+        self._make_tls = tls
         self._allowed = allowed
-        self._tls: ssl.SSLContext | None = None
 
     async def ask(self, node: Obj, request: Request) -> NodeReply:
-        if self._tls is None:
-            self._tls = self._context()
         # The name says which node is meant to those who answer for many; the address is where it is.
         host = f"{node['metadata']['name']}:{kubelet_port(node)}"
         try:
@@ -58,15 +57,20 @@ class FarNodes:
             raise NodeUnreachable.asking(node, request, str(error) or _NO_ANSWER) from None
 
     async def reach(self, address: str, port: int, tls: bool, request: Request) -> NodeReply:
-        context = None
-        if tls:
-            context = ssl.create_default_context()
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
             checked = await self._checked(address)
-            return await self._exchange(str(checked), port, context, f"{address}:{port}", request)
+            client = self._tls_to_pods if tls else None
+            return await self._exchange(str(checked), port, client, f"{address}:{port}", request)
         except (OSError, EOFError) as error:
             raise ServiceUnavailable(f"error trying to reach service: {str(error) or _NO_ANSWER}") from None
+
+    @cached_property
+    def _tls(self) -> TlsClient:
+        return self._make_tls()
+
+    @cached_property
+    def _tls_to_pods(self) -> TlsClient:
+        return TlsClient(None)
 
     async def _checked(self, host: str) -> Address:
         """Where to dial. All addresses that a name has must be allowed."""
@@ -80,18 +84,19 @@ class FarNodes:
         return found[0]
 
     async def _connected(
-        self, address: str, port: int, tls: ssl.SSLContext | None, host: str
+        self, address: str, port: int, tls: TlsClient | None, host: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         # One whose certificate is checked must have it for the address; others are told which node is meant.
-        name = None if tls is None else address if tls.check_hostname else host.rpartition(":")[0]
         async with asyncio.timeout(_CONNECT_TIMEOUT):
-            return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+            if tls is None:
+                return await asyncio.open_connection(address, port)
+            return await tls.open(address, port, host.rpartition(":")[0] if tls.is_insecure else address)
 
-    async def _exchange(
-        self, address: str, port: int, tls: ssl.SSLContext | None, host: str, request: Request
-    ) -> NodeReply:
+    async def _exchange(self, address: str, port: int, tls: TlsClient | None, host: str, request: Request) -> NodeReply:
         try:
             reader, writer = await self._connected(address, port, tls, host)
+        except ServerCertificateError:
+            raise
         except ssl.SSLError as error:
             raise OSError(f"tls: {error.reason or error}") from None
         except OSError as error:

@@ -8,20 +8,19 @@ import os
 import ssl
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
 from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
-from setpoint.client.certificate_loading import load_chain
+from setpoint.client.tls import ServerCertificateError, TlsClient, Trust
 from setpoint.cluster.far_nodes import bridge, encoded
 from setpoint.cluster.node_answer import Head, body_of, read_head
 from setpoint.cluster.streaming import sender
+from setpoint.meta.clock import Clock
 
 _CONNECT_TIMEOUT = 10.0
 _LONGEST = 16 * 1024 * 1024
-_UNKNOWN = frozenset((18, 19, 20, 21))
-"""OpenSSL's numbers for chains that end with somebody who is not trusted."""
 _NOTHING = "EOF"
 """No answer at all."""
 _MOST_IDLE, _MOST_SERVERS = 4, 64
@@ -32,9 +31,10 @@ _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class NetworkServers:
-    def __init__(self, certificate: Callable[[], Path] | None = None) -> None:
+    def __init__(self, clock: Clock, certificate: Callable[[], Path] | None = None) -> None:
         """`certificate` gives the file with the certificate and key that we show where we speak for others."""
         self._certificate = certificate
+        self._tls = lru_cache(maxsize=_MOST_SERVERS)(partial(_tls_client, clock))
         self._idle: OrderedDict[FarServer, list[_Stream]] = OrderedDict()
         """Connections that wait for the next question; bounded."""
 
@@ -117,18 +117,16 @@ class NetworkServers:
             writer.close()
 
     async def _connect(self, server: FarServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        name = server.name or server.host
         try:
             if server.plain:
                 async with asyncio.timeout(_CONNECT_TIMEOUT):
                     return await asyncio.open_connection(server.host, server.port)
             shown = self._certificate() if server.as_proxy and self._certificate is not None else None
-            context = _context(server.authority, server.insecure, shown, server.certificate)
+            tls = self._tls(server.authority, server.insecure, shown or server.certificate)
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                return await asyncio.open_connection(server.host, server.port, ssl=context, server_hostname=name)
-        except ssl.SSLCertVerificationError as error:
-            why = "certificate signed by unknown authority" if error.verify_code in _UNKNOWN else error.verify_message
-            raise FarServerProblem(f"tls: failed to verify certificate: x509: {why}") from None
+                return await tls.open(server.host, server.port, server.name)
+        except (ServerCertificateError, ValueError) as error:
+            raise FarServerProblem(str(error)) from None
         except ssl.SSLError as error:
             raise FarServerProblem(f"tls: {error.reason or error}") from None
         except TimeoutError:
@@ -169,15 +167,7 @@ async def _whole(head: Head, reader: asyncio.StreamReader) -> bytes:
     return bytes(found)
 
 
-@lru_cache(maxsize=64)
-def _context(
-    authority: bytes, insecure: bool, certificate: Path | None, shown: tuple[bytes, bytes] | None
-) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=authority.decode("ascii", "replace") if authority else None)
-    if insecure:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if certificate is not None:
-        context.load_cert_chain(certificate)
-    if shown:
-        load_chain(context, *shown)
-    return context
+def _tls_client(
+    clock: Clock, authority: bytes, insecure: bool, certificate: Path | tuple[bytes, bytes] | None
+) -> TlsClient:
+    return TlsClient(None if insecure else Trust(clock, authority), certificate)

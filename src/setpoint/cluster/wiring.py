@@ -60,7 +60,7 @@ def wire(
     """`servers`: how webhooks and aggregated API servers are reached; by default over the network."""
     front = FrontProxy(certificates, api.clock, config) if certificates is not None else None
     if servers is None:
-        network = NetworkServers((lambda: front.certificate) if front is not None else None)
+        network = NetworkServers(api.clock, (lambda: front.certificate) if front is not None else None)
         servers = NearFirst(network, api.nodes, CacheReader(api), api.clock)
     authorizers = wire_access(api, config, servers)
     api.env.authorizer = api.authorizer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,10 +17,11 @@ from setpoint.apiserver.http.message import Peer, Request, Response, StreamRespo
 from setpoint.apiserver.http.server import Server
 from setpoint.apiserver.node_connection import NodeRoutes, NodeUnreachable
 from setpoint.client import Client
+from setpoint.client.tls import TlsClient
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.far_nodes import FarNodes, is_allowed
-from setpoint.cluster.kubelet_client import kubelet_context
+from setpoint.cluster.kubelet_client import kubelet_tls
 from setpoint.cluster.kubelet_door import KubeletDoor, _context
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, ServiceUnavailable
@@ -36,7 +36,7 @@ def anywhere(_: object) -> bool:
     return True
 
 
-def plain() -> ssl.SSLContext:
+def plain() -> TlsClient:
     raise AssertionError("no TLS in here")
 
 
@@ -171,7 +171,7 @@ async def test_a_node_cannot_lead_back_to_this_machine_or_its_link(address: str)
     far = FarNodes(plain)
     with pytest.raises(BadRequest, match="address not allowed"):
         await far.reach(address, 1, False, asked())
-    far._tls = ssl.create_default_context()
+    far._tls = TlsClient(None)
     node = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": address}]}}
     with pytest.raises(BadRequest, match="address not allowed"):
         await far.ask(node, asked())
@@ -259,12 +259,12 @@ def a_node(name: str, port: int) -> Obj:
 
 async def test_the_door_knows_the_server_and_which_node_it_means(tmp_path: Path) -> None:
     async with door(tmp_path) as (files, port):
-        far = FarNodes(kubelet_context(ApiServerConfig(tmp_path), files, SystemClock()), anywhere)
+        far = FarNodes(kubelet_tls(ApiServerConfig(tmp_path), files, SystemClock()), anywhere)
         answer = await far.ask(a_node("node-2", port), asked(path="/pods"))
         assert isinstance(answer, StreamResponse) and await body_of(answer) == b"node-2 /pods"
         answer = await far.ask(a_node("off", port), asked(path="/pods"))
         assert isinstance(answer, Response) and answer.status == 503
-        strangers = FarNodes(kubelet_context(ApiServerConfig(tmp_path), None, SystemClock()), anywhere)
+        strangers = FarNodes(kubelet_tls(ApiServerConfig(tmp_path), None, SystemClock()), anywhere)
         answer = await strangers.ask(a_node("node-1", port), asked())
         assert isinstance(answer, Response) and answer.status == 401
 
@@ -278,7 +278,7 @@ async def test_other_users_of_the_cluster_are_not_let_in(tmp_path: Path) -> None
             tmp_path, kubelet_client_certificate=str(tmp_path / "alice.crt"),
             kubelet_client_key=str(tmp_path / "alice.key"),
         )  # fmt: skip
-        answer = await FarNodes(kubelet_context(config, files, SystemClock()), anywhere).ask(
+        answer = await FarNodes(kubelet_tls(config, files, SystemClock()), anywhere).ask(
             a_node("node-1", port), asked()
         )
         assert isinstance(answer, Response) and answer.status == 403

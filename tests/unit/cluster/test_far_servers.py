@@ -56,7 +56,7 @@ async def test_an_answer_comes_whole(files: CertificateFiles) -> None:
 
     async with listening(server_context(files), reply) as port:
         server = FarServer("127.0.0.1", port, "far.default.svc", files.ca.read_bytes(), shown="far.default.svc:443")
-        response = await NetworkServers().post(server, asks(), 5.0)
+        response = await NetworkServers(SystemClock()).post(server, asks(), 5.0)
     assert (response.status, response.body) == (200, b"abcde")
     assert heads[0].startswith(b"POST /x?timeout=30s HTTP/1.1\r\nhost: far.default.svc:443\r\n")
 
@@ -78,12 +78,12 @@ async def test_who_is_not_believed_is_not_asked(
     async with listening(server_context(files), reply) as port:
         server = FarServer("127.0.0.1", port, "far.default.svc", files.ca.read_bytes())
         with pytest.raises(FarServerProblem, match=said):
-            await NetworkServers().post(change(server), asks(), 5.0)
+            await NetworkServers(SystemClock()).post(change(server), asks(), 5.0)
 
 
 async def test_insecure_means_that_nothing_is_checked(files: CertificateFiles) -> None:
     async with listening(server_context(files), lambda head, _: b"HTTP/1.1 204 No Content\r\n\r\n") as port:
-        response = await NetworkServers().post(FarServer("127.0.0.1", port, insecure=True), asks(), 5.0)
+        response = await NetworkServers(SystemClock()).post(FarServer("127.0.0.1", port, insecure=True), asks(), 5.0)
     assert response.status == 204
 
 
@@ -92,13 +92,13 @@ async def test_silence_and_gibberish_are_no_answers(files: CertificateFiles, rep
     async with listening(server_context(files), lambda head, _: reply) as port:
         server = FarServer("127.0.0.1", port, "far.default.svc", files.ca.read_bytes())
         with pytest.raises(FarServerProblem, match="EOF"):
-            await NetworkServers().post(server, asks(), 5.0)
+            await NetworkServers(SystemClock()).post(server, asks(), 5.0)
 
 
 async def test_only_where_we_speak_for_others_we_show_who_we_are(files: CertificateFiles, tmp_path: Path) -> None:
     seen: list[object] = []
     front = FrontProxy(files, SystemClock())
-    servers = NetworkServers(lambda: front.certificate)
+    servers = NetworkServers(SystemClock(), lambda: front.certificate)
 
     def reply(head: bytes, peer: dict[str, object]) -> bytes:
         seen.append(peer.get("subject"))
@@ -152,7 +152,7 @@ async def test_who_is_asked_often_keeps_a_connection(files: CertificateFiles) ->
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_context(files))
     port = listener.sockets[0].getsockname()[1]
-    servers = NetworkServers()
+    servers = NetworkServers(SystemClock())
     server = FarServer("127.0.0.1", port, "far.default.svc", files.ca.read_bytes(), kept=True)
     try:
         for _ in range(5):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ import pytest
 from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
 from setpoint.apiserver.http.message import Peer, Request, Response, StreamResponse
 from setpoint.apiserver.http.server import Server
+from setpoint.client.tls import TlsClient
 from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.far_servers import NetworkServers
 from setpoint.meta.errors import ApiError, BadRequest, ServiceUnavailable
@@ -27,7 +27,7 @@ def anywhere(_: object) -> bool:
     return True
 
 
-def no_tls() -> ssl.SSLContext:
+def no_tls() -> TlsClient:
     raise AssertionError("no TLS in here")
 
 
@@ -66,7 +66,7 @@ async def by_node(backend: Backend, request: Request) -> FarReply:
 
 async def by_server(backend: Backend, request: Request) -> FarReply:
     host, port = backend.address
-    return await NetworkServers().ask(FarServer(host, port, plain=True), request, 5.0)
+    return await NetworkServers(SystemClock()).ask(FarServer(host, port, plain=True), request, 5.0)
 
 
 WAYS = pytest.mark.parametrize("way", [by_node, by_server])
@@ -146,7 +146,7 @@ async def test_redirects_of_webhooks_lead_nowhere(status: int) -> None:
         async with behind(b"HTTP/1.1 %d Go\r\nLocation: %b\r\n" % (status, target) + NO) as backend:
             server = FarServer(*backend.address, plain=True)
             request = Request("POST", "/hook", "timeout=1s", {}, b"{}", Peer())
-            assert (await NetworkServers().post(server, request, 5.0)).status == status
+            assert (await NetworkServers(SystemClock()).post(server, request, 5.0)).status == status
         assert elsewhere.requests == []
 
 
@@ -162,13 +162,13 @@ async def test_the_address_that_is_dialled_is_the_one_that_was_checked(monkeypat
         asked_for.append(host)
         return [(2, 1, 6, "", (answers[len(asked_for) - 1], 0))]
 
-    async def open_connection(host: str, port: int, **_: object) -> Any:
+    async def create_connection(factory: object, host: str, port: int, **_: object) -> Any:
         dialled.append(host)
         raise ConnectionRefusedError(111, "Connection refused")
 
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(asyncio, "open_connection", open_connection)
-    far = FarNodes(ssl.create_default_context)
+    monkeypatch.setattr(loop, "create_connection", create_connection)
+    far = FarNodes(lambda: TlsClient(None))
     node = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "Hostname", "address": "changing.example"}]}}
     with pytest.raises(ApiError, match=r"192\.0\.2\.7"):
         await far.ask(node, asked())

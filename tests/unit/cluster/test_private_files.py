@@ -11,7 +11,7 @@ from setpoint.cli.kubeconfig_merge import write_privately
 from setpoint.cluster.apiserver import apiserver
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.front_proxy import FrontProxy
-from setpoint.cluster.kubelet_client import kubelet_context
+from setpoint.cluster.kubelet_client import kubelet_tls
 from setpoint.cluster.private_files import keep_private, make_private, write_private
 from setpoint.system import SystemClock
 
@@ -80,7 +80,7 @@ async def test_nothing_secret_is_left_open_without_a_umask(tmp_path: Path) -> No
         async with apiserver(ApiServerConfig(data, port=0)) as server:
             assert server.certificates is not None
             FrontProxy(server.certificates, SystemClock()).certificate  # noqa: B018 (made when it is first needed)
-            kubelet_context(ApiServerConfig(data), server.certificates, SystemClock())()
+            kubelet_tls(ApiServerConfig(data), server.certificates, SystemClock())()
     finally:
         os.umask(before)
     made = {str(path.relative_to(data)): path for path in data.rglob("*")}

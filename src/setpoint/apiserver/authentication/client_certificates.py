@@ -15,9 +15,12 @@ from setpoint.apiserver.http.message import Peer, Request
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Unauthorized
+from setpoint.meta.x509.pem import blocks
 
 if TYPE_CHECKING:
     from cryptography import x509
+
+    from setpoint.meta.x509.chains import CertificatePool
 
 _UID_OID = "1.3.6.1.4.1.57683.2"
 _LONGEST_CHAIN = 8
@@ -26,70 +29,44 @@ _LONGEST_CHAIN = 8
 class Anchors:
     """Authorities, which may be replaced while they are in use."""
 
-    def __init__(self, bundles: Sequence[bytes]) -> None:
-        """PEM. Raises ValueError."""
+    def __init__(self, bundles: Sequence[bytes], clock: Clock) -> None:
+        """`bundles` are PEM."""
         self.generation = 0
+        self._clock = clock
         self._bundles = list(bundles)
-        self._authorities: list[x509.Certificate] | None = None
+        self._pool: CertificatePool | None = None
 
     def replace(self, bundles: Sequence[bytes]) -> None:
-        """Raises ValueError, and then all stays as it is."""
-        authorities = _read(bundles)
-        self._bundles, self._authorities = list(bundles), authorities
+        """Raise ValueError, and change nothing, if one of the bundles contains no certificate."""
+        for bundle in bundles:
+            if not any(block.type == "CERTIFICATE" for block in blocks(bundle)):
+                raise ValueError("there is no certificate in it")
+        self._bundles, self._pool = list(bundles), None
         self.generation += 1
 
     def vouch_for(self, peer: Peer) -> bool:
-        """Whether one of them signed the certificate that the peer has shown, or somebody in between whom the peer
-        has shown too."""
+        """Return whether a chain of the certificates that the peer has sent ends at one of the authorities."""
         known = peer.attributes.get(self)
         if isinstance(known, tuple) and known[0] == self.generation:
             return bool(known[1])
-        found = peer.certificate is not None and self._signed(peer)
+        found = peer.certificate is not None and self._verify(peer)
         peer.attributes[self] = (self.generation, found)
         return found
 
-    def _signed(self, peer: Peer) -> bool:
-        from cryptography import x509
+    def _verify(self, peer: Peer) -> bool:
+        from setpoint.meta.x509.certificate import parse
+        from setpoint.meta.x509.chains import CLIENT_AUTH, CertificatePool, verify
+        from setpoint.meta.x509.errors import X509Error
 
         assert peer.certificate is not None
-        if self._authorities is None:
-            self._authorities = _read(self._bundles)
-        certificate = x509.load_der_x509_certificate(peer.certificate)
-        shown = (x509.load_der_x509_certificate(der) for der in peer.intermediates()[:_LONGEST_CHAIN])
-        between = [certificate for certificate in shown if _is_authority(certificate)]
-        for _ in range(_LONGEST_CHAIN):
-            if any(certificate == authority or _issued(certificate, authority) for authority in self._authorities):
-                return True
-            above = next((one for one in between if one != certificate and _issued(certificate, one)), None)
-            if above is None:
-                return False
-            certificate = above
-        return False
-
-
-def _read(bundles: Sequence[bytes]) -> list[x509.Certificate]:
-    from cryptography import x509
-
-    return [certificate for bundle in bundles for certificate in x509.load_pem_x509_certificates(bundle)]
-
-
-def _is_authority(certificate: x509.Certificate) -> bool:
-    from cryptography import x509
-
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
-
-
-def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
+        if self._pool is None:
+            self._pool = CertificatePool.from_pem(*self._bundles)
+        try:
+            sent = [parse(der) for der in (peer.certificate, *peer.intermediates()[:_LONGEST_CHAIN])]
+            verify(sent, self._pool, self._clock.now(), usage=CLIENT_AUTH)
+        except X509Error:
+            return False
+        return True
 
 
 class _Known(NamedTuple):

@@ -97,6 +97,8 @@ def server_context(files: CertificateFiles, client_ca: Path | None = None) -> ss
     if client_ca is not None:
         context.load_verify_locations(client_ca)
         context.verify_mode = ssl.CERT_OPTIONAL
+        # An authority is trusted although the one that signed it is not known, as by Go.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 

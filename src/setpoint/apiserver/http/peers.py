@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from setpoint.apiserver.http.message import Peer
+from setpoint.meta.x509.sent_chain import sent_chain
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
@@ -24,7 +24,5 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 
 def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
-    """What the peer has shown besides its own certificate. Python has a public way to ask only since 3.13."""
-    ask: Callable[[], Sequence[Any]] | None = getattr(getattr(tls, "_sslobj", None), "get_unverified_chain", None)
-    chain = (ask() if ask is not None else None) or ()
-    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain[1:]]
+    """Return what the peer has sent besides its own certificate."""
+    return sent_chain(tls)[1:]

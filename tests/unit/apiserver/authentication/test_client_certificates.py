@@ -61,7 +61,7 @@ CLIENTS, PROXIES, STRANGERS = Authority("clients"), Authority("proxies"), Author
 class World:
     def __init__(self, allowed: list[str] | None = None) -> None:
         self.clock = VirtualClock()
-        self.clients, self.proxies = Anchors([CLIENTS.pem]), Anchors([PROXIES.pem])
+        self.clients, self.proxies = Anchors([CLIENTS.pem], self.clock), Anchors([PROXIES.pem], self.clock)
         front = RequestHeaderAuthenticator(self.proxies, allowed or [], NAMES, self.clock)
         self.chain = AuthenticatorChain([front, CertificateAuthenticator(self.clock, self.clients)], True)
 
@@ -96,6 +96,17 @@ def test_nobody_signs_with_a_certificate_that_is_no_authoritys() -> None:
     jane.certificate = jane._made(jane.name, jane.key, CLIENTS, timedelta(days=1), False)
     with pytest.raises(Unauthorized):
         World().who(jane.peer("mallory", jane))
+
+
+def test_an_authority_may_be_an_intermediate_one() -> None:
+    world = World()
+    middle = Authority("middle", STRANGERS)
+    with pytest.raises(Unauthorized):
+        world.who(middle.peer("jane"))
+    world.clients.replace([middle.pem])
+    assert world.who(middle.peer("jane")) == "jane"
+    with pytest.raises(Unauthorized):
+        world.who(STRANGERS.peer("jane"))
 
 
 def test_a_proxy_may_tell_of_nobody() -> None:
@@ -157,7 +168,7 @@ def test_authorities_may_change() -> None:
     assert world.who(stranger) == "stranger"
     with pytest.raises(Unauthorized):
         world.who(jane)
-    with pytest.raises(ValueError, match="Unable to load PEM"):
+    with pytest.raises(ValueError, match="no certificate"):
         world.clients.replace([b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"])
     world.clients.replace([CLIENTS.pem, STRANGERS.pem])
     assert (world.who(jane), world.who(stranger)) == ("jane", "stranger")

@@ -1,0 +1,208 @@
+"""TLS connections to servers; this module is the only one that opens them.
+
+Servers are verified by Go's rules (`setpoint.meta.x509`) after the handshake, which has proven that the server holds
+the key of its certificate, and before the first byte is sent. OpenSSL's own verification refuses chains that every
+client written in Go accepts: leaves with the subject of their authority, for example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from setpoint.client.certificate_loading import load_chain
+from setpoint.meta.clock import Clock
+from setpoint.meta.x509.pem import blocks
+from setpoint.meta.x509.sent_chain import sent_chain
+
+if TYPE_CHECKING:
+    from setpoint.meta.x509.chains import CertificatePool
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+LONGEST_RSA: Final = 8192
+_MOST_SENT = 32
+"""Certificates that a server may send."""
+_NAME_CONSTRAINTS = bytes.fromhex("0603551d1e")
+"""The encoded identifier of that extension."""
+
+
+class ServerCertificateError(OSError):
+    """The certificate of a server is refused; the text says why, in the words of Go's `crypto/tls`."""
+
+
+class Trust:
+    """The authorities that vouch for a server. The functions of `setpoint.meta.x509` are imported when the first server
+    is verified: they take `cryptography` with them, which is slow to import."""
+
+    def __init__(self, clock: Clock, roots: bytes = b"") -> None:
+        """`roots` are the trusted certificates, PEM; empty means those of the system.
+
+        Raises ValueError if there is no certificate in `roots`."""
+        if roots and not any(block.type == "CERTIFICATE" for block in blocks(roots)):
+            raise ValueError("unable to load root certificates: unable to parse bytes as PEM block")
+        self._clock = clock
+        self._roots = roots
+
+    def verify(self, connection: ssl.SSLObject, name: str) -> None:
+        """Raise ServerCertificateError unless the server at the other end has a certificate for `name`."""
+        from setpoint.meta.x509.certificate import parse
+        from setpoint.meta.x509.chains import verify
+        from setpoint.meta.x509.errors import X509Error
+
+        chain = sent_chain(connection)
+        if not 0 < len(chain) <= _MOST_SENT:
+            raise ServerCertificateError(f"tls: server sent {len(chain)} certificates")
+        try:
+            sent = [parse(der) for der in chain]
+        except X509Error as error:
+            raise ServerCertificateError(f"tls: failed to parse certificate from server: {error}") from None
+        if any(getattr(certificate.key, "key_size", 0) > LONGEST_RSA for certificate in sent):
+            text = f"tls: server sent certificate containing RSA key larger than {LONGEST_RSA} bits"
+            raise ServerCertificateError(text)
+        try:
+            verify(sent, self._pool, self._clock.now(), host=name)
+        except X509Error as error:
+            raise ServerCertificateError(f"tls: failed to verify certificate: {error}") from None
+
+    def let_openssl_verify(self, context: ssl.SSLContext) -> bool:
+        """Set up `context` so that OpenSSL accepts no server that `verify` would refuse, as far as it can: see
+        `is_stricter_than_openssl`. Return False if it cannot read the authorities."""
+        context.check_hostname, context.verify_mode = True, ssl.CERT_REQUIRED
+        context.hostname_checks_common_name = False
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
+        if not self._roots:
+            context.load_default_certs()
+            return True
+        try:
+            context.load_verify_locations(cadata=self._roots.decode("ascii", "ignore"))
+        except (ssl.SSLError, ValueError):
+            return False
+        return True
+
+    def is_stricter_than_openssl(self, connection: ssl.SSLObject) -> bool:
+        """Return whether name constraints may apply: OpenSSL lets wildcards cover names that are excluded."""
+        return self._has_constraints or any(_NAME_CONSTRAINTS in der for der in sent_chain(connection))
+
+    @cached_property
+    def _has_constraints(self) -> bool:
+        return any(_NAME_CONSTRAINTS in block.data for block in blocks(self._roots))
+
+    @cached_property
+    def _pool(self) -> CertificatePool:
+        from setpoint.meta.x509.chains import CertificatePool
+
+        return CertificatePool.from_pem(self._roots) if self._roots else _system_roots()
+
+
+class TlsClient:
+    """Opens connections to servers that are verified in one way, with one client certificate."""
+
+    def __init__(
+        self,
+        trust: Trust | None,
+        certificate: Path | tuple[bytes, bytes] | None = None,
+        *,
+        openssl_first: bool = False,
+    ) -> None:
+        """Without `trust` any server is accepted. `certificate` is the client's own: a file with certificate and key,
+        or both as PEM. With `openssl_first` only servers that OpenSSL refuses are verified here, on a second
+        connection; this saves programs that run for a moment the import of `cryptography`.
+
+        Raises ssl.SSLError or OSError if the certificate cannot be used."""
+        self._trust = trust
+        self._certificate = certificate
+        self._context = self._new_context()
+        self._first: ssl.SSLContext | None = None
+        if trust is not None and openssl_first:
+            context = self._new_context()
+            self._first = context if trust.let_openssl_verify(context) else None
+
+    @property
+    def is_insecure(self) -> bool:
+        return self._trust is None
+
+    async def connect(
+        self, factory: Callable[[], P], host: str, port: int, name: str = ""
+    ) -> tuple[asyncio.Transport, P]:
+        """Connect to `host`, whose certificate must be valid for `name`, by default the host.
+
+        Raises ServerCertificateError, ssl.SSLError, OSError."""
+        name = name or host
+        if self._first is not None:
+            try:
+                transport, protocol = await _dial(factory, host, port, name, self._first)
+            except ssl.SSLCertVerificationError:
+                pass
+            else:
+                self._verify(transport, name, after_openssl=True)
+                return transport, protocol
+        transport, protocol = await _dial(factory, host, port, name, self._context)
+        self._verify(transport, name)
+        return transport, protocol
+
+    async def open(self, host: str, port: int, name: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Do the same as `connect`, with streams as of `asyncio.open_connection`."""
+        reader = asyncio.StreamReader()
+        transport, protocol = await self.connect(lambda: asyncio.StreamReaderProtocol(reader), host, port, name)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+
+    def _verify(self, transport: asyncio.Transport, name: str, *, after_openssl: bool = False) -> None:
+        if self._trust is None:
+            return
+        connection = transport.get_extra_info("ssl_object")
+        try:
+            if not after_openssl or self._trust.is_stricter_than_openssl(connection):
+                self._trust.verify(connection, name)
+        except BaseException:
+            transport.abort()
+            raise
+
+    def _new_context(self) -> ssl.SSLContext:
+        """Return a context in which OpenSSL verifies nothing."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        # The server that was verified after the first handshake must not become another one in a second.
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        if isinstance(self._certificate, Path):
+            context.load_cert_chain(self._certificate)
+        elif self._certificate is not None:
+            load_chain(context, *self._certificate)
+        return context
+
+
+async def _dial(
+    factory: Callable[[], P], host: str, port: int, name: str, context: ssl.SSLContext
+) -> tuple[asyncio.Transport, P]:
+    loop = asyncio.get_running_loop()
+    return await loop.create_connection(factory, host, port, ssl=context, server_hostname=name)
+
+
+@cache
+def _system_roots() -> CertificatePool:
+    """Return the authorities that this machine trusts, as OpenSSL finds them (SSL_CERT_FILE and SSL_CERT_DIR count)."""
+    from setpoint.meta.x509.chains import CertificatePool
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    bundles = [ssl.DER_cert_to_PEM_cert(der).encode() for der in context.get_ca_certs(binary_form=True)]
+    return CertificatePool.from_pem(*bundles, *_files_of(ssl.get_default_verify_paths().capath))
+
+
+def _files_of(directory: str | None) -> Iterator[bytes]:
+    """Yield the files of a directory of authorities, which OpenSSL reads only when it looks for one of them."""
+    if directory is None:
+        return
+    seen: set[Path] = set()
+    for path in sorted(Path(directory).iterdir()):
+        target = path.resolve()
+        if target not in seen and target.is_file():
+            seen.add(target)
+            yield target.read_bytes()
