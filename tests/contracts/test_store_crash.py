@@ -45,6 +45,7 @@ async def compact(store):
     while True:
         await asyncio.sleep(0.02)
         await store.compact(max(0, store.revision - 2000))
+        await store.check()
 
 async def main():
     store = SqliteStore.open(path)

@@ -26,8 +26,8 @@ WITH_COMMANDS = [
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 COMMANDS = (
-    "up", "down", "status", "watch", "demo", "lesson", "reset", "kubeconfig", "apiserver", "controller-manager",
-    "nodes", "scheduler",
+    "up", "down", "status", "watch", "demo", "lesson", "backup", "restore", "reset", "kubeconfig", "apiserver",
+    "controller-manager", "nodes", "scheduler",
 )  # fmt: skip
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -17,6 +17,8 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "watch": _of("watch", "Watch a cluster live, on the whole screen"),
         "demo": _of("demo", "See a control plane at work, one step at a time"),
         "lesson": _of("lesson", "Learn how a control plane works, by doing"),
+        "backup": _of("backup", "Write the state of a cluster, running or stopped, to a file"),
+        "restore": _of("restore", "Restore the state of a stopped cluster from a backup"),
         "reset": _of("reset", "Stop the cluster of a data directory and remove everything that it holds"),
         "kubeconfig": _of("kubeconfig", "Print the administrator's kubeconfig of a cluster, or merge it into another"),
     },

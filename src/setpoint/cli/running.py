@@ -66,7 +66,7 @@ def find_running(directory: Path) -> Running | None:
         return running
     except (OSError, ValueError, TypeError):
         return None
-    return running if running.store == "memory" or _locked(directory) else None
+    return running if running.store == "memory" or is_locked(directory) else None
 
 
 def none_runs(directory: Path) -> None:
@@ -79,7 +79,8 @@ def none_runs(directory: Path) -> None:
         )
 
 
-def _locked(directory: Path) -> bool:
+def is_locked(directory: Path) -> bool:
+    """Whether a process has the database of this directory open."""
     try:
         lock = os.open(directory / "state.db-lock", os.O_RDWR)
     except OSError:

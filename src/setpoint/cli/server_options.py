@@ -40,6 +40,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
             help="sqlite, or memory, which forgets all at exit.",
             common=True,
         ),
+        switch("accept-data-loss", help="Start with what is left of a database that has lost acknowledged writes."),
         duration("etcd-compaction-interval", default=300.0, help="How often old revisions are forgotten."),
         duration("event-ttl", default=3600.0, help="How long Events are kept."),
         text("encryption-provider-config", help="Which resources are encrypted in the store, and with which keys."),

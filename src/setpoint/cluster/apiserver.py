@@ -33,6 +33,7 @@ from setpoint.apiserver.metrics_api.serving import retire_metrics
 from setpoint.apiserver.server import ApiServer, Options
 from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
+from setpoint.cluster.backups import BACKUP_PATH, serve_backup
 from setpoint.cluster.client_trust import ClientTrust
 from setpoint.cluster.config import ApiServerConfig, ConfigError
 from setpoint.cluster.far_nodes import FarNodes
@@ -41,6 +42,7 @@ from setpoint.cluster.kubelet_client import kubelet_tls
 from setpoint.cluster.private_files import keep_private, make_private
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
+from setpoint.store.checking import check_forever
 from setpoint.store.compactor import compact_forever
 from setpoint.store.interface import Store, StoreError
 from setpoint.store.memory import MemoryStore
@@ -72,7 +74,7 @@ def open_store(config: ApiServerConfig) -> Store:
     if config.store == "memory":
         return MemoryStore()
     try:
-        return SqliteStore.open(config.data_dir / "state.db")
+        return SqliteStore.open(config.data_dir / "state.db", accept_data_loss=config.accept_data_loss)
     except StoreError as error:
         raise ConfigError(str(error)) from None
 
@@ -144,7 +146,7 @@ async def apiserver(
     anonymous = _lets_anybody_in(config)
     trust = ClientTrust(config, files.ca, context, clock) if context is not None and files is not None else None
     authenticators = _authenticators(config, token, trust)
-    store = store or open_store(config)
+    store = medium = store or open_store(config)
     try:
         options = Options(
             authenticator=AuthenticatorChain(authenticators, anonymous),
@@ -163,6 +165,7 @@ async def apiserver(
             api.background += trust.background
         audit = _audit_log(api, config)
         api.nodes.otherwise = FarNodes(kubelet_tls(config, files, clock))
+        api.unlisted[BACKUP_PATH] = serve_backup(medium)
         server = Server(api.handle, clock=clock, turns=api.turns, ssl=context, on_error=api.unexpected)
         host, port = await _listen(server, config)
         shown = f"[{host}]" if ":" in host else host
@@ -186,6 +189,7 @@ async def apiserver(
         kubeconfig = write_kubeconfigs(config.data_dir, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
             compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
+            checking = tasks.create_task(check_forever(medium, clock)) if isinstance(medium, SqliteStore) else None
             auditing = tasks.create_task(audit.run()) if audit is not None else None
             try:
                 async with upkeep(api, services, own, hostname(), config.event_ttl):
@@ -193,6 +197,8 @@ async def apiserver(
                     yield RunningApiServer(api, address, url, kubeconfig, token, files)
             finally:
                 compactor.cancel()
+                if checking is not None:
+                    checking.cancel()
                 await api.stop()
                 await server.stop(10.0)
                 if auditing is not None:

@@ -26,6 +26,8 @@ class ApiServerConfig:
     advertise_address: str = ""
     """Where the other members of the cluster find this server; empty: as the machine's own route says."""
     store: str = "sqlite"
+    accept_data_loss: bool = False
+    """Start with what is left of a database that has lost acknowledged writes."""
     token_auth_file: str = ""
     client_ca_file: str = ""
     cert_dir: Path | None = None

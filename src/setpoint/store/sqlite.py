@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -17,12 +18,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from setpoint.store.data_loss import DataLoss
 from setpoint.store.history import History
 from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, StoreError
 from setpoint.store.readable import ReadableStore
 from setpoint.store.sqlite_file import Dead, SqliteFile
 from setpoint.store.sqlite_writer import Chore, Flight, Writer
 from setpoint.store.transaction import plan
+
+log = logging.getLogger("setpoint.store")
 
 # So many rows a writer may have to wait for, behind a step of compaction: a few milliseconds.
 _DELETE_AT_ONCE = 500
@@ -50,9 +54,23 @@ class SqliteStore(ReadableStore):
         self._compacting = asyncio.Lock()
 
     @classmethod
-    def open(cls, path: str | PathLike[str]) -> SqliteStore:
-        """Opens or creates the file and reads it into memory: call it before there is anything to serve. Raises
-        StoreError if the directory is missing or in use, or the file damaged, foreign or not to be written."""
+    def open(cls, path: str | PathLike[str], *, accept_data_loss: bool = False) -> SqliteStore:
+        """Open or create the file and read it into memory: call it before there is anything to serve. Raises
+        StoreError if the directory is missing or in use, or the file damaged, foreign or not to be written; DataLoss
+        if acknowledged writes are missing, unless that is accepted."""
+        try:
+            return cls._open(path)
+        except DataLoss as loss:
+            if not accept_data_loss:
+                raise
+            from setpoint.store.recovery import accept_loss  # hardly ever needed
+
+            log.warning("data loss is accepted: %s", loss)
+            accept_loss(Path(path))
+            return cls._open(path)
+
+    @classmethod
+    def _open(cls, path: str | PathLike[str]) -> SqliteStore:
         file = SqliteFile.open(Path(path))
         try:
             history, dead = file.load()
@@ -197,6 +215,11 @@ class SqliteStore(ReadableStore):
         self._chores.add(chore)
         writer.put(chore)
         return await done
+
+    async def check(self) -> None:
+        """Make sure that the files on disk are still the ones that this store writes to. If not, the store fails: it
+        answers no more, and this raises StoreError."""
+        await self._in_writer(SqliteFile.check)
 
     def size(self) -> int:
         """Bytes of the data file and its write-ahead log."""

@@ -1,0 +1,66 @@
+"""`setpoint backup`: the state of a cluster, running or stopped, in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.running import DATA_DIR, find_running, is_locked
+
+
+async def run(call: Call) -> None:
+    # Here, because `--help` needs none of it.
+    from setpoint.cluster.backups import back_up_stopped
+    from setpoint.cluster.config import ConfigError
+
+    if len(call.args) != 1:
+        raise Failed("say which file to write the backup to: setpoint backup FILE")
+    path, directory = Path(call.args[0]), Path(call.flags.data_dir)
+    running = find_running(directory)
+    elsewhere = call.flags.kubeconfig or call.flags.server
+    try:
+        if running is not None and not elsewhere:
+            call.point_to(Path(running.kubeconfig))
+            revision = await _from_server(call, path)
+        elif elsewhere:
+            revision = await _from_server(call, path)
+        elif is_locked(directory):
+            call.point_to(directory / "admin.kubeconfig")
+            revision = await _from_server(call, path)
+        else:
+            revision = back_up_stopped(directory, path)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+    call.say(f"{path} holds the cluster's state at revision {revision}. `setpoint restore {path}` brings it back.")
+
+
+async def _from_server(call: Call, path: Path) -> int:
+    from setpoint.client.failures import failure
+    from setpoint.client.transport import Reply
+    from setpoint.cluster.backups import BACKUP_PATH, write_backup
+
+    stream = await call.client.sender.stream("GET", BACKUP_PATH, accept="*/*")
+    try:
+        if stream.status != 200:
+            raise failure(Reply(stream.status, stream.headers, b"".join([piece async for piece in stream])))
+        return await write_backup(path, stream)
+    finally:
+        stream.close()
+
+
+COMMAND = Command(
+    "Write the state of a cluster, running or stopped, to a file",
+    run,
+    (DATA_DIR,),
+    usage="FILE",
+    examples="""
+    # Of the cluster in .setpoint, whether it runs or not
+    setpoint backup monday.backup
+
+    # And back
+    setpoint down
+    setpoint restore monday.backup --force
+    """,
+)

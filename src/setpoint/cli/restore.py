@@ -1,0 +1,44 @@
+"""`setpoint restore`: a cluster's state, from a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setpoint.cli.call import Call
+from setpoint.cli.command import Command
+from setpoint.cli.failures import Failed
+from setpoint.cli.flags import switch
+from setpoint.cli.running import DATA_DIR, none_runs
+
+
+def run(call: Call) -> None:
+    # Here, because `--help` needs none of it.
+    from setpoint.cluster.backups import restore_stopped
+    from setpoint.cluster.config import ConfigError
+    from setpoint.cluster.private_files import make_private
+
+    if len(call.args) != 1:
+        raise Failed("say which backup to restore: setpoint restore FILE")
+    backup, directory = Path(call.args[0]), Path(call.flags.data_dir)
+    if not backup.is_file():
+        raise Failed(f"there is no backup {backup}")
+    none_runs(directory)
+    try:
+        make_private(directory)
+        revision = restore_stopped(backup, directory, replace=call.flags.force)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+    call.say(f"The cluster in {directory} has the state of {backup} and continues at revision {revision}. ", end="")
+    call.say("`setpoint up` starts it.")
+
+
+COMMAND = Command(
+    "Restore the state of a stopped cluster from a backup",
+    run,
+    (
+        DATA_DIR,
+        switch("force", "f", help="Replace the database that is there; it is kept under another name."),
+    ),
+    connects=False,
+    usage="FILE",
+)
