@@ -7,7 +7,7 @@ from pathlib import Path
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
-from setpoint.cli.running import DATA_DIR, find_running, is_locked
+from setpoint.cli.running import DATA_DIR, directory_of, find_running, is_locked
 
 
 async def run(call: Call) -> None:
@@ -17,17 +17,13 @@ async def run(call: Call) -> None:
 
     if len(call.args) != 1:
         raise Failed("say which file to write the backup to: setpoint backup FILE")
-    path, directory = Path(call.args[0]), Path(call.flags.data_dir)
-    running = find_running(directory)
-    elsewhere = call.flags.kubeconfig or call.flags.server
+    path, directory = Path(call.args[0]), directory_of(call)
+    elsewhere = not call.flags.given("data-dir") and call.choice.explicit and call.choice.directory is None
     try:
-        if running is not None and not elsewhere:
-            call.point_to(Path(running.kubeconfig))
+        if elsewhere:
             revision = await _from_server(call, path)
-        elif elsewhere:
-            revision = await _from_server(call, path)
-        elif is_locked(directory):
-            call.point_to(directory / "admin.kubeconfig")
+        elif find_running(directory) is not None or is_locked(directory):
+            call.point_to(directory)
             revision = await _from_server(call, path)
         else:
             revision = back_up_stopped(directory, path)

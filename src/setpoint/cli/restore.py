@@ -8,7 +8,7 @@ from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
-from setpoint.cli.running import DATA_DIR, none_runs
+from setpoint.cli.running import DATA_DIR, directory_of, none_runs
 
 
 def run(call: Call) -> None:
@@ -19,7 +19,7 @@ def run(call: Call) -> None:
 
     if len(call.args) != 1:
         raise Failed("say which backup to restore: setpoint restore FILE")
-    backup, directory = Path(call.args[0]), Path(call.flags.data_dir)
+    backup, directory = Path(call.args[0]), directory_of(call)
     if not backup.is_file():
         raise Failed(f"there is no backup {backup}")
     none_runs(directory)
