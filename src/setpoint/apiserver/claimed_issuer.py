@@ -9,7 +9,7 @@ from setpoint.meta import base64url
 
 def claimed_issuer(token: str) -> str:
     """It may lie. Empty: it is no such token."""
-    parts = token.split(".")
+    parts = token.split(".", 3)
     try:
         claims = orjson.loads(base64url.decode(parts[1])) if len(parts) == 3 else None
     except ValueError:

@@ -27,6 +27,10 @@ class Form(NamedTuple):
     """apiVersion of tables and partial objects."""
 
 
+_MOST_CLAUSES = 50
+_MOST_PARAMETERS = 50
+
+
 class _Clause(NamedTuple):
     media_type: str
     params: dict[str, str]
@@ -35,8 +39,8 @@ class _Clause(NamedTuple):
 def accepted(header: str) -> list[_Clause]:
     """In order of preference: by q, then as written."""
     found: list[tuple[float, int, _Clause]] = []
-    for position, part in enumerate(header.split(",")[:50]):
-        pieces = [piece.strip() for piece in part.split(";")]
+    for position, part in enumerate(header.split(",", _MOST_CLAUSES)[:_MOST_CLAUSES]):
+        pieces = [piece.strip() for piece in part.split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS]]
         params = dict(piece.split("=", 1) for piece in pieces[1:] if "=" in piece)
         try:
             quality = float(params.pop("q", "1"))
@@ -107,7 +111,8 @@ def body_type(content_type: str, *, protobuf: bool = True) -> str:
     media_type, _, params = content_type.partition(";")
     media_type = media_type.strip().lower()
     # A semicolon may end the list; every other one announces a parameter.
-    if not params.strip() or all(_PARAMETER.fullmatch(each.strip()) for each in params.removesuffix(";").split(";")):
+    given = params.removesuffix(";").split(";", _MOST_PARAMETERS)
+    if not params.strip() or all(_PARAMETER.fullmatch(each.strip()) for each in given):
         if media_type in ("", JSON):
             return JSON
         if media_type == YAML or (media_type == PROTOBUF and protobuf):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -95,7 +96,7 @@ def write_options(call: Call, kind: str, *, apply: bool = False, patch: bool = F
 def _manager_of(agent: str) -> str:
     """The name that a client without a fieldManager goes by: the start of its User-Agent."""
     name = agent.split("/", 1)[0]
-    return "".join(char for char in name if char.isprintable())[:128] or "unknown"
+    return "".join(islice(filter(str.isprintable, name), 128)) or "unknown"
 
 
 # -- delete -------------------------------------------------------------------------------------------------------
@@ -282,6 +283,7 @@ def _check_match(options: ListOptions, revision: str, watch: bool) -> None:
 # -- continue tokens ----------------------------------------------------------------------------------------------
 
 _TOKEN_VERSION = "meta.k8s.io/v1"
+_NO_BASE64 = re.compile("[^A-Za-z0-9_-]")
 _TOKEN_FIELDS = {"v": str, "rv": int, "start": str}
 
 
@@ -295,9 +297,9 @@ def decode_continue(token: str) -> tuple[int, str]:
     def refuse(why: str) -> BadRequest:
         return BadRequest(f"invalid continue token: continue key is not valid: {why}")
 
-    bad = next((i for i, char in enumerate(token) if not re.match("[A-Za-z0-9_-]", char)), None)
+    bad = _NO_BASE64.search(token)
     if bad is not None:
-        raise refuse(f"illegal base64 data at input byte {bad}")
+        raise refuse(f"illegal base64 data at input byte {bad.start()}")
     if len(token) % 4 == 1:
         raise refuse(f"illegal base64 data at input byte {len(token) - 1}")
     try:

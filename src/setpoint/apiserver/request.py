@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_qp
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import unquote_to_bytes
 
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _LONGEST_KEPT = 1024
 """Longer paths are not remembered: strangers could fill the memory with them."""
 _MOST_PARAMETERS = 10_000
+_MOST_SEGMENTS = 16
+"""Segments of a path that are told apart. Nothing that a path names is deeper; what follows is one text."""
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 COLLECTIONS = frozenset({"list", "watch"})
@@ -44,24 +46,27 @@ def parse_path(raw: str) -> Target:
     return _kept(raw) if len(raw) <= _LONGEST_KEPT else _parse_path(raw)
 
 
-def _decoded(raw: str) -> str:
-    """Percent escapes and, from the wire, bytes beyond ASCII: UTF-8 either way."""
-    if "%" not in raw and raw.isascii():
+def percent_decoded(raw: str) -> str:
+    """Decode percent escapes and, from the wire, bytes beyond ASCII: UTF-8 either way.
+
+    A text with a percent sign that begins no escape is returned as it is. The cost is that of a few copies, however
+    many escapes there are: quoted-printable differs by its escape character only, and is decoded in C."""
+    if ("%" not in raw and raw.isascii()) or _BAD_ESCAPE.search(raw):
         return raw
     try:
         sent = raw.encode("latin-1")
     except UnicodeEncodeError:
         sent = raw.encode("utf-8", "replace")
-    return unquote_to_bytes(sent).decode("utf-8", "replace")
+    return a2b_qp(sent.replace(b"=", b"=3D").replace(b"%", b"=")).decode("utf-8", "replace")
 
 
 def _parse_path(raw: str) -> Target:
     if "%" in raw and _BAD_ESCAPE.search(raw):
         return UNREADABLE
-    path = _decoded(raw)
+    path = percent_decoded(raw)
     if not path.startswith("/"):
         path = "/" + path
-    parts = path.split("/")[1:]
+    parts = path.split("/", _MOST_SEGMENTS)[1:]
     if parts[0] == "api" and len(parts) >= 3:
         return _resource(path, "api", "", parts[1], parts[2:])
     if parts[0] == "apis" and len(parts) >= 4 and parts[1]:
@@ -109,7 +114,7 @@ def parse_query(query: str) -> dict[str, list[str]]:
         if not pair or ";" in pair or ("%" in pair and _BAD_ESCAPE.search(pair)):
             continue
         key, _, value = pair.replace("+", " ").partition("=")
-        options.setdefault(_decoded(key), []).append(_decoded(value))
+        options.setdefault(percent_decoded(key), []).append(percent_decoded(value))
     return options
 
 

@@ -28,7 +28,11 @@ def put_in_order(obj: Obj) -> None:
     obj["metadata"] = ordered
 
 
+_LONGEST_AGENT = 256
+"""Characters of a user agent that are stored with each revision."""
+
+
 @remembered(maxsize=1024)
 def cause(agent: str, user: str, verb: str) -> bytes:
     """Who did this; kept beside the revision."""
-    return orjson.dumps({"user": user, "agent": agent, "verb": verb})
+    return orjson.dumps({"user": user, "agent": agent[:_LONGEST_AGENT], "verb": verb})

@@ -34,8 +34,11 @@ _LIST_TYPES = {"": ListType.ATOMIC, "set": ListType.SET, "map": ListType.MAP}
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 _SCHEMA_UNIONS = {f"{_SCHEMA}OrBool", f"{_SCHEMA}OrArray", f"{_SCHEMA}OrStringArray"}
 
-_types: dict[tuple[Any, ...], Type] = {}
-"""By everything that tells one Type from another: two fields of the same make share one."""
+_Types = dict[tuple[Any, ...], Type]
+
+_types: _Types = {}
+"""By everything that tells one Type from another: two fields of the same make share one. A Type is put here when it is
+complete, with all that it refers to: two threads may ask at once."""
 
 
 @lru_cache(maxsize=1)
@@ -57,27 +60,33 @@ def kinds() -> dict[str, str]:
 
 def type_of(definition: str) -> Type:
     """The STRUCT of a definition; KeyError if there is none."""
-    return _struct(definition, atomic=False, nullable=False)
+    known = _types.get((definition, False, False, False))
+    if known is not None:
+        return known
+    made: _Types = {}
+    _struct(made, definition, atomic=False, nullable=False)
+    for key, type_ in made.items():
+        _types.setdefault(key, type_)
+    return _types[(definition, False, False, False)]
 
 
-def _struct(definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
-    """`atomic` and `nullable` add to what the definition itself says, `granular` takes its atomicity away: a field may
-    use it in its own way."""
+def _struct(made: _Types, definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
+    """`made` holds what is not complete yet. `atomic` and `nullable` add to what the definition itself says, `granular`
+    takes its atomicity away: a field may use it in its own way."""
     key = (definition, atomic, nullable, granular)
-    known = _types.get(key)
+    known = _types.get(key) or made.get(key)
     if known is not None:
         return known
     if atomic or nullable or granular:
-        plain = type_of(definition)
+        plain = _struct(made, definition, False, False)
         whole = not granular and (atomic or plain.atomic)
-        made = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=whole, nullable=nullable)
-        return _types.setdefault(key, made)
+        variant = Type(Shape.STRUCT, plain.name, plain.go, plain.fields, atomic=whole, nullable=nullable)
+        return made.setdefault(key, variant)
     _, rows, *flags = orjson.loads(_data()[1][definition])
-    made = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))
-    _types[key] = made  # before the fields: they may come back here
+    struct = made[key] = Type(Shape.STRUCT, definition, _go_name(definition), atomic=bool(flags))
     for name, text, presence, *rest in rows:
-        made.fields[name] = _field(name, text, presence, rest[0] if rest else {})
-    return made
+        struct.fields[name] = _field(made, name, text, presence, rest[0] if rest else {})
+    return struct
 
 
 def _go_name(definition: str) -> str:
@@ -85,11 +94,11 @@ def _go_name(definition: str) -> str:
     return ".".join(definition.rsplit(".", 2)[1:])
 
 
-def _field(name: str, text: str, presence: str, more: dict[str, Any]) -> Field:
+def _field(made: _Types, name: str, text: str, presence: str, more: dict[str, Any]) -> Field:
     strategy = more.get("strategy", "")
     return Field(
         name,
-        _type(text, more.get("go", ""), more),
+        _type(made, text, more.get("go", ""), more),
         _PRESENCE[presence],
         more.get("required", False),
         frozenset(strategy.split(",")) if strategy else frozenset(),
@@ -99,29 +108,29 @@ def _field(name: str, text: str, presence: str, more: dict[str, Any]) -> Field:
     )
 
 
-def _type(text: str, go: str, more: dict[str, Any]) -> Type:
+def _type(made: _Types, text: str, go: str, more: dict[str, Any]) -> Type:
     """The Type of a field; `more` holds what concerns the outermost layer only."""
     atomic, nullable = more.get("atomic", False), more.get("null", False)
     list_type, keys = more.get("list", ""), tuple(more.get("keys", ()))
     if text[0] not in "[{" and text not in _SCALARS and text not in _SCHEMA_UNIONS:
-        return _struct(text, atomic, nullable, more.get("granular", False))
+        return _struct(made, text, atomic, nullable, more.get("granular", False))
     key = (text, go, atomic, nullable, list_type, keys)
-    known = _types.get(key)
+    known = _types.get(key) or made.get(key)
     if known is None:
-        known = _make(text, go, atomic, nullable)
+        known = _make(made, text, go, atomic, nullable)
         known.list_type, known.list_keys = _LIST_TYPES[list_type], keys
-        _types[key] = known
+        made[key] = known
     return known
 
 
-def _make(text: str, go: str, atomic: bool, nullable: bool) -> Type:
+def _make(made: _Types, text: str, go: str, atomic: bool, nullable: bool) -> Type:
     if text.startswith("[]"):
-        item = _type(text[2:], go[2:].lstrip("*") if go.startswith("[]") else "", {})
+        item = _type(made, text[2:], go[2:].lstrip("*") if go.startswith("[]") else "", {})
         return Type(Shape.LIST, go=go or f"[]{item.go}", item=item, nullable=nullable)
     if text.startswith("{}"):
-        item = _type(text[2:], go.partition("]")[2].lstrip("*") if go.startswith("map[") else "", {})
+        item = _type(made, text[2:], go.partition("]")[2].lstrip("*") if go.startswith("map[") else "", {})
         return Type(Shape.MAP, go=go or f"map[string]{item.go}", item=item, atomic=atomic, nullable=nullable)
     if text in _SCHEMA_UNIONS:
-        return Type(Shape.ANY, text, _go_name(text), item=type_of(_SCHEMA), nullable=nullable)
+        return Type(Shape.ANY, text, _go_name(text), item=_struct(made, _SCHEMA, False, False), nullable=nullable)
     shape, plain = _SCALARS[text]
     return Type(shape, go=go or plain, nullable=nullable)

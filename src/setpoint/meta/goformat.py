@@ -12,7 +12,9 @@ _ESCAPES = {
 
 def quote(text: str) -> str:
     """Go's %q for a string."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+    if text.isprintable():
+        if '"' in text or "\\" in text:
+            text = text.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{text}"'
     out = ['"']
     for char in text:

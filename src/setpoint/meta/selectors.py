@@ -1,8 +1,8 @@
 """Label and field selectors: parsed once, compiled to a predicate.
 
 `parse_labels("app in (a,b),!canary")` and `parse_fields("status.phase=Running")` give a Selector whose `matches` takes
-a plain dict. `from_label_selector` compiles the structured form that objects hold. All are bounded by the size of the
-text.
+a plain dict. `from_label_selector` compiles the structured form that objects hold. Parsing costs time in proportion to
+the length of the text (about a second for each megabyte), and a test costs time in proportion to the labels tested.
 """
 
 from __future__ import annotations
@@ -90,12 +90,17 @@ def _is_exact(requirement: Requirement) -> bool:
     return requirement.operator in ("=", "in") and len(requirement.values) == 1
 
 
+_FEW = 8
+"""Up to this many requirements are tested one after the other; more are grouped by key."""
+
+
 def _compile(requirements: tuple[Requirement, ...]) -> Selector:
-    tests = [_compile_one(requirement) for requirement in requirements]
-    if not tests:
+    if not requirements:
         return EVERYTHING
-    if len(tests) == 1:
-        return Selector(requirements, tests[0])
+    if len(requirements) == 1:
+        return Selector(requirements, _compile_one(requirements[0]))
+    if len(requirements) > _FEW:
+        return Selector(requirements, _compile_many(requirements))
     if all(map(_is_exact, requirements)):
         # As nearly all of them are; one loop is a fraction of the work.
         pairs = tuple((requirement.key, requirement.values[0]) for requirement in requirements)
@@ -107,62 +112,110 @@ def _compile(requirements: tuple[Requirement, ...]) -> Selector:
             return True
 
         return Selector(requirements, matches)
+    tests = [_compile_one(requirement) for requirement in requirements]
     return Selector(requirements, lambda labels: all(test(labels) for test in tests))
+
+
+class _OfKey:
+    """What all requirements of a selector together demand of the value of one label."""
+
+    __slots__ = ("above", "allowed", "below", "refused")
+
+    def __init__(self) -> None:
+        self.allowed: frozenset[str] | None = None
+        """None means any value."""
+        self.refused: set[str] = set()
+        self.above: int | None = None
+        self.below: int | None = None
+
+    def add(self, requirement: Requirement) -> None:
+        operator, values = requirement.operator, requirement.values
+        if operator in ("=", "in"):
+            self.allowed = frozenset(values) if self.allowed is None else self.allowed.intersection(values)
+        elif operator in ("!=", "notin"):
+            self.refused.update(values)
+        elif operator == "gt":
+            self.above = int(values[0]) if self.above is None else max(self.above, int(values[0]))
+        elif operator == "lt":
+            self.below = int(values[0]) if self.below is None else min(self.below, int(values[0]))
+
+    def allows(self, value: str) -> bool:
+        if value in self.refused or (self.allowed is not None and value not in self.allowed):
+            return False
+        if self.above is None and self.below is None:
+            return True
+        number = _integer(value)
+        if number is None:
+            return False
+        return (self.above is None or number > self.above) and (self.below is None or number < self.below)
+
+
+def _compile_many(requirements: tuple[Requirement, ...]) -> Callable[[_Labels], bool]:
+    """A test whose cost depends on the number of labels, not on the number of requirements."""
+    needed: set[str] = set()
+    absent: set[str] = set()
+    by_key: dict[str, _OfKey] = {}
+    for requirement in requirements:
+        key, operator = requirement.key, requirement.operator
+        if operator == "!":
+            absent.add(key)
+            continue
+        if operator not in ("!=", "notin"):
+            needed.add(key)
+        if operator != "exists":
+            by_key.setdefault(key, _OfKey()).add(requirement)
+
+    def matches(labels: _Labels) -> bool:
+        if len(labels) < len(needed) or not needed <= labels.keys() or not absent.isdisjoint(labels):
+            return False
+        for key, value in labels.items():
+            of_key = by_key.get(key)
+            if of_key is not None and not of_key.allows(value):
+                return False
+        return True
+
+    return matches
 
 
 # -- labels -------------------------------------------------------------------------------------------------------
 
-_SYMBOLS = "()!=,<>"
-_TOKENS = {")", ",", "!", "==", "=", "<", ">", "(", "!=", "in", "notin"}
+_TOKEN = re.compile(r"==|!=|[()!=,<>]|[^()!=,<> \t\r\n]+")
+_SYMBOLS = frozenset("()!=,<>")
 _OPERATORS = {"in": "in", "=": "=", "==": "=", ">": "gt", "<": "lt", "notin": "notin", "!=": "!="}
 _BINARY = "in, notin, =, ==, !=, gt, lt"
-
-
-def _lex(text: str) -> list[tuple[str, str]]:
-    """(token, literal) pairs; identifiers have the token "id", the end has "end"."""
-    tokens: list[tuple[str, str]] = []
-    at, size = 0, len(text)
-    while True:
-        while at < size and text[at] in " \t\r\n":
-            at += 1
-        if at == size:
-            tokens.append(("end", ""))
-            return tokens
-        start = at
-        if text[at] in _SYMBOLS:
-            # The longest run of symbols that is a token.
-            found = ""
-            while at < size and text[at] in _SYMBOLS:
-                candidate = text[start : at + 1]
-                if candidate in _TOKENS:
-                    found = candidate
-                elif found:
-                    break
-                at += 1
-            if found:
-                at = start + len(found)
-                tokens.append((found, found))
-            else:
-                tokens.append(("error", f"error expected: keyword found '{text[start:at]}'"))
-        else:
-            while at < size and text[at] not in _SYMBOLS and text[at] not in " \t\r\n":
-                at += 1
-            word = text[start:at]
-            tokens.append((word if word in _TOKENS else "id", word))
+_END = ("end", "")
 
 
 class _Parser:
+    """Reads one token at a time: the cost is linear in the length of the text, and nothing is held of what was read."""
+
     def __init__(self, text: str) -> None:
-        self.tokens = _lex(text)
-        self.at = 0
+        self._tokens = _TOKEN.finditer(text)
+        self._ahead = self._read()
+
+    def _read(self) -> tuple[str, str]:
+        """The next token and its text: a symbol, "id" for an identifier, "in" and "notin", or "end"."""
+        match = next(self._tokens, None)
+        if match is None:
+            return _END
+        text = match[0]
+        if text[0] in _SYMBOLS or text in ("in", "notin"):
+            return text, text
+        return "id", text
 
     def peek(self) -> tuple[str, str]:
-        token, literal = self.tokens[self.at]
+        token, literal = self._ahead
         return ("id" if token in ("in", "notin") else token), literal
 
     def take(self) -> tuple[str, str]:
         found = self.peek()
-        self.at += 1
+        self._ahead = self._read()
+        return found
+
+    def take_operator(self) -> tuple[str, str]:
+        """As `take`, with "in" and "notin" as themselves rather than as identifiers."""
+        found = self._ahead
+        self._ahead = self._read()
         return found
 
     def parse(self) -> tuple[Requirement, ...]:
@@ -199,8 +252,7 @@ class _Parser:
             raise SelectorError(invalid("<nil>", key, "; ".join(wrong)).message())
         if self.peek()[0] in ("end", ","):
             return Requirement(key, "!" if negated else "exists", ())
-        token, literal = self.tokens[self.at]
-        self.at += 1
+        token, literal = self.take_operator()
         if negated or token not in _OPERATORS:
             if negated and token in _OPERATORS:
                 operator = _OPERATORS[token]
@@ -280,18 +332,20 @@ def parse_labels(text: str) -> Selector:
 # -- fields -------------------------------------------------------------------------------------------------------
 
 
+_FIELD_TERM = re.compile(r"(?:[^,\\]|\\.)*\\?", re.DOTALL)
+"""Everything up to the next comma that is not escaped."""
+
+
 def _split_terms(text: str) -> list[str]:
     """At commas that are not escaped; escapes stay in."""
-    terms, start, escaped = [], 0, False
-    for at, char in enumerate(text):
-        if escaped:
-            escaped = False
-        elif char == "\\":
-            escaped = True
-        elif char == ",":
-            terms.append(text[start:at])
-            start = at + 1
-    terms.append(text[start:])
+    if "\\" not in text:
+        return text.split(",")
+    terms, at = [], 0
+    while at <= len(text):
+        match = _FIELD_TERM.match(text, at)
+        assert match is not None  # the pattern matches nothing at all too
+        terms.append(match[0])
+        at = match.end() + 1
     return terms
 
 
@@ -339,15 +393,26 @@ def parse_fields(text: str) -> Selector:
 
 
 def _compile_fields(requirements: tuple[Requirement, ...]) -> Selector:
-    """An absent field counts as the empty string."""
+    """An absent field counts as the empty string. A test takes one step for each field named, however often it is."""
+    if not requirements:
+        return EVERYTHING
+    by_key: dict[str, _OfKey] = {}
+    for requirement in requirements:
+        by_key.setdefault(requirement.key, _OfKey()).add(requirement)
+    if len(requirements) == 1:
+        key, operator, (value,) = requirements[0]
+        if operator == "=":
+            return Selector(requirements, lambda fields: fields.get(key, "") == value)
+        return Selector(requirements, lambda fields: fields.get(key, "") != value)
+    tests = tuple(by_key.items())
 
     def matches(fields: _Labels) -> bool:
-        for requirement in requirements:
-            if (fields.get(requirement.key, "") == requirement.values[0]) != (requirement.operator == "="):
+        for key, of_key in tests:  # noqa: SIM110 - a generator costs more than all the rest
+            if not of_key.allows(fields.get(key, "")):
                 return False
         return True
 
-    return Selector(requirements, matches) if requirements else EVERYTHING
+    return Selector(requirements, matches)
 
 
 # -- the structured form ------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from setpoint.meta.remember import remembered
 
 _LONGEST_AGENT = 1024
 _CUT = "...TRUNCATED"
+_MOST_PROXIES = 100
+"""Addresses of a X-Forwarded-For header that are looked at."""
 
 
 def source_ips(request: Request) -> list[str]:
@@ -20,7 +22,8 @@ def source_ips(request: Request) -> list[str]:
     if forwarded:
         if "x-forwarded-for" in request.repeated:
             forwarded = request.repeated["x-forwarded-for"][0]
-        found = [ip for ip in (_address(part.strip()) for part in forwarded.split(",")) if ip]
+        parts = forwarded.split(",", _MOST_PROXIES)[:_MOST_PROXIES]
+        found = [ip for ip in (_address(part.strip()) for part in parts) if ip]
     real = headers.get("x-real-ip")
     if real:
         ip = _address(request.repeated.get("x-real-ip", [real])[0])

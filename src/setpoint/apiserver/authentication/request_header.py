@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from setpoint.apiserver.authentication.client_certificates import Anchors, common_name
 from setpoint.apiserver.filters.authenticate import with_everybody
 from setpoint.apiserver.http.message import Peer, Request
+from setpoint.apiserver.request import percent_decoded
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Unauthorized
@@ -68,7 +68,7 @@ class RequestHeaderAuthenticator:
         for prefix in self._names.extra_prefix:
             for header in request.headers:
                 if header.startswith(prefix):
-                    key = unquote(header[len(prefix) :])
+                    key = percent_decoded(header[len(prefix) :])
                     extra[key] = (*extra.get(key, ()), *_values(request, header))
         return extra
 

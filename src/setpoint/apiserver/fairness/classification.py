@@ -11,6 +11,8 @@ from setpoint.apiserver.filters.authorize import Access
 from setpoint.kinds.strategy import UserInfo
 
 _REMEMBERED = 4096
+_LONGEST_REMEMBERED = 1024
+"""Characters of the texts by which a flow is remembered: clients choose them, and may choose others each time."""
 Obj = Mapping[str, Any]
 Headers = tuple[tuple[str, str], ...]
 
@@ -46,7 +48,9 @@ class Classifier:
         if found is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            found = self._known[key] = self._classify(access)
+            found = self._classify(access)
+            if len(user.name) + len(access.group) + len(access.resource) + len(scope or "") <= _LONGEST_REMEMBERED:
+                self._known[key] = found
         return found
 
     def _classify(self, access: Access) -> Flow:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from hmac import compare_digest
 from string import ascii_letters, digits
 from typing import NamedTuple, Protocol, runtime_checkable
-from urllib.parse import unquote
 
 from setpoint.apiserver.http.message import Request
+from setpoint.apiserver.request import percent_decoded
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta import base64url
 from setpoint.meta.errors import Unauthorized
@@ -27,6 +27,10 @@ _INVALID = "invalid bearer token"
 _SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 _SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 _BASE64URL = frozenset(ascii_letters + digits + "-_")
+_LONGEST_TOKEN = 64 * 1024
+"""Characters of a bearer token; no issuer makes longer ones. Upstream has no such bound."""
+_MOST_PROTOCOLS = 100
+"""Subprotocols that a WebSocket may offer. Upstream has no such bound."""
 
 
 class TokenRefused(Exception):
@@ -196,11 +200,13 @@ class AuthenticatorChain:
                 token, headers["sec-websocket-protocol"] = _from_subprotocols(protocols)
                 if token:
                     return self._bearer(token)
-        if not refused and (self.anonymous_paths is None or unquote(request.path) in self.anonymous_paths):
+        if not refused and (self.anonymous_paths is None or percent_decoded(request.path) in self.anonymous_paths):
             return ANONYMOUS
         raise Unauthorized()
 
     def _bearer(self, token: str) -> UserInfo | Awaitable[UserInfo]:
+        if len(token) > _LONGEST_TOKEN:
+            raise Unauthorized()
         for at, authenticator in enumerate(self._tokens):
             try:
                 verified = authenticator.verify(token, self.audiences)
@@ -232,6 +238,8 @@ class AuthenticatorChain:
         token, _ = parse_bearer(f"Bearer {token}")
         if not token:
             return (Verified(ANONYMOUS, tuple(audiences)) if self.anonymous_paths is None else None), ""
+        if len(token) > _LONGEST_TOKEN:
+            return None, _INVALID
         verified, errors = await _verify(self._tokens, token, audiences)
         return verified, "" if verified is not None else aggregate([_INVALID, *errors])
 
@@ -255,14 +263,17 @@ async def _verify(
 
 
 def _opens_websocket(headers: Mapping[str, str]) -> bool:
-    connection = (token.strip().lower() for token in headers.get("connection", "").split(","))
+    offered = headers.get("connection", "").split(",", _MOST_PROTOCOLS)
+    connection = (token.strip().lower() for token in offered)
     return headers.get("upgrade", "").lower() == "websocket" and "upgrade" in connection
 
 
 def _from_subprotocols(header: str) -> tuple[str, str]:
     """Browsers cannot set an Authorization header on a WebSocket: the token, empty if there is none, and the other
     protocols."""
-    protocols = [protocol.strip() for protocol in header.split(",")]
+    protocols = [protocol.strip() for protocol in header.split(",", _MOST_PROTOCOLS)]
+    if len(protocols) > _MOST_PROTOCOLS:
+        raise Unauthorized()
     tokens = [protocol for protocol in protocols if protocol.startswith(_SUBPROTOCOL)]
     others = [protocol for protocol in protocols if not protocol.startswith(_SUBPROTOCOL)]
     encoded = tokens[0].removeprefix(_SUBPROTOCOL) if tokens else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -11,7 +12,7 @@ from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import Forbidden
 from setpoint.meta.goformat import aggregate, quote
 from setpoint.meta.names import path_segment
-from setpoint.meta.selectors import Requirement, SelectorError, parse_fields, parse_labels
+from setpoint.meta.selectors import Requirement, Selector, SelectorError, parse_fields, parse_labels
 
 MASTERS = "system:masters"
 Rule = Mapping[str, Any]
@@ -29,9 +30,50 @@ class Access(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str | None = None
-    fields: tuple[Requirement, ...] = ()
-    """What a list, watch or deletion of many is confined to, as far as it could be read."""
-    labels: tuple[Requirement, ...] = ()
+    fields: Iterable[Requirement] = ()
+    """What a list, watch or deletecollection is restricted to, as far as it could be parsed."""
+    labels: Iterable[Requirement] = ()
+
+
+LONGEST_SELECTOR = 8 * 1024
+"""Characters of a selector that authorization takes into account. A longer one restricts nothing there: parsing it
+would cost more than may be spent on a client that nobody has allowed anything yet."""
+
+
+class Restriction:
+    """The requirements of a selector, parsed when an authorizer asks for them: most never do.
+
+    One that cannot be parsed has none, so the request counts as one for everything."""
+
+    __slots__ = ("_found", "_parse", "_text")
+
+    def __init__(self, text: str, parse: Callable[[str], Selector]) -> None:
+        self._text = text
+        self._parse = parse
+        self._found: tuple[Requirement, ...] | None = None
+
+    def __iter__(self) -> Iterator[Requirement]:
+        return iter(self._requirements)
+
+    @property
+    def _requirements(self) -> tuple[Requirement, ...]:
+        if self._found is None:
+            self._found = ()
+            if len(self._text) <= LONGEST_SELECTOR:
+                with suppress(SelectorError):
+                    self._found = self._parse(self._text).requirements
+        return self._found
+
+    @property
+    def name(self) -> str:
+        """The only object that a field selector admits, or "": who may read that object may list it."""
+        if "metadata.name" not in self._text:
+            return ""
+        for requirement in self._requirements:
+            if requirement.key == "metadata.name" and requirement.operator == "=":
+                name = requirement.values[0]
+                return "" if path_segment(name) else name
+        return ""
 
 
 class Decision(Enum):
@@ -181,37 +223,20 @@ def access_of(call: Call) -> Access:
     if not target.resource:
         return Access(call.user, call.request.method.lower(), path=target.path)
     name = target.name
-    fields: tuple[Requirement, ...] = ()
-    labels: tuple[Requirement, ...] = ()
+    fields: Iterable[Requirement] = ()
+    labels: Iterable[Requirement] = ()
     # The old way to watch, by a path of its own, does not take selectors everywhere: there they confine nothing.
     if query and call.verb in _WITH_SELECTORS and not target.watch:
         if "fieldSelector" in query:
-            fields, confined = _field_selector(call.option("fieldSelector"))
+            fields = Restriction(call.option("fieldSelector"), parse_fields)
             if not name and call.verb != "deletecollection":
-                name = confined
+                name = fields.name
         if "labelSelector" in query:
-            labels = _label_selector(call.option("labelSelector"))
+            labels = Restriction(call.option("labelSelector"), parse_labels)
     return Access(
         call.user, call.verb, target.group, target.version, target.resource, target.subresource, target.namespace,
         name, None, fields, labels,
     )  # fmt: skip
-
-
-def _field_selector(text: str) -> tuple[tuple[Requirement, ...], str]:
-    """Its parts, and the one object that it confines a list or watch to: who may read that object may list it."""
-    try:
-        selector = parse_fields(text)
-    except SelectorError:
-        return (), ""
-    name = selector.exact("metadata.name") or ""
-    return selector.requirements, "" if path_segment(name) else name
-
-
-def _label_selector(text: str) -> tuple[Requirement, ...]:
-    try:
-        return parse_labels(text).requirements
-    except SelectorError:
-        return ()
 
 
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

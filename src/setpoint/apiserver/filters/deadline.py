@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from setpoint.apiserver.call import Call
 from setpoint.meta.errors import BadRequest
+from setpoint.meta.goformat import quote
 from setpoint.meta.times import TimeError, parse_duration
 
 LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Subresources that may last as long as they like: they take nobody's turn."""
+
+
+_LONGEST = 256
+"""Characters of a duration; Go has no such bound."""
 
 
 def check_timeout(call: Call) -> None:
@@ -16,6 +21,8 @@ def check_timeout(call: Call) -> None:
     if not value or call.verb == "watch" or call.target.subresource in LONG_RUNNING:
         return
     try:
+        if len(value) > _LONGEST:
+            raise TimeError(f"time: invalid duration {quote(value[:_LONGEST])}")
         parse_duration(value)
     except TimeError as error:
         raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None

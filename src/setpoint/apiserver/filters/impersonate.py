@@ -7,15 +7,14 @@ every part of the wanted user. The refusal that the caller sees is the first one
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from urllib.parse import unquote
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
 from setpoint.apiserver.filters.authorize import MASTERS, Access, AuthorizerChain, Decision, access_of, forbidden
 from setpoint.apiserver.http.message import Request
+from setpoint.apiserver.request import percent_decoded
 from setpoint.kinds.networking.references import validate_domain_prefixed_path
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.errors import BadRequest, Forbidden
@@ -31,7 +30,8 @@ _IDENTITY = "authentication.k8s.io"
 _MANY = 4
 """From so many checks on, one for all of them is tried first."""
 _REMEMBERED = 10_000
-_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_LONGEST = 64 * 1024
+"""Characters of all Impersonate-* headers of a request together, names included. Upstream has no such bound."""
 
 
 def service_account(name: str) -> tuple[str, str] | None:
@@ -98,12 +98,14 @@ def _wanted(request: Request) -> UserInfo | None:
     names = [name for name in headers if name.startswith("impersonate-")]
     if not names:
         return None
+    if sum(len(header) + sum(map(len, _values(request, header))) for header in names) > _LONGEST:
+        raise BadRequest(f"the Impersonate-* headers are longer than {_LONGEST} bytes")
     name, uid = (next(iter(_values(request, f"impersonate-{part}")), "") for part in ("user", "uid"))
     groups = tuple(_values(request, "impersonate-group"))
     extra: dict[str, tuple[str, ...]] = {}
     for header in names:
         if header.startswith(_EXTRA):
-            key = _unescaped(header[len(_EXTRA) :])
+            key = percent_decoded(header[len(_EXTRA) :])
             extra[key] = (*extra.get(key, ()), *_values(request, header))
     if not name and (uid or groups or extra):
         shown = ", ".join(f"{quote(key)}:{_go_list(extra[key])}" for key in sorted(extra))
@@ -123,10 +125,6 @@ def _values(request: Request, header: str) -> Sequence[str]:
     if header in request.repeated:
         return request.repeated[header]
     return [request.headers[header]] if header in request.headers else []
-
-
-def _unescaped(key: str) -> str:
-    return key if _BAD_ESCAPE.search(key) else unquote(key)
 
 
 def _go_list(values: Sequence[str]) -> str:

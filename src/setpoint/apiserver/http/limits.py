@@ -11,6 +11,8 @@ class Limits(NamedTuple):
     head: int = 1024 * 1024
     """Bytes of request line and headers together; also of trailers, and of what lies between two pieces of body."""
     headers: int = 1000
+    path: int = 64 * 1024
+    """Bytes of a path as sent, without the query. Go has no such bound; no object's path comes near it."""
     pipelined: int = 64 * 1024
     """Bytes taken in while an earlier request of the connection is being handled; then reading pauses."""
     write_buffer: int = 256 * 1024

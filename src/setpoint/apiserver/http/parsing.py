@@ -235,6 +235,8 @@ class RequestParser:
             raise Refused(400, "missing required Host header")
         method = parser.get_method()
         path, query = _split_target(self._target)
+        if len(path) > self._limits.path:
+            raise Refused(431, "")
         self._request = Request(
             _METHODS.get(method) or method.decode(), path, query, headers, b"", self._peer, repeated or {}
         )

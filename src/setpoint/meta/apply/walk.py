@@ -25,44 +25,68 @@ NEVER_OWNED_METADATA = frozenset({
 })  # fmt: skip
 
 
+_Unfinished = dict[int, tuple[Type, Walk]]
+"""Walks that are being made, by the identity of their types: a type may contain itself. They are put into the types
+when all are complete: two threads may ask at once."""
+
+
 def walk_of(type_: Type) -> Walk:
     walk: Walk | None = type_.compiled.get("apply")
-    return walk or _compile(type_, "apply")
+    if walk is None:
+        unfinished: _Unfinished = {}
+        walk = _part(type_, unfinished)
+        _publish(unfinished)
+    return walk
+
+
+def _publish(finished: _Unfinished) -> None:
+    for type_, walk in finished.values():
+        type_.compiled["apply"] = walk
+
+
+def _part(type_: Type, unfinished: _Unfinished) -> Walk:
+    walk: Walk | None = type_.compiled.get("apply")
+    if walk is not None:
+        return walk
+    known = unfinished.get(id(type_))
+    return known[1] if known is not None else _compile(type_, unfinished)
 
 
 def object_walk_of(type_: Type) -> Walk:
     """For whole objects: blind to the fields that nobody ever owns."""
     walk: Walk | None = type_.compiled.get("apply.object")
     if walk is None:
-        walk = type_.compiled["apply.object"] = Walk(False)
-        metadata = Walk(False)
+        walk, metadata = Walk(False), Walk(False)
+        unfinished: _Unfinished = {}
         field = type_.fields.get("metadata")
-        _make_struct(metadata, field.type if field is not None else Type(Shape.STRUCT), NEVER_OWNED_METADATA)
-        _make_struct(walk, type_, NEVER_OWNED, metadata)
+        metadata_type = field.type if field is not None else Type(Shape.STRUCT)
+        _make_struct(metadata, metadata_type, unfinished, NEVER_OWNED_METADATA)
+        _make_struct(walk, type_, unfinished, NEVER_OWNED, metadata)
+        _publish(unfinished)
+        type_.compiled["apply.object"] = walk
     return walk
 
 
-def _compile(type_: Type, name: str) -> Walk:
+def _compile(type_: Type, unfinished: _Unfinished) -> Walk:
     shape = type_.shape
-    if shape is Shape.LIST and type_.list_type is not ListType.ATOMIC and type_.item is not None:
-        walk = type_.compiled[name] = Walk(False)
-        make_listed(walk, type_, walk_of(type_.item))
-    elif type_.atomic:
-        walk = type_.compiled[name] = _LEAF
-    elif shape is Shape.STRUCT:
-        walk = type_.compiled[name] = Walk(False)
-        _make_struct(walk, type_, frozenset())
-    elif shape is Shape.MAP and type_.item is not None:
-        walk = type_.compiled[name] = Walk(False)
-        item = walk_of(type_.item)
-        if item.leaf:
-            _make_leaf_map(walk)
-        else:
-            _make_mapped(walk, _Plans(item), frozenset())
-    elif is_deduced(type_):
-        walk = type_.compiled[name] = _DEDUCED
+    is_list = shape is Shape.LIST and type_.list_type is not ListType.ATOMIC and type_.item is not None
+    if not is_list and (type_.atomic or not (shape is Shape.STRUCT or (shape is Shape.MAP and type_.item is not None))):
+        walk = _DEDUCED if not type_.atomic and is_deduced(type_) else _LEAF
+        unfinished[id(type_)] = type_, walk
+        return walk
+    walk = Walk(False)
+    unfinished[id(type_)] = type_, walk
+    if shape is Shape.STRUCT:
+        _make_struct(walk, type_, unfinished, frozenset())
+        return walk
+    assert type_.item is not None
+    item = _part(type_.item, unfinished)
+    if is_list:
+        make_listed(walk, type_, item)
+    elif item.leaf:
+        _make_leaf_map(walk)
     else:
-        walk = type_.compiled[name] = _LEAF
+        _make_mapped(walk, _Plans(item), frozenset())
     return walk
 
 
@@ -78,11 +102,13 @@ class _Plans(dict[str, tuple[str, Walk, bool]]):
         return ("f:" + name, self._others, False)
 
 
-def _make_struct(walk: Walk, type_: Type, skip: frozenset[str], metadata: Walk | None = None) -> None:
+def _make_struct(
+    walk: Walk, type_: Type, unfinished: _Unfinished, skip: frozenset[str], metadata: Walk | None = None
+) -> None:
     plans = _Plans(_DEDUCED)
     for name, field in type_.fields.items():
         if name not in skip:
-            plans[name] = ("f:" + name, walk_of(field.type), True)
+            plans[name] = ("f:" + name, _part(field.type, unfinished), True)
     if metadata is not None:
         plans["metadata"] = ("f:metadata", metadata, True)
     _make_mapped(walk, plans, skip)

@@ -11,14 +11,23 @@ _FRAMES = 10_000
 stack, so this is memory on the heap."""
 
 
+_USUAL = sys.getrecursionlimit()
+_users: list[None] = []
+"""One for each that needs the room now: the limit is one for all threads."""
+
+
 @contextmanager
 def room_for_depth() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    if before >= _FRAMES:
+    if _USUAL >= _FRAMES:
         yield
         return
+    _users.append(None)
     sys.setrecursionlimit(_FRAMES)
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        _users.pop()
+        if not _users:
+            sys.setrecursionlimit(_USUAL)
+            if _users:  # since a moment ago
+                sys.setrecursionlimit(_FRAMES)
