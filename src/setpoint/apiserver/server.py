@@ -45,6 +45,7 @@ from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError, InternalError, RequestTooLarge
+from setpoint.meta.tracebacks import drop_traceback
 from setpoint.store.interface import Store, StoreError
 
 if TYPE_CHECKING:
@@ -201,9 +202,11 @@ class ApiServer:
             if self.auditor is not None and call.user is _NOBODY:
                 call.audit = self.auditor.unauthenticated(call)
             answer = refusal(call, error)
+            drop_traceback(error)
         except StoreError as error:
             log.error("store: %s", error)
             answer = refusal(call, InternalError.of(str(error)))
+            drop_traceback(error)
         except BaseException as error:
             if call.audit is not None:
                 await call.audit.broke_off(error)

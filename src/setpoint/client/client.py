@@ -53,7 +53,7 @@ class Client:
             impersonate=impersonate,
             on_warning=on_warning,
         )
-        self.discovery = discovery or Discovery(self._document)
+        self.discovery = discovery or Discovery(self.sender.document)
 
     def named(self, user_agent: str, impersonate: Impersonation | None = None) -> Client:
         """The same connections, for another component."""
@@ -70,9 +70,6 @@ class Client:
 
     async def close(self) -> None:
         await self.sender.transport.close()
-
-    async def _document(self, path: str, accept: str) -> Obj:
-        return await self.sender.json("GET", path, accept=accept)
 
     # -- finding --------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,9 @@ class Exchange:
         self.complete = False
         self.closes = False
         """The connection's end is the body's end."""
-        self.failure: Exception | None = None
+        self.failure = ""
+        """Why the answer ends early; empty while it has not. A text, since an exception that is kept here would hold
+        the frames it was raised in, and they this object."""
         self.inflate: zlib._Decompress | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -51,7 +53,7 @@ class Exchange:
 class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._exchange: Exchange | None = None
         self._head_size = 0
         self._reading = True
@@ -77,15 +79,15 @@ class Connection(asyncio.Protocol):
     async def head(self, exchange: Exchange) -> None:
         """Returns when status and headers are there."""
         while not exchange.headers_done:
-            if exchange.failure is not None:
-                raise exchange.failure
+            if exchange.failure:
+                raise Unreachable(exchange.failure)
             await exchange.changed()
 
     async def next_chunk(self, exchange: Exchange) -> bytes:
         """A piece of the body, or b"" at its end."""
         while not exchange.chunks:
-            if exchange.failure is not None:
-                raise exchange.failure
+            if exchange.failure:
+                raise Unreachable(exchange.failure)
             if exchange.complete:
                 return b""
             if not self._reading:
@@ -121,14 +123,15 @@ class Connection(asyncio.Protocol):
         if not exchange.headers_done:
             self._head_size += len(data)
             if self._head_size > LONGEST_HEAD + len(data):
-                self._fail(Unreachable("the server sent headers without end"))
+                self._fail("the server sent headers without end")
                 return
+        assert self._parser is not None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(Unreachable("the server switched to another protocol without being asked to"))
+            self._fail("the server switched to another protocol without being asked to")
         except (httptools.HttpParserError, zlib.error) as error:
-            self._fail(Unreachable(f"the server's answer is not HTTP: {error}"))
+            self._fail(f"the server's answer is not HTTP: {error}")
         if exchange.size > READ_AHEAD and not exchange.complete and self._reading:
             assert self._transport is not None
             self._reading = False
@@ -140,6 +143,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
+        # httptools holds methods of this object, and the transport may: without them, no reference cycle is left.
+        self._transport = self._parser = None
         exchange = self._exchange
         if exchange is None or exchange.complete:
             return
@@ -147,13 +152,13 @@ class Connection(asyncio.Protocol):
             self._finish(exchange)
         else:
             why = f": {error}" if error is not None else ""
-            self._fail(Unreachable(f"the server closed the connection before its answer was complete{why}"))
+            self._fail(f"the server closed the connection before its answer was complete{why}")
         exchange.wake()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, why: str) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.failure = error
+            exchange.failure = why
             exchange.wake()
         self.close()
 
@@ -165,7 +170,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange
-        assert exchange is not None
+        assert exchange is not None and self._parser is not None
         status = self._parser.get_status_code()
         if status < 200:
             exchange.headers.clear()
@@ -191,13 +196,13 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None or not exchange.headers_done:
             return  # an interim answer
-        if not self._parser.should_keep_alive():
+        if self._parser is not None and not self._parser.should_keep_alive():
             self.lost = True
         self._finish(exchange)
 
     def _finish(self, exchange: Exchange) -> None:
         if exchange.inflate is not None and not exchange.inflate.eof:
-            exchange.failure = Unreachable("the server's compressed answer breaks off")
+            exchange.failure = "the server's compressed answer breaks off"
             self.lost = True
         exchange.complete = True
         self._exchange = None

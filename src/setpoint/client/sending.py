@@ -112,6 +112,10 @@ class Sender:
         found: dict[str, Any] = orjson.loads(reply.body) if reply.body else {}
         return found
 
+    async def document(self, path: str, accept: str) -> dict[str, Any]:
+        """The object at a path, in one of the accepted forms."""
+        return await self.json("GET", path, accept=accept)
+
     async def watch(self, path: str, query: str, *, accept: str = JSON) -> EventStream:
         if self._objects is None:
             return await event_lines(await self.stream("GET", path, query, accept=accept))

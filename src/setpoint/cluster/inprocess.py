@@ -23,6 +23,7 @@ from setpoint.apiserver.http.message import (
 )
 from setpoint.client.inprocess import InProcessAnswer, InProcessServer
 from setpoint.client.transport import Headers, Unreachable
+from setpoint.meta.tracebacks import drop_traceback
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -104,7 +105,10 @@ class InProcess:
             await answer.run(pipe)
         except Exception as error:  # one stream must not take the others along
             log.exception("a stream failed")
-            pipe.failure = error
+            pipe.failure = str(error)
+        except asyncio.CancelledError as cancelled:
+            drop_traceback(cancelled)
+            raise
 
 
 class _Entrance:
@@ -189,7 +193,8 @@ class _Pipe(Generic[T]):
         self._drain: asyncio.Event | None = None
         self.buffered = 0
         self.cancel: Callable[[], object] = _nothing
-        self.failure: Exception | None = None
+        self.failure: str | None = None
+        """Why the server's end failed, if it did."""
 
     # The server's end.
 
@@ -223,7 +228,7 @@ class _Pipe(Generic[T]):
         while not self._waiting:
             if self._ended:
                 if self.failure is not None:
-                    raise ConnectionResetError(str(self.failure)) from self.failure
+                    raise ConnectionResetError(self.failure)
                 raise StopAsyncIteration
             self._reader = asyncio.get_running_loop().create_future()
             try:

@@ -232,11 +232,11 @@ class _Stream:
     async def run(self, timeout: float) -> None:
         registry, clock = self.registry, self.registry.env.clock
         try:
-            present = self._begin()
-        except ApiError as error:
-            self.refuse(error)
-            return
-        try:
+            try:
+                present = self._begin()
+            except ApiError as error:
+                self.refuse(error)
+                return
             ends = clock.monotonic() + timeout
             async with asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(self.writer.closed())
@@ -249,6 +249,7 @@ class _Stream:
                 catching_up.cancel()
         finally:
             registry.cache.remove(self.watch)
+            del self.watch  # it refers to this stream: they would be a cycle
 
     def _begin(self) -> list[Entry]:
         """Choose the revision from which on changes are sent, and return the present state if it is to be sent too:

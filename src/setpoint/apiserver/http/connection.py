@@ -23,6 +23,7 @@ from setpoint.apiserver.http.outgoing import Outgoing
 from setpoint.apiserver.http.parsing import SLICE, Exchange, RequestParser
 from setpoint.apiserver.http.peers import peer_of
 from setpoint.apiserver.http.streams import ChunkedStream, Hijacked, PlainStream, Signal
+from setpoint.meta.tracebacks import drop_traceback
 
 if TYPE_CHECKING:
     from setpoint.apiserver.turns import Turns
@@ -37,6 +38,10 @@ _READING: Final = 0.001
 """Seconds that it takes to read on where much is coming in."""
 _REFUSING: Final = 0.0001
 """Seconds that it takes to refuse somebody who was refused before."""
+
+
+def _nothing() -> None:
+    """Do nothing when a deadline passes that was never set."""
 
 
 class Owner(Protocol):
@@ -72,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._pending = bytearray()  # received, not parsed yet
         self._waiter: asyncio.Future[None] | None = None  # set while the task waits for a request: else it is busy
         self._end = Signal()
-        self._expired: Callable[[], None] = self.abort
+        self._expired: Callable[[], None] = _nothing
         self._eof = False  # the peer sends no more
         self._closing = False
         self._deaf = False  # what still comes in is not looked at
@@ -91,6 +96,7 @@ class Connection(asyncio.Protocol):
         self._tls = transport.get_extra_info("ssl_object") is not None
         self.parser = RequestParser(self.owner.limits, peer)
         self._transport.set_write_buffer_limits(self.owner.limits.write_buffer)
+        self._expired = self.abort
         self._task = self.owner.opened(self, self._run())
 
     def data_received(self, data: bytes) -> None:
@@ -295,12 +301,14 @@ class Connection(asyncio.Protocol):
                     await self.outgoing.drained(self.loop)
                 if not keep:
                     break
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             # Either the peer of a stream is gone or the server gives up on us: both end the connection, and nobody
             # else waits for this task to be cancelled.
+            drop_traceback(cancelled)
             self.abort()
-        except Exception:
+        except Exception as error:
             logger.exception("connection failed")
+            drop_traceback(error)
             self.abort()
         self.close()
         if self.owner.stopping and not self._transport.get_write_buffer_size():
@@ -309,6 +317,13 @@ class Connection(asyncio.Protocol):
         # Whoever waits for this task may rely on it: the connection is gone.
         while not self.lost:
             await self._woken()
+        self._release()
+
+    def _release(self) -> None:
+        """Drop the references that tie this connection into cycles, so that it is freed without the collector."""
+        self._expired = _nothing
+        self._hijacked = None
+        self.parser.release()
 
     async def _serve(self, exchange: Exchange) -> bool:
         """Answer one request; False when the connection must end with it."""

@@ -118,10 +118,9 @@ class RequestParser:
             # Bytes after a request that said `Connection: close` are an error to httptools and nothing to us.
             if self.finished:
                 return
-            cause = error.__context__
-            if isinstance(cause, Refused):
-                self._refuse(cause.status, cause.text)
-            elif cause is not None:
+            if isinstance(error.__context__, Refused):
+                self._refuse(error.__context__.status, error.__context__.text)
+            elif error.__context__ is not None:
                 raise
             else:
                 self._refuse(400, "")
@@ -154,6 +153,11 @@ class RequestParser:
         self._parser = httptools.HttpRequestParser(self)
         self.finished = False
         return rest
+
+    def release(self) -> None:
+        """Parse nothing more. httptools holds methods of this object: without it, no reference cycle is left."""
+        self.finished = True
+        del self._parser
 
     def _refuse(self, status: int, text: str) -> None:
         self.finished = True

@@ -81,11 +81,11 @@ class Command:
         return self._process.output
 
     def write(self, text: str) -> None:
-        self._process.session.typed.text += text
+        self._process.typed.text += text
         self._fed()
 
     def close_input(self) -> None:
-        self._process.session.typed.closed = True
+        self._process.typed.closed = True
         self._fed()
 
     def _fed(self) -> None:

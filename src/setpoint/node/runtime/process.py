@@ -46,7 +46,10 @@ class Process:
         self._threads: list[_Thread] = []
         self._spun = 0
         self._done: list[asyncio.Future[None]] = []
-        self.session, running = start(self)
+        session, running = start(self)
+        self._session: Session | None = session
+        """None once the program has ended. The session refers to this process, so keeping it would be a cycle."""
+        self.typed = session.typed
         self._threads.append(_Thread(running, at))
 
     @property
@@ -111,7 +114,7 @@ class Process:
 
     def fed(self) -> None:
         """There may be input."""
-        typed = self.session.typed
+        typed = self.typed
         for thread in self._threads:
             if thread.waits_for == WAIT_FOR_INPUT:
                 woken = typed.closed or "\n" in typed.text
@@ -123,9 +126,10 @@ class Process:
     def signal(self, name: str, now: float) -> bool:
         """Whether the program heard it: it has a trap for it."""
         self.advance(now)
-        if self.exit_code is not None or name not in self.session.traps:
+        session = self._session
+        if session is None or name not in session.traps:
             return False
-        self.session.signal = name
+        session.signal = name
         main = self._threads[0]
         if main.waits_for == WAIT_FOR_JOBS:
             main.at, main.waits_for = now, 0.0
@@ -135,7 +139,7 @@ class Process:
     def end(self, code: int, at: float) -> None:
         if self.exit_code is not None:
             return
-        self.exit_code, self.ended_at = code, at
+        self.exit_code, self.ended_at, self._session = code, at, None
         for thread in self._threads:
             thread.running.close()
         del self._threads[1:]

@@ -216,7 +216,7 @@ class SimulatedRuntime:
         """The main program of a container, and what it was started as, where it reads what somebody types."""
         run = self._run(uid, container)
         process = run.process if run is not None and run.record.running else None
-        if run is None or process is None or process.session.typed.closed:
+        if run is None or process is None or process.typed.closed:
             return None
         argv = argv_of(run.launch.spec, self.images.facts(run.launch.spec.get("image", "")))
         return argv or [], Command(process, self._clock, lambda: self.changed(uid))
