@@ -221,15 +221,15 @@ def test_dd_copies_blocks(script: str, code: int, expected: str) -> None:
 def test_programs_pass_on_what_is_typed_as_it_arrives() -> None:
     for argv in (["cat"], ["sh", "-c", "cat && echo over"], ["tee", "/tmp/f"]):
         found = process(argv)
-        found.session.typed.closed = False
+        found.typed.closed = False
         found.advance(1)
         assert found.waits_for_input and found.exit_code is None
         for text, shown in (("one\n", "one\n"), ("two", "one\ntwo")):
-            found.session.typed.text += text
+            found.typed.text += text
             found.fed()
             found.advance(2)
             assert found.output.text() == shown and found.exit_code is None
-        found.session.typed.closed = True
+        found.typed.closed = True
         found.fed()
         found.advance(3)
         assert found.exit_code == 0
