@@ -8,8 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: up test types tests clean
 
-up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it
-	$(BIN)/setpoint up
+up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it; options: make up ARGS="--port 7443"
+	$(BIN)/setpoint up $(ARGS)
 
 test: $(VENV)/.dev ## the whole suite: style, types, tests
 	$(BIN)/ruff check src tests tools bench examples

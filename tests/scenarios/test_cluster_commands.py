@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,13 @@ class Shell:
         return subprocess.run(
             command, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=60
         )
+
+    def below(self, name: str) -> Shell:
+        """The same user in a subdirectory."""
+        (self.directory / name).mkdir(parents=True, exist_ok=True)
+        other = Shell(self.directory / name)
+        other.environment = self.environment
+        return other
 
     def __call__(self, line: str) -> str:
         done = self.run(*line.split())
@@ -43,7 +51,7 @@ def shell(tmp_path: Path) -> Shell:
 def test_a_day_in_the_life_of_a_cluster(shell: Shell) -> None:
     assert "is ready at https://127.0.0.1:" in shell("up --detach --port 0 --nodes 1 --kubeconfig copy.json")
     try:
-        assert json.loads((shell.directory / "copy.json").read_text())["current-context"] == "setpoint"
+        assert json.loads((shell.directory / "copy.json").read_text())["current-context"] == shell.directory.name
         assert (shell.directory / "copy.json").stat().st_mode & 0o777 == 0o600
         # Nobody said where: the cluster of this directory is meant.
         assert shell("get nodes -o name") == "node/node-1\n"
@@ -77,3 +85,62 @@ def test_what_cannot_start_says_why(shell: Shell) -> None:
     (shell.directory / "mine" / "photo").write_text("")
     assert "does not look like the data directory" in shell.refused("reset --yes --data-dir mine")
     assert (shell.directory / "mine" / "photo").exists()
+
+
+def test_several_clusters_of_one_user(shell: Shell) -> None:
+    """Named after their directories, listed together, found from subdirectories, and forgotten without a trace."""
+    assert shell("list") == "There are no clusters on this machine: `setpoint up` starts one.\n"
+    (shell.directory / ".kube").mkdir()
+    theirs = shell.directory / ".kube" / "config"
+    theirs.write_text(FOREIGN)
+    shop, deep = shell.below("shop"), shell.below("shop/src/deep")
+    told = deep("up --detach --port 0 --nodes 1 --data-dir ../../.setpoint")
+    assert "another terminal" not in told
+    assert f"{Path(sys.executable)} -m setpoint get nodes" in told
+    try:
+        assert deep("get nodes -o name") == "node/node-1\n"
+        assert deep("config current-context") == "shop\n"
+        assert f"in {shop.directory}/.setpoint has been up" in deep("status --interval 10ms")
+        assert "already running" in deep.refused("up --port 0"), "in a subdirectory `up` is about the same cluster"
+        port = json.loads((shop.directory / ".setpoint" / "running.json").read_text())["url"].rpartition(":")[2]
+        refused = shell.below("other").refused(f"up --port {port}")
+        assert f"port {port} on 127.0.0.1 is in use by " in refused and "--port 0" in refused
+        if sys.platform == "linux":
+            assert f"in {deep.directory})" in refused
+        shell.below("other")("up --detach --port 0 --nodes 0 --store memory --name second")
+        rows = [line.split() for line in shell("list").splitlines()]
+        assert rows[0] == ["NAME", "DIRECTORY", "ADDRESS", "STATE", "NODES", "AGE"]
+        assert [(row[0], row[1], row[3], row[4]) for row in rows[1:]] == [
+            ("second", f"{shell.directory}/other/.setpoint", "Running", "0"),
+            ("shop", f"{shop.directory}/.setpoint", "Running", "1"),
+        ]
+        assert "context shop is in" in shop("kubeconfig --merge")
+        assert deep("--context shop get ns default -o name") == "namespace/default\n"
+    finally:
+        shell.below("other")("down")
+        shop("down")
+    assert [line.split()[3] for line in shell("list").splitlines()[1:]] == ["Stopped", "Stopped"]
+    stopped = deep.refused("get pods")
+    assert (
+        f"the cluster of this directory ({shop.directory}/.setpoint) is not running: `setpoint up` starts it" in stopped
+    )
+    assert f"The context shop was removed from {theirs}." in shop("reset --yes")
+    left = theirs.read_text()
+    assert "shop" not in left and "production" in left
+    assert 'current-context: ""' in left
+    assert shell("list -o name") == "second\n"
+    shutil.rmtree(shell.directory / "other")
+    assert shell("list -o json") == "[]\n"
+
+
+FOREIGN = """
+apiVersion: v1
+kind: Config
+clusters:
+- {name: production, cluster: {server: "https://127.0.0.1:1"}}
+contexts:
+- {name: production, context: {cluster: production, user: production}}
+users:
+- {name: production, user: {token: secret}}
+current-context: production
+"""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +28,7 @@ WITH_COMMANDS = [
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 COMMANDS = (
-    "up", "down", "status", "watch", "demo", "lesson", "backup", "restore", "reset", "kubeconfig", "apiserver",
+    "up", "down", "status", "list", "watch", "demo", "lesson", "backup", "restore", "reset", "kubeconfig", "apiserver",
     "controller-manager", "nodes", "scheduler",
 )  # fmt: skip
 
@@ -137,6 +139,14 @@ def test_make_knows_its_targets(document: str) -> None:
         used |= set(re.findall(r"^make (?:\w+=\S+ )?(\w+)", block, re.MULTILINE))
     assert used
     assert used <= targets
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_up_passes_options_on() -> None:
+    done = subprocess.run(
+        ["make", "-n", "up", "ARGS=--port 7443 --nodes 1"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == ".venv/bin/setpoint up --port 7443 --nodes 1"
 
 
 def test_the_map_names_what_is_there() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import text
-from setpoint.cli.server_options import SERVER_FLAGS, server_config
+from setpoint.cli.running import running_now, written_down
+from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, ready, serve, server
 
 
@@ -23,9 +24,11 @@ def run(call: Call) -> None:
     async def main() -> None:
         stop = catch_signals()
         async with apiserver(config, alone=True) as running:
-            took = time.monotonic() - STARTED
-            ready(call, f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {running.kubeconfig})")
-            await until(stop, running.api)
+            with written_down(call, config.data_dir, running_now(call, running, 0)):
+                took = time.monotonic() - STARTED
+                kubeconfig = running.kubeconfig
+                ready(call, f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {kubeconfig})")
+                await until(stop, running.api)
 
     serve(main)
 
@@ -33,6 +36,6 @@ def run(call: Call) -> None:
 COMMAND = Command(
     "Run the API server alone, without controllers, scheduler and nodes",
     run,
-    (text("data-dir", required=True, help="Where state, certificates and the kubeconfig live."), *SERVER_FLAGS),
+    (text("data-dir", required=True, help="Where state, certificates and the kubeconfig live."), NAME, *SERVER_FLAGS),
     connects=False,
 )

@@ -14,6 +14,7 @@ GROUPS: dict[str, dict[str, Lazy]] = {
         "up": _of("up", "Run a whole cluster: API server, controllers, scheduler and simulated nodes"),
         "down": _of("down", "Stop the cluster of a data directory; what it holds stays"),
         "status": _of("status", "Tell how a cluster is: components, nodes, Pods, store, loops"),
+        "list": _of("list", "List the clusters of this machine: name, directory, address, state, nodes, age", "ls"),
         "watch": _of("watch", "Watch a cluster live, on the whole screen"),
         "demo": _of("demo", "See a control plane at work, one step at a time"),
         "lesson": _of("lesson", "Learn how a control plane works, by doing"),

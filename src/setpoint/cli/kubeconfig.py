@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from setpoint.cli.call import Call
@@ -23,8 +24,9 @@ def run(call: Call) -> None:
         from setpoint.cli.kubeconfig_merge import merge
 
         target = Path(call.flags.into) if call.flags.into else call.around.home / ".kube" / "config"
-        merge(path, target, call.flags.name)
-        call.say(f"The context {call.flags.name} is in {target}, and is the current one.")
+        name = call.flags.name or str(json.loads(content)["current-context"])
+        merge(path, target, name, replace=bool(call.flags.name))
+        call.say(f"The context {name} is in {target}, and is the current one.")
     else:
         call.say(content, end="")
 
@@ -36,7 +38,7 @@ COMMAND = Command(
         DATA_DIR,
         switch("merge", help="Put it into ~/.kube/config, as a context of its own, and make that the current one."),
         text("into", help="Merge into this file instead."),
-        text("name", default="setpoint", help="The name of the context, cluster and user there."),
+        text("name", help="The name of the context, cluster and user there; by default that of the cluster."),
     ),
     connects=False,
     examples="""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from setpoint.cli.call import Call
 from setpoint.cli.connection import kubeconfig_paths
 from setpoint.cli.failures import Failed
-from setpoint.cli.kubeconfig_merge import write_privately
+from setpoint.cli.private_file import locked, write_privately
 from setpoint.client.cluster_choice import ADMIN, data_directory
 from setpoint.client.kubeconfig import KubeconfigError, read_kubeconfig
 
@@ -96,7 +96,7 @@ class Files:
         are below their file are written without it. Raises Failed, and then nothing is written."""
         with ExitStack() as stack:
             for path in sorted(self.paths):
-                stack.enter_context(_locked(path))
+                stack.enter_context(locked(path))
             before = self.read()
             after = deepcopy(before)
             yield after
@@ -187,21 +187,3 @@ def _relative(body: Obj, section: str, directory: Path) -> Obj:
         if path and os.path.isabs(path) and Path(path).is_relative_to(base):
             made[key] = str(Path(path).relative_to(base))
     return made
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """As kubectl does it, so that the two respect each other."""
-    lock = path.with_name(path.name + ".lock")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0))
-    except FileExistsError:
-        raise Failed(
-            f"open {lock}: file exists\nAnother command is changing {path}; if none is, remove the lock file."
-        ) from None
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            lock.unlink()

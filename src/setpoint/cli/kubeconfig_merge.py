@@ -1,21 +1,99 @@
-"""Puts a cluster into a kubeconfig that may have others: all of them stay, but for one of the same name."""
+"""Puts a cluster into a kubeconfig that may have others, and takes it out again: all others stay."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from setpoint.cli.failures import Failed
+from setpoint.cli.private_file import locked, write_privately
 from setpoint.meta.body import BodyError, dump_yaml, parse_yaml
 
 _SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
+_RECORD = "merged-into"
+"""Beside the kubeconfig of a cluster: the files that it was put into."""
+_MOST = 100
 
 
-def merge(source: Path, target: Path, name: str) -> None:
-    """Raises Failed, and then the target is as it was."""
+def merge(source: Path, target: Path, name: str, *, replace: bool) -> None:
+    """Put the cluster of `source` into `target` under this name, and make it the current one there.
+
+    An entry of the name that belongs to another cluster is replaced only if that is wanted. Raises Failed, and then
+    the target is as it was."""
     own = json.loads(source.read_bytes())
+    with locked(target):
+        _merge(own, target, name, replace)
+    files = dict.fromkeys([*map(str, merged_into(source)), str(target.absolute())])
+    write_privately(source.with_name(_RECORD), "".join(f"{path}\n" for path in files).encode())
+
+
+def _merge(own: dict[str, Any], target: Path, name: str, replace: bool) -> None:
+    found = _read(target)
+    if not replace and any(one.get("name") == name and one not in _ours(found, own) for one in found["clusters"]):
+        raise Failed(f"{target} has another cluster called {name}: say --name for this one. Nothing was changed")
+    merged = dict(found)
+    for section, inner in _SECTIONS:
+        content = {"cluster": name, "user": name} if section == "contexts" else own[section][0][inner]
+        others = [entry for entry in found[section] if entry.get("name") != name]
+        merged[section] = [*others, {"name": name, inner: content}]
+    merged["current-context"] = name
+    write_privately(target, dump_yaml(merged))
+
+
+def remove(source: Path, target: Path) -> list[str]:
+    """Take the cluster of `source` out of `target`, with the contexts and users that were made for it, and return the
+    names of the contexts. A current context that is gone is not left behind. Raises Failed."""
+    if not (source.exists() and target.exists()):
+        return []
+    with locked(target):
+        return _remove(json.loads(source.read_bytes()), target)
+
+
+def _remove(own: dict[str, Any], target: Path) -> list[str]:
+    found = _read(target)
+    clusters = {entry.get("name") for entry in _ours(found, own)}
+    contexts = [entry for entry in found["contexts"] if _inner(entry, "context").get("cluster") in clusters]
+    names = [str(entry.get("name")) for entry in contexts]
+    if not names and not clusters:
+        return []
+    rest = [entry for entry in found["contexts"] if entry not in contexts]
+    # A user of the cluster's name was put there with it; other users may be wanted for another cluster.
+    unused = clusters - {_inner(entry, "context").get("user") for entry in rest}
+    left = {
+        **found,
+        "clusters": [entry for entry in found["clusters"] if entry.get("name") not in clusters],
+        "users": [entry for entry in found["users"] if entry.get("name") not in unused],
+        "contexts": rest,
+    }
+    if found.get("current-context") in names:
+        left["current-context"] = ""
+    write_privately(target, dump_yaml(left))
+    return names
+
+
+def merged_into(source: Path) -> list[Path]:
+    """Return the files that the cluster of `source` was put into."""
+    try:
+        return [Path(line) for line in source.with_name(_RECORD).read_text(encoding="utf-8").splitlines()[:_MOST]]
+    except (OSError, ValueError):
+        return []
+
+
+def _ours(found: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries that lead to our cluster: its authority is known by nobody else; without one it is the address."""
+    mine = own["clusters"][0]["cluster"]
+    key = "certificate-authority-data" if "certificate-authority-data" in mine else "server"
+    return [entry for entry in found["clusters"] if _inner(entry, "cluster").get(key) == mine[key]]
+
+
+def _inner(entry: dict[str, Any], key: str) -> dict[str, Any]:
+    found = entry.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _read(target: Path) -> dict[str, Any]:
+    """Return the content of a kubeconfig with all its lists. Raises Failed."""
     try:
         found: Any = parse_yaml(target.read_bytes())[0] if target.exists() else {}
     except (OSError, BodyError) as error:
@@ -23,25 +101,10 @@ def merge(source: Path, target: Path, name: str) -> None:
     found = found or {"apiVersion": "v1", "kind": "Config", "preferences": {}}
     if not isinstance(found, dict):
         raise Failed(f"the kubeconfig {target} is not a mapping of settings; nothing was changed")
-    merged = dict(found)
-    for section, inner in _SECTIONS:
-        entries = merged.get(section) or []
-        if not isinstance(entries, list):
-            raise Failed(f"in the kubeconfig {target}, {section} is not a list; nothing was changed")
-        content = {"cluster": name, "user": name} if section == "contexts" else own[section][0][inner]
-        others = [entry for entry in entries if not (isinstance(entry, dict) and entry.get("name") == name)]
-        merged[section] = [*others, {"name": name, inner: content}]
-    merged["current-context"] = name
-    write_privately(target, dump_yaml(merged))
-
-
-def write_privately(path: Path, data: bytes) -> None:
-    """All or nothing, for its owner's eyes alone. What a link leads to is written, and the link stays."""
-    path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # one that was left behind may have any mode
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)
+    read = dict(found)
+    for section, _ in _SECTIONS:
+        entries = found.get(section) or []
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise Failed(f"in the kubeconfig {target}, {section} is not a list of entries; nothing was changed")
+        read[section] = entries
+    return read

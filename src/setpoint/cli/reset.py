@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from setpoint.cli.call import Call
@@ -10,7 +12,9 @@ from setpoint.cli.command import Command
 from setpoint.cli.down import end
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.kubeconfig_merge import merged_into, remove
 from setpoint.cli.running import DATA_DIR, directory_of, find_running
+from setpoint.client.cluster_choice import ADMIN
 
 _OURS = ("state.db", "identity", "pki", "admin.kubeconfig")
 
@@ -26,8 +30,25 @@ async def run(call: Call) -> None:
     running = find_running(directory)
     if running is not None:
         await end(call, running, 30.0)
+    for line in _forget(call, directory / ADMIN):
+        call.say(line)
     shutil.rmtree(directory)
     call.say(f"The cluster in {directory} and all it held is gone.")
+
+
+def _forget(call: Call, kubeconfig: Path) -> Iterator[str]:
+    """Take the cluster out of the kubeconfigs that know it: a current context must not lead nowhere."""
+    listed = [Path(path) for path in call.around.environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    for target in dict.fromkeys([*merged_into(kubeconfig), call.around.home / ".kube" / "config", *listed]):
+        if target.exists() and kubeconfig.exists() and target.samefile(kubeconfig):
+            continue
+        try:
+            names = remove(kubeconfig, target)
+        except (Failed, OSError, ValueError) as error:
+            yield f"{target} was left as it is: {error}"
+            continue
+        for name in names:
+            yield f"The context {name} was removed from {target}."
 
 
 def _is_there(directory: Path) -> bool:

@@ -8,12 +8,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.known_clusters import KnownClusters
 from setpoint.client.cluster_choice import DATA_DIRECTORY, data_directory
+from setpoint.meta.times import format_time
+
+if TYPE_CHECKING:
+    from setpoint.cluster.apiserver import RunningApiServer
 
 DATA_DIR = text(
     "data-dir",
@@ -43,9 +48,16 @@ def directory_of(call: Call) -> Path:
     return found if found is not None and found.parent != Path.cwd() else named
 
 
+def running_now(call: Call, api: RunningApiServer, nodes: int) -> Running:
+    """Return what is to be written down of a server in this process."""
+    started = format_time(call.around.clock.now())
+    return Running(os.getpid(), api.url, str(api.kubeconfig.absolute()), nodes, started, call.flags.store)
+
+
 @contextmanager
-def written_down(directory: Path, running: Running) -> Iterator[None]:
-    """For as long as the block runs."""
+def written_down(call: Call, directory: Path, running: Running) -> Iterator[None]:
+    """Say that the cluster of this data directory runs, for as long as the block does."""
+    KnownClusters(call.around.environment, call.around.home).remember(directory, running.nodes, call.around.clock.now())
     record = directory / _RECORD
     record.write_text(json.dumps(running._asdict()) + "\n", encoding="utf-8")
     try:

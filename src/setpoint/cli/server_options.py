@@ -12,6 +12,7 @@ from setpoint.cli.flags import Flag, Values, about, array, duration, number, swi
 if TYPE_CHECKING:
     from setpoint.cluster.config import ApiServerConfig
 
+NAME = text("name", help="What contexts call the cluster; by default as before, at first after its directory.")
 SERVER_FLAGS: tuple[Flag, ...] = (
     *about(
         "Serving",
@@ -111,7 +112,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     ),
     *AUDIT_FLAGS,
 )
-"""All but --data-dir, whose default is each command's own."""
+"""All but --name and --data-dir, whose default is each command's own."""
 
 
 def server_config(flags: Values, data_dir: Path) -> ApiServerConfig:
@@ -119,6 +120,7 @@ def server_config(flags: Values, data_dir: Path) -> ApiServerConfig:
 
     apart = {*AUDIT_FLAGS, *ACCESS_FLAGS}
     named = {flag.key: getattr(flags, flag.key) for flag in SERVER_FLAGS if flag not in apart}
+    named["name"] = flags.name
     named["audit"] = audit_config(flags)
     named["access"] = access_config(flags)
     if flags.authorization_config and not flags.given("authorization-mode"):

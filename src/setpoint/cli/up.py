@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import shlex
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
-from setpoint.cli.running import DATA_DIR, Running, directory_of, none_runs, written_down
-from setpoint.cli.server_options import SERVER_FLAGS, server_config
+from setpoint.cli.program_name import program_name
+from setpoint.cli.running import DATA_DIR, directory_of, none_runs, running_now, written_down
+from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, ready, say, serve, server
 from setpoint.client.cluster_choice import data_directory
-
-if TYPE_CHECKING:
-    from setpoint.cluster.allinone import RunningCluster
 
 
 @server
@@ -44,7 +42,7 @@ def run(call: Call) -> int | None:
             progress.clear()
             api = running.apiserver
             _hand_over(call, api.kubeconfig)
-            with written_down(config.data_dir, _record(call, running, nodes)):
+            with written_down(call, directory, running_now(call, running.apiserver, nodes)):
                 ready(call, welcome(call, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED))
                 if call.around.out_is_terminal and not call.flags.quiet:
                     from setpoint.cli.up_log import tell_events
@@ -83,41 +81,46 @@ class _Progress:
             self._dirty = False
 
 
-def _record(call: Call, running: RunningCluster, nodes: int) -> Running:
-    from setpoint.meta.times import format_time
-
-    api = running.apiserver
-    started = format_time(call.around.clock.now())
-    return Running(os.getpid(), api.url, str(api.kubeconfig.absolute()), nodes, started, call.flags.store)
-
-
 def _hand_over(call: Call, kubeconfig: Path) -> None:
     """A copy where somebody asked for one."""
     if call.flags.kubeconfig:
-        from setpoint.cli.kubeconfig_merge import write_privately
+        from setpoint.cli.private_file import write_privately
 
         write_privately(Path(call.flags.kubeconfig), kubeconfig.read_bytes())
 
 
 def welcome(call: Call, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
-    """What there is now, and what to try."""
+    """Return what there is now, and what to try."""
     at_hand = directory_of(call).absolute() == data_directory(Path.cwd(), call.around.home)
+    chosen = call.around.environment.get("KUBECONFIG")
     shown = call.flags.kubeconfig or str(kubeconfig)
-    first = "" if at_hand else f"  export KUBECONFIG={Path(shown).absolute()}\n"
-    return (
-        f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {url} after {took:.2f} s.\n"
-        f"The kubeconfig is {shown}. Try, in another terminal:\n\n"
-        f"{first}"
-        "  setpoint get nodes\n"
-        "  setpoint create deployment hello --image=nginx --replicas=3\n"
-        "  setpoint get pods --watch\n\n"
-        f"kubectl and everything else that speaks Kubernetes work with `export KUBECONFIG={Path(shown).absolute()}`.\n"
-        + (
-            "`setpoint down` stops it; `setpoint up` goes on where it left off."
-            if call.flags.detach
-            else "Ctrl-C stops it; the same command goes on where it left off."
+    export = f"export KUBECONFIG={shlex.quote(str(Path(shown).absolute()))}"
+    setpoint = program_name(call.around.environment, sys.argv)
+    detached = call.flags.detach
+    lines = [
+        f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {url} after {took:.2f} s.",
+        f"The kubeconfig is {shown}. Try{'' if detached else ', in another terminal'}:",
+        "",
+        *([] if at_hand and not chosen else [f"  {export}"]),
+        f"  {setpoint} get nodes",
+        f"  {setpoint} create deployment hello --image=nginx --replicas=3",
+        f"  {setpoint} get pods --watch",
+        "",
+        f"kubectl and everything else that speaks Kubernetes work with `{export}`.",
+        _how_to_stop(call, setpoint, at_hand),
+    ]
+    return "\n".join(lines)
+
+
+def _how_to_stop(call: Call, setpoint: str, at_hand: bool) -> str:
+    forgets = call.flags.store == "memory"
+    if not call.flags.detach:
+        return "Ctrl-C stops it" + (
+            "; its objects are in memory only." if forgets else "; the same command goes on where it left off."
         )
-    )
+    where = "" if at_hand else f" --data-dir {shlex.quote(call.flags.data_dir)}"
+    again = "; its objects are in memory only." if forgets else f"; `{setpoint} up{where}` goes on where it left off."
+    return f"`{setpoint} down{where}` stops it{again}"
 
 
 COMMAND = Command(
@@ -126,6 +129,7 @@ COMMAND = Command(
     (
         number("nodes", default=3, least=0, most=50_000, help="Simulated nodes."),
         DATA_DIR._replace(help="Where the cluster lives; a later `setpoint up` goes on there."),
+        NAME,
         text("kubeconfig", help="Write the administrator's kubeconfig here too."),
         switch(
             "detach", "d", help="Return when the cluster is ready; it runs in the background until `setpoint down`."

@@ -186,7 +186,7 @@ async def apiserver(
             await retire_metrics(api)
         log.info("serving on %s", address)
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
-        kubeconfig = write_kubeconfigs(config.data_dir, url, files, clock, token)
+        kubeconfig = write_kubeconfigs(config.data_dir, config.name, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
             compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
             checking = tasks.create_task(check_forever(medium, clock)) if isinstance(medium, SqliteStore) else None
@@ -242,9 +242,13 @@ async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
         return await server.start(config.bind_address, config.port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
+            from setpoint.cluster.port_holder import port_holder
+
+            holder = port_holder(config.port)
             raise ConfigError(
-                f"port {config.port} on {config.bind_address} is in use; choose another with --port, "
-                "or stop what uses it"
+                f"port {config.port} on {config.bind_address} is in use"
+                + (f" by {holder}; stop it" if holder else "; stop what uses it")
+                + ", choose another port with --port, or say --port 0 for any free one"
             ) from None
         raise ConfigError(f"cannot listen on {config.bind_address}:{config.port}: {error.strerror}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
@@ -14,6 +15,9 @@ NOWHERE = Path("/dev/null")
 """The data directory of a server that keeps nothing on disk."""
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
 class ConfigError(Exception):
     """A setting that cannot work; the message is one sentence for the person who typed it."""
 
@@ -21,6 +25,8 @@ class ConfigError(Exception):
 @dataclass(slots=True, eq=False, repr=False, match_args=False)
 class ApiServerConfig:
     data_dir: Path
+    name: str = ""
+    """What contexts call the cluster; empty: as before, at first after its directory."""
     port: int = 6443
     bind_address: str = "127.0.0.1"
     advertise_address: str = ""
@@ -65,6 +71,8 @@ class ApiServerConfig:
 
     def check(self) -> None:
         """Raises ConfigError."""
+        if self.name and not _NAME.fullmatch(self.name):
+            raise ConfigError(f"--name {self.name!r} is not made of up to 63 letters, digits, dots, _ and -")
         if self.store not in ("sqlite", "memory"):
             raise ConfigError(f"--store must be sqlite or memory, not {self.store!r}")
         if self.insecure_http and self.bind_address not in ("127.0.0.1", "::1", "localhost"):

@@ -12,14 +12,17 @@ from setpoint.cluster.private_files import write_private
 def write_kubeconfig(
     path: Path,
     *,
+    name: str,
     server: str,
     ca: bytes | None,
     certificate: bytes | None,
     key: bytes | None,
     token: str = "",
-    user: str = "admin",
+    user: str,
 ) -> None:
-    """Readable by its owner alone. JSON is YAML, so no YAML library is needed to start a server."""
+    """Write a file with one context, called `name`, which is readable by its owner alone.
+
+    JSON is YAML, so no YAML library is needed to start a server."""
     cluster: dict[str, str] = {"server": server}
     if ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
@@ -32,10 +35,10 @@ def write_kubeconfig(
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "setpoint", "cluster": cluster}],
+        "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": user, "user": credentials}],
-        "contexts": [{"name": "setpoint", "context": {"cluster": "setpoint", "user": user}}],
-        "current-context": "setpoint",
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
         "preferences": {},
     }
     write_private(path, json.dumps(config, indent=2).encode() + b"\n")

@@ -16,7 +16,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.request import parse_path
 from setpoint.cli.flags import Flags
-from setpoint.cli.server_options import SERVER_FLAGS, server_config
+from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cluster.audit_config import AuditConfig
 from setpoint.cluster.auditing import AuditLog, audit_log
 from setpoint.cluster.config import ApiServerConfig, ConfigError
@@ -25,7 +25,7 @@ from setpoint.system import RandomIds, SystemClock
 
 
 def _config(*words: str) -> ApiServerConfig:
-    flags = Flags(SERVER_FLAGS)
+    flags = Flags((NAME, *SERVER_FLAGS))
     config = server_config(flags.parse(words).values, Path("unused"))
     config.check()
     return config
