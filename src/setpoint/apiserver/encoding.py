@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -73,12 +74,30 @@ class Encoding:
         return Entry(key, orjson.dumps(obj), revision)
 
     def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
-        """An object of this version in another one, with its type: what others own is known by their version. None:
-        there is no such version."""
-        return None
+        """An object of this kind in another version, with its type: what others own is known by their version. The
+        object is in the version that it names, or else in this one. None: there is no such version."""
+        target, source = self._versions.get(api_version), self._versions.get(obj.get("apiVersion", self.form))
+        if target is None or source is None:
+            return None
+        if target is source:
+            return target.resource.type, obj
+        bare = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
+        converted = target.versioned(source.to_storage(bare))
+        if "apiVersion" in obj:
+            converted = {"kind": target.resource.kind, "apiVersion": api_version, **converted}
+        return target.resource.type, converted
 
-    converts_ownership = False
-    """Whether `in_version` says anything."""
+    @property
+    def converts_ownership(self) -> bool:
+        """Whether there are other versions, and `in_version` can show objects in them."""
+        return self.resource.has_versions
+
+    @cached_property
+    def _versions(self) -> dict[str, Encoding]:
+        """By apiVersion; this one included."""
+        resource = self.resource
+        others = [one for one in RESOURCES if (one.storage, one.kind) == (resource.storage, resource.kind)]
+        return {one.api_version: self if one is resource else encoding_of(one) for one in others}
 
     final_as = ""
     """Under which name an entry remembers the bytes of `dump` as those that are sent; empty: it does not."""

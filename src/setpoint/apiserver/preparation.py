@@ -28,6 +28,8 @@ from setpoint.store.interface import Op
 if TYPE_CHECKING:
     from setpoint.apiserver.registry import Registry
 
+OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+
 
 async def prepare_create(registry: Registry, call: Call, obj: Obj, attrs: Attributes) -> list[Op]:
     resource, strategy, hooks, meta = registry.resource, registry.strategy, registry.hooks, obj["metadata"]
@@ -123,7 +125,7 @@ def _match_namespace(resource: Resource, call: Call, meta: Obj) -> None:
         if not resource.namespaced:
             meta.pop("namespace", None)
             return
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        raise BadRequest(OTHER_NAMESPACE)
 
 
 def _path_segment(name: str, prefix: bool) -> list[str]:

@@ -40,6 +40,7 @@ _STORED_AS = {
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): ("autoscaling", "v2"),
 }
 
+_IN_SEVERAL_VERSIONS = {(storage, kind) for (_, _, kind), storage in _STORED_AS.items()}
 
 # Where upstream's stored version lags behind the served one.
 _HASHED_AS = {
@@ -106,6 +107,11 @@ class Resource:
         """Where this resource's keys live; ends in a slash, so no resource's keys can run into another's."""
         group = self.storage[0]
         return f"{group}/{self.plural}/" if group else f"core/{self.plural}/"
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether the same objects are served in another version or group too."""
+        return (self.storage, self.kind) in _IN_SEVERAL_VERSIONS
 
     @property
     def storage_version_hash(self) -> str:

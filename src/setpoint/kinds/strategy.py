@@ -143,6 +143,10 @@ class Strategy:
         """`policy_given`: the client said what is to become of the dependents."""
         return []
 
+    def undeletable(self, name: str) -> str:
+        """Why the object of this name cannot be deleted, by itself; empty: it can."""
+        return ""
+
     def grace_period(self, obj: Obj, requested: int | None) -> int | None:
         """Seconds between a delete and the removal; None: this kind is removed at once, without a grace period."""
         return None

@@ -48,7 +48,6 @@ class CustomEncoding(Encoding):
         # What came from another version has not got the defaults of this one yet.
         self.final_as = self._sent if resource is self._storage else ""
         self.remote = conversion.remote
-        self.converts_ownership = not conversion.remote
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -121,6 +120,10 @@ class CustomEncoding(Encoding):
 
     def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
         return super().list(items, {"continue": "", **meta})
+
+    @property
+    def converts_ownership(self) -> bool:
+        return not self.remote
 
     def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
         known = self._siblings.get(api_version.rpartition("/")[2])

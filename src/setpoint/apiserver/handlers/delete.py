@@ -83,6 +83,8 @@ async def delete(call: Call, registry: Registry, form: Form) -> Answer:
     if options.unread:
         return await _delete_unread(call, registry, form)
     _warn(call, registry, options)
+    if why := registry.strategy.undeletable(call.target.name):
+        raise Forbidden.of(registry.resource.group, registry.resource.plural, call.target.name, why)
     entry, gone = await deletion.delete(call, registry, call.target.name, options)
     if not gone or registry.strategy.returns_deleted:
         return respond_object(call, form, registry, entry)

@@ -11,6 +11,7 @@ from setpoint.apiserver.handlers.binding import AS_GIVEN, admit_order, created, 
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import DeleteOptions, delete_options, write_options
+from setpoint.apiserver.preparation import OTHER_NAMESPACE
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.core.pod_binding import evicted, ignores_disruption_budget, needs_same_version_to_evict
@@ -58,7 +59,7 @@ class Evictions:
         call.sent(eviction, "Eviction", "policy/v1")
         name = call.target.name
         if eviction["metadata"].get("namespace", "") not in ("", call.target.namespace):
-            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+            raise BadRequest(OTHER_NAMESPACE)
         if eviction["metadata"].get("name", "") != name:
             raise BadRequest("name in URL does not match name in Eviction object")
         errs: Errors = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from setpoint.apiserver.bodies import kind_problem, note_cleared_ownership, report_strict, wrong_kind
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.update import check_bare_name, strategy_for
+from setpoint.apiserver.handlers.update import check_name, strategy_for
 from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
@@ -75,7 +75,7 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
         obj = patcher(full)
         registry.strategy.default(obj)
         registry.strategy.stamp(obj, call.now)
-        check_bare_name(call, obj)
+        check_name(call, obj)
         own(call, registry, versioned, obj)
         return encoding.to_storage(obj)
 
@@ -269,7 +269,7 @@ async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy,
 
     async def change(live: Obj | None) -> Obj:
         obj = apply_config(call, registry, encoding.versioned(live) if live is not None else None, config, force)
-        check_bare_name(call, obj)
+        check_name(call, obj)
         report_strict(call, duplicates, "error ")
         return encoding.to_storage(obj)
 

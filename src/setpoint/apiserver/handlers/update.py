@@ -8,6 +8,7 @@ from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
 from setpoint.apiserver.ownership import own
+from setpoint.apiserver.preparation import OTHER_NAMESPACE
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
 from setpoint.apiserver.watch_cache import Obj
@@ -18,20 +19,11 @@ from setpoint.meta.schema import Type
 
 
 def check_name(call: Call, obj: Obj) -> None:
-    """The object must be the one the URL names."""
-    check_bare_name(call, obj)
+    """Check that the object is the one that the URL names. Raises BadRequest."""
     meta, target = obj["metadata"], call.target
     namespace = meta.get("namespace", "")
     if namespace and target.namespace and target.resource != "namespaces" and namespace != target.namespace:
-        raise BadRequest(
-            f"the namespace of the object ({namespace}) does not match "
-            f"the namespace on the request ({target.namespace})"
-        )
-
-
-def check_bare_name(call: Call, obj: Obj) -> None:
-    """The same without the namespace, which patches leave to the registry."""
-    meta, target = obj["metadata"], call.target
+        raise BadRequest(OTHER_NAMESPACE)
     name = meta.get("name", "")
     if not name:
         raise BadRequest(

@@ -52,6 +52,9 @@ class PriorityClassStrategy(Strategy):
             errs.append(forbidden("value", "may not be changed in an update."))
         validate_immutable(obj.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errs)
 
+    def undeletable(self, name: str) -> str:
+        return "this is a system priority class and cannot be deleted" if name in SYSTEM_CLASSES else ""
+
 
 def _system_problem(name: str, value: int, global_default: bool) -> str:
     if name not in SYSTEM_CLASSES:

@@ -12,6 +12,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
+from setpoint.apiserver.preparation import OTHER_NAMESPACE
 from setpoint.apiserver.rendering import respond
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.catalog import Resource
@@ -43,7 +44,7 @@ def read(
         for name in _SYSTEM_FIELDS:
             meta.pop(name, None)
     if namespace and meta.get("namespace", namespace) != namespace:
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        raise BadRequest(OTHER_NAMESPACE)
     meta.pop("namespace", None)
     if namespace:
         meta["namespace"] = namespace

@@ -1,0 +1,69 @@
+"""Writes that are refused, in upstream's words and order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from front_door import APPLY, MERGE_PATCH, FrontDoor
+
+OTHER = "the namespace of the provided object does not match the namespace sent on the request"
+MAPS = "/api/v1/namespaces/default/configmaps"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def a_map(name: str = "m", namespace: str = "other") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
+
+
+async def test_an_object_of_another_namespace(door: FrontDoor) -> None:
+    await door.make(MAPS, a_map(namespace="default"))
+    replies = [
+        await door.post(MAPS, a_map()),
+        await door.put(f"{MAPS}/m", a_map()),
+        await door.put(f"{MAPS}/m", a_map("n")),  # said before what is wrong with its name
+        await door.put(f"{MAPS}/absent", a_map("absent")),
+        await door.patch(f"{MAPS}/m", {"metadata": {"namespace": "other"}}, MERGE_PATCH),
+        await door.patch(f"{MAPS}/m", {"metadata": {"namespace": "other", "name": "n"}}, MERGE_PATCH),
+        await door.patch(f"{MAPS}/m?fieldManager=f", a_map(), APPLY),
+    ]
+    assert [(reply.status, reply.message) for reply in replies] == [(400, OTHER)] * len(replies)
+    named = await door.put(f"{MAPS}/m", a_map("n", "default"))
+    assert named.message == "the name of the object (n) does not match the name on the URL (m)"
+
+
+async def test_the_scale_of_an_object_of_another_namespace(door: FrontDoor) -> None:
+    where = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await door.make(where, {"metadata": {"name": "d"}, "spec": spec})
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d", "namespace": "other"}}
+    reply = await door.put(f"{where}/d/scale", {**scale, "spec": {"replicas": 2}})
+    assert (reply.status, reply.message) == (400, OTHER)
+
+
+async def test_a_cluster_scoped_object_with_a_namespace_loses_it(door: FrontDoor) -> None:
+    obj = {"metadata": {"name": "c", "namespace": "other"}, "value": 1}
+    made = await door.make(CLASSES, obj)
+    assert "namespace" not in made["metadata"]
+    put = await door.put(f"{CLASSES}/c", {**made, "metadata": {**made["metadata"], "namespace": "other"}})
+    assert put.status == 200 and "namespace" not in put.json["metadata"]
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
+async def test_system_priority_classes_cannot_be_deleted(name: str) -> None:
+    door = await FrontDoor.open(full=True)
+    for query in ("", "?dryRun=All"):
+        reply = await door.delete(f"{CLASSES}/{name}{query}")
+        assert (reply.status, reply.json["reason"]) == (403, "Forbidden")
+        assert reply.message == (
+            f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: '
+            "this is a system priority class and cannot be deleted"
+        )
+    assert (await door.get(f"{CLASSES}/{name}")).status == 200
+    await door.close()
+
+
+async def test_a_system_priority_class_that_is_not_there_cannot_be_deleted_either(door: FrontDoor) -> None:
+    assert (await door.delete(f"{CLASSES}/system-node-critical")).status == 403
+    assert (await door.delete(f"{CLASSES}/absent")).status == 404
