@@ -115,13 +115,14 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
         _refuse_kind(given_group, short_version, given_kind, group, version, kind)
     unknown: list[str] = []
     validation = call.option("fieldValidation") or "Warn"
+    raw = _json_text(call)
     try:
-        # The duplicates go along, so that all findings come in the order of the document.
+        # The duplicates of a JSON text go along, so that all findings come in the order of the document.
         obj: Obj = decode(
             type_,
             value,
             strict=unknown if validation != "Ignore" else None,
-            raw=_json_text(call),
+            raw=raw,
             duplicates=tuple(strict),
             emptied=call.emptied,
         )
@@ -131,7 +132,8 @@ def check_object(call: Call, value: Any, strict: list[str], group: str, version:
             call.request = call.request.as_sent()
             return read_object(call, group, version, kind, type_)
         raise BadRequest(f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: {error}') from None
-    report_strict(call, unknown, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
+    found = unknown if raw is not None else [*strict, *unknown]
+    report_strict(call, found, f'{given_kind} in version "{short_version}" cannot be handled as a {kind}: ')
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     note_cleared_ownership(call, value)

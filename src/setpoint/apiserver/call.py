@@ -81,4 +81,5 @@ class Call:
             subresource=self.target.subresource,
             dry_run=self.dry_run,
             warn=self.warn,
+            emptied=self.emptied,
         )

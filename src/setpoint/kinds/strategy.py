@@ -49,6 +49,12 @@ class Context(NamedTuple):
     """For what validation finds and lets pass."""
     from_file: bool = False
     """Nobody asked for it: an administrator has put it into a file."""
+    emptied: Sequence[tuple[Obj, str]] = ()
+    """The places, by object and field, where the client sent an empty list that decoding made null."""
+
+    def was_empty(self, part: Obj, name: str) -> bool:
+        """Whether the client sent an empty list for this field, instead of nothing at all."""
+        return any(where is part and field == name for where, field in self.emptied)
 
 
 class Column(NamedTuple):

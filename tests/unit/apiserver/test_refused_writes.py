@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from front_door import APPLY, MERGE_PATCH, FrontDoor
+from front_door import APPLY, MERGE_PATCH, YAML, FrontDoor
 
 OTHER = "the namespace of the provided object does not match the namespace sent on the request"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -67,3 +67,28 @@ async def test_system_priority_classes_cannot_be_deleted(name: str) -> None:
 async def test_a_system_priority_class_that_is_not_there_cannot_be_deleted_either(door: FrontDoor) -> None:
     assert (await door.delete(f"{CLASSES}/system-node-critical")).status == 403
     assert (await door.delete(f"{CLASSES}/absent")).status == 404
+
+
+_TWICE = b"""apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: m
+data:
+  a: b
+  a: c
+unknown: 1
+"""
+_SAID = 'yaml: unmarshal errors:\n  line 7: key "a" already set in map'
+
+
+@pytest.mark.parametrize("body", [_TWICE, b'{"metadata": {"name": "m"},\n"data": {"a": "b",\n"a": "c"}, "unknown": 1}'])
+async def test_a_key_that_stands_twice_in_yaml_is_named(door: FrontDoor, body: bytes) -> None:
+    said = _SAID if body is _TWICE else _SAID.replace("line 7", "line 3")
+    strict = await door.post(f"{MAPS}?fieldValidation=Strict", body, YAML)
+    head = 'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
+    assert (strict.status, strict.message) == (400, f'{head}{said}, unknown field "unknown"')
+    warned = await door.post(f"{MAPS}?fieldValidation=Warn", body, YAML)
+    # The line breaks keep it out of a header, upstream too.
+    assert (warned.status, warned.warnings) == (201, ['299 - "unknown field \\"unknown\\""'])
+    assert (await door.put(f"{MAPS}/m?fieldValidation=Strict", body, YAML)).message == strict.message
+    assert (await door.put(f"{MAPS}/m?fieldValidation=Ignore", body, YAML)).status == 200

@@ -76,6 +76,8 @@ class CustomResource(Resource):
     def strategy(self) -> CustomStrategy:
         strategy = CustomStrategy(self.served, self.api_version, self.kind, self.preserves)
         strategy.type = self.type
+        if not self.namespaced:
+            strategy.field_labels = strategy.field_labels - {"metadata.namespace"}
         for part in strategy.subresources.values():
             part.type = self.type
         return strategy

@@ -59,6 +59,9 @@ class CustomStrategy(Strategy):
         if self._selectable:
             self.field_labels = self.field_labels | frozenset(self._selectable)
 
+    def unsupported_field(self, label: str) -> str:
+        return f"field label not supported: {label}"
+
     def whole(self, obj: Obj) -> Obj:
         """As the schema sees it: with kind and version."""
         return {**self._identity, **obj}

@@ -145,13 +145,13 @@ class CustomResourceDefinitionStrategy(Strategy):
         name, spec = obj["metadata"].get("name", ""), obj["spec"]
         if name and name != f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}":
             errs.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-        validate_definition(hoisted(spec), Tolerance(), errs)
+        validate_definition(hoisted(spec), Tolerance(), errs, _no_versions(spec, ctx))
         _validate_rest(obj, None, errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         spec, before = obj["spec"], old["spec"]
         shared = hoisted(spec)
-        validate_definition(shared, _tolerance(obj, shared, old), errs)
+        validate_definition(shared, _tolerance(obj, shared, old), errs, _no_versions(spec, ctx))
         names, old_names = spec.get("names") or {}, before.get("names") or {}
         fixed = [("group", spec, before), ("names.plural", names, old_names)]
         if is_established(old):
@@ -178,6 +178,11 @@ class CustomResourceDefinitionStrategy(Strategy):
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         known = set(_warnings(old["spec"]))
         return [text for text in _warnings(obj["spec"]) if text not in known]
+
+
+def _no_versions(spec: Obj, ctx: Context) -> list[Any] | None:
+    """How a missing list of versions is shown: null, or an empty list if that is what was sent."""
+    return [] if ctx.was_empty(spec, "versions") else None
 
 
 def _tolerance(obj: Obj, spec: dict[str, Any], old: Obj) -> Tolerance:

@@ -45,8 +45,10 @@ def _join(texts: Sequence[str]) -> str:
     return ",".join(texts)
 
 
-def validate_definition(spec: dict[str, Any], tolerance: Tolerance, errs: Errors) -> None:
-    """`spec`: hoisted."""
+def validate_definition(
+    spec: dict[str, Any], tolerance: Tolerance, errs: Errors, no_versions: list[Any] | None = None
+) -> None:
+    """`spec`: hoisted. `no_versions` is how a message shows that there are no versions."""
     group, versions = spec.get("group", ""), spec["versions"]
     if not group:
         errs.append(required("spec.group"))
@@ -71,7 +73,7 @@ def validate_definition(spec: dict[str, Any], tolerance: Tolerance, errs: Errors
         errs.append(invalid("spec.versions", show_versions(versions), "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
-        errs.append(invalid("spec.versions", show_versions(versions), text))
+        errs.append(invalid("spec.versions", show_versions(versions) or no_versions, text))
     if (first := spec.get("version", "")) and (texts := dns1035_label(first)):
         errs.append(invalid("spec.version", first, _join(texts)))
     for name in ("plural", "singular", "kind", "listKind"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from custom_door import CRDS, FOOS, GROUP, CustomDoor, definition, foo, of, version
 from front_door import settle
@@ -230,3 +232,16 @@ async def test_definitions_outlive_the_server(door: CustomDoor) -> None:
         assert (await again.get(f"/apis/{GROUP}/v1")).status == 200
     finally:
         await again.api.stop()
+
+
+@pytest.mark.parametrize(("sent", "shown"), [({}, "null"), ({"versions": None}, "null"), ({"versions": []}, "[]")])
+async def test_versions_that_are_missing_and_versions_that_are_empty(door: CustomDoor, sent: Any, shown: str) -> None:
+    obj = definition()
+    del obj["spec"]["versions"]
+    obj["spec"] |= sent
+    reply = await door.post(CRDS, obj)
+    assert f"spec.versions: Invalid value: {shown}: must have exactly one version" in reply.message
+    made = await door.make(CRDS, definition())
+    spec = {name: value for name, value in made["spec"].items() if name != "versions"}
+    put = await door.put(f"{CRDS}/foos.{GROUP}", {**made, "spec": {**spec, **sent}})
+    assert f"spec.versions: Invalid value: {shown}: must have exactly one version" in put.message

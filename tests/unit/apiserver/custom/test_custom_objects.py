@@ -504,3 +504,15 @@ async def test_discovery_and_documents_follow(door: CustomDoor) -> None:
     await door.delete(f"{CRDS}/foos.{GROUP}")
     await settle(60)
     assert set((await door.get("/openapi/v3")).json["paths"]) == set(before)
+
+
+@pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
+async def test_field_selectors_that_are_not_supported(door: CustomDoor, scope: str) -> None:
+    await door.define(version(selectableFields=[{"jsonPath": ".spec.a"}], spec=of(a={"type": "string"})), scope=scope)
+    where = FOOS if scope == "Namespaced" else FOOS.replace("/namespaces/default", "")
+    for method, query in (("GET", ""), ("GET", "&watch=1"), ("DELETE", "")):
+        reply = await door.request(method, f"{where}?fieldSelector=spec.b=1{query}")
+        assert (reply.status, reply.message) == (400, "field label not supported: spec.b")
+    assert (await door.get(f"{where}?fieldSelector=spec.a=1")).status == 200
+    namespaced = await door.get(f"{where}?fieldSelector=metadata.namespace=default")
+    assert namespaced.status == (200 if scope == "Namespaced" else 400)
