@@ -26,7 +26,7 @@ from setpoint.cluster.component_logs import component_logs
 from setpoint.cluster.components import ComponentOptions
 from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded_cluster
 from setpoint.controllers.options import ControllerOptions
-from setpoint.meta.errors import NotFound
+from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import parse_duration
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator, ReachedAt
@@ -177,6 +177,7 @@ class VirtualCluster:
 
         with self._webhooks(made, client) as reached:
             await made.install(client, self.clock, reached)
+        await _require_served(made, client)
         async with own_tasks() as tasks:
             component = Component(made.name, process)
             self.links[made.name], self._operators[made.name] = link, (component, tasks)
@@ -241,6 +242,19 @@ class VirtualCluster:
                 await component.start(tasks)
             else:
                 await self.embedded.components.start(self.component(name))
+
+
+async def _require_served(operator: Operator, client: Client) -> None:
+    """Raise ValueError for a kind that the server does not serve: the operator would wait for it without end."""
+    for controller in operator.controllers:
+        for kind in (controller.kind, *controller.owns, *(each.kind for each in controller.watches)):
+            try:
+                await client.resource(kind.ref)
+            except ApiError as error:
+                raise ValueError(
+                    f"operator {operator.name}: {error}. The operator installs kinds that have a spec model; any other "
+                    "kind must be installed before it runs"
+                ) from None
 
 
 @asynccontextmanager

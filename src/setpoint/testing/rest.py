@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from setpoint.cluster.journal import Journal, Written
 from setpoint.meta.clock import Clock
 from setpoint.reconcile import Controller, Manager
-from setpoint.testing.unrest import changes_of, diagnosis, fights
+from setpoint.testing.unrest import changes_of, diagnosis, fights, recreations
 from setpoint.testing.virtual_time import VirtualLoop
 
 _BUSY = 100
@@ -24,6 +24,10 @@ _MANY_WRITES, _LARGE_SHARE = 100, 0.4
 """Of one object by one writer in one moment. (A ReplicaSet whose Pods all come at once has much less of a share.)"""
 _FIGHT_OF, _MANY_TURNS = 300, 50
 """Among so many writes, two that undo each other's so often."""
+_MANY_RECREATIONS = 20
+"""Of one object by one writer: nobody needs to delete and create the same object so often."""
+_MANY_UPDATES = 1000
+"""Of one object by one operator, while the cluster is to settle."""
 _MANY_RECONCILES = 1000
 _MOST_WORRIES = 5000
 
@@ -53,10 +57,13 @@ class Rest:
                         _check_reconciles(counters, _BUSY * quiet)
             if self._journal.news == before:
                 return
-            if self._clock.monotonic() - begun > within:
+            passed = self._clock.monotonic() - begun
+            if self.is_endless(since := self._since(begun)):
+                raise AssertionError(f"no rest after {passed:g} s:\n{self.diagnose(since)}")
+            if passed > within:
                 # What was written at first may have been needed; what still is, is not.
                 lately = self._since(begun + within / 2)
-                raise AssertionError(f"no rest within {within:g} s:\n{diagnosis(lately)}")
+                raise AssertionError(f"no rest within {within:g} s:\n{self.diagnose(lately)}")
 
     async def hold(self, seconds: float) -> None:
         """Fails unless nothing is written for so long; see `VirtualCluster.at_rest`."""
@@ -68,7 +75,7 @@ class Rest:
                         manager.look_again()
                 await self.pass_time(seconds / 2)
                 if self._journal.news != before:
-                    raise AssertionError(f"not at rest:\n{diagnosis(self._since(begun))}")
+                    raise AssertionError(f"not at rest:\n{self.diagnose(self._since(begun))}")
             _check_reconciles(counters, _BUSY + seconds)
 
     async def pass_time(self, seconds: float) -> None:
@@ -96,6 +103,18 @@ class Rest:
     def lately(self) -> list[Written]:
         """In this very moment."""
         return self._since(self._clock.monotonic() - _MOMENT)
+
+    def diagnose(self, written: Sequence[Written]) -> str:
+        """Return a line for each culprit, operators first."""
+        return diagnosis(written, {operator for operator, _ in self._managers() if operator})
+
+    def is_endless(self, written: Sequence[Written]) -> bool:
+        """Return whether one object is written so often that more virtual time would only cost real time."""
+        if recreations(written, _MANY_RECREATIONS):
+            return True
+        operators = {operator for operator, _ in self._managers() if operator}
+        often = Counter((each.who, each.key) for each in written if each.who in operators)
+        return max(often.values(), default=0) >= _MANY_UPDATES
 
     def _reconciles(self) -> int:
         return sum(each.counts.done for _, manager in self._managers() for each in manager.controllers)
@@ -132,7 +151,8 @@ class _Worries:
     def __call__(self) -> None:
         self._times += 1
         lately = self._rest.lately()
-        culprits = diagnosis(lately) if _is_one_object(lately) or self._times >= _MOST_WORRIES else ""
+        endless = self._rest.is_endless(lately) or _is_one_object(lately) or self._times >= _MOST_WORRIES
+        culprits = self._rest.diagnose(lately) if endless else ""
         if not culprits and (hot := _hottest(self._counters, _MANY_RECONCILES)):
             culprits = hot
         if not self._counted:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -38,15 +39,51 @@ class Fight(NamedTuple):
     turns: int
 
 
-def diagnosis(written: Sequence[Written]) -> str:
-    """A line for each culprit, the worst first."""
+def diagnosis(written: Sequence[Written], operators: Collection[str] = ()) -> str:
+    """Return a line for each culprit, the worst first.
+
+    Operators under test come before the cluster's own controllers: those mostly react to what an operator does."""
     changes = [(each, changes_of(each)) for each in written]
     fought = fights(changes)
-    lines = [_fight_line(fight) for fight in fought]
-    lines += _loop_lines(changes, {(who, fight.key) for fight in fought for who, _ in fight.wants})
+    lines = [_Line({who for who, _ in each.wants}, math.inf, _fight_line(each, operators)) for each in fought]
+    again = recreations(written)
+    lines += [_Line({who}, count, _recreation_line(who, key, count, operators)) for (who, key), count in again.items()]
+    explained = {(who, each.key) for each in fought for who, _ in each.wants} | {*again}
+    lines += _loop_lines(changes, explained, operators)
+    lines.sort(key=lambda line: (line.who.isdisjoint(operators), -line.writes))
     if len(lines) > _MOST_LINES:
-        lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
-    return "\n".join("  " + line for line in lines)
+        lines[_MOST_LINES:] = [_Line(set(), 0, f"and {len(lines) - _MOST_LINES} more")]
+    return "\n".join("  " + line.text for line in lines)
+
+
+class _Line(NamedTuple):
+    who: set[str]
+    writes: float
+    text: str
+
+
+def _named(who: str, operators: Collection[str]) -> str:
+    return f"operator {who}" if who in operators else who
+
+
+# -- recreations ------------------------------------------------------------------------------------------------------
+
+
+def recreations(written: Sequence[Written], at_least: int = _TURNS) -> dict[tuple[str, str], int]:
+    """Return how often each (writer, key) was deleted and created again by that same writer, if `at_least` so often."""
+    deleted: Counter[tuple[str, str]] = Counter()
+    created: Counter[tuple[str, str]] = Counter()
+    for each in written:
+        if each.now is None:
+            deleted[each.who, each.key] += 1
+        elif each.before is None:
+            created[each.who, each.key] += 1
+    both = {which: min(count, created[which]) for which, count in deleted.items()}
+    return {which: count for which, count in both.items() if count >= at_least}
+
+
+def _recreation_line(who: str, key: str, count: int, operators: Collection[str]) -> str:
+    return f"{_named(who, operators)} deletes and recreates {shown(key)}, {_times(count)}"
 
 
 # -- fights -----------------------------------------------------------------------------------------------------------
@@ -82,12 +119,15 @@ def _worth(fight: Fight) -> tuple[bool, int]:
     return fight.path[:1] != ("status",), fight.turns
 
 
-def _fight_line(fight: Fight) -> str:
+def _fight_line(fight: Fight, operators: Collection[str]) -> str:
     if not fight.path:
-        wants = ", ".join(f"{who} {'deletes' if value is _NOTHING else 'creates'} it" for who, value in fight.wants)
+        wants = ", ".join(
+            f"{_named(who, operators)} {'deletes' if value is _NOTHING else 'creates'} it" for who, value in fight.wants
+        )
         return f"fight over {shown(fight.key)}: {wants}; {fight.turns} times in turn"
     wants = ", ".join(
-        f"{who} removes it" if value is _NOTHING else f"{who} writes {_value(value)}" for who, value in fight.wants
+        f"{_named(who, operators)} {'removes it' if value is _NOTHING else f'writes {_value(value)}'}"
+        for who, value in fight.wants
     )
     return f"fight over {_path(fight.path)} of {shown(fight.key)}: {wants}; {fight.turns} times in turn"
 
@@ -95,20 +135,30 @@ def _fight_line(fight: Fight) -> str:
 # -- loops ------------------------------------------------------------------------------------------------------------
 
 
-def _loop_lines(changes: Sequence[tuple[Written, Sequence[Change]]], fought: set[tuple[str, str]]) -> list[str]:
+def _loop_lines(
+    changes: Sequence[tuple[Written, Sequence[Change]]],
+    explained: Collection[tuple[str, str]],
+    operators: Collection[str],
+) -> list[_Line]:
+    """Describe the writes of the (writer, key) pairs that are not `explained` already."""
     updates: dict[tuple[str, str], list[Sequence[Change]]] = {}
     others: dict[tuple[str, str, str], list[str]] = {}
     for written, changed in changes:
-        if (written.who, written.key) in fought:
+        if (written.who, written.key) in explained:
             continue
         if written.before is not None and written.now is not None:
             updates.setdefault((written.who, written.key), []).append(changed)
         else:
             verb, folder = "creates" if written.before is None else "deletes", written.key.rpartition("/")[0]
             others.setdefault((written.who, verb, folder), []).append(written.key)
-    lines = [(len(each), _update_line(who, key, each)) for (who, key), each in updates.items()]
-    lines += [(len(each), _other_line(who, verb, each)) for (who, verb, _), each in others.items()]
-    return [line for _, line in sorted(lines, key=lambda each: -each[0])]
+    lines = [
+        _Line({who}, len(each), _update_line(_named(who, operators), key, each)) for (who, key), each in updates.items()
+    ]
+    lines += [
+        _Line({who}, len(each), _other_line(_named(who, operators), verb, each))
+        for (who, verb, _), each in others.items()
+    ]
+    return lines
 
 
 def _update_line(who: str, key: str, all_changes: Sequence[Sequence[Change]]) -> str:
