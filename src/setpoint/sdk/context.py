@@ -48,7 +48,11 @@ class Context(Generic[Spec, Status]):
         self._seen = seen if seen is not None else owned
         self._measurements = measurements or Measurements()
         self._name = name
-        self._made_once: set[tuple[str, str, str]] = set()
+        self._declared: set[tuple[str, str, str]] = set()
+        """Identities of the children that this reconcile applied or made once."""
+        self._prunes = False
+        """Whether `prune` deletes anything: `apply` was called, and no call of it said otherwise."""
+        self._keeps_undeclared = False
         self._status: Obj = dict(obj.raw.get("status") or {})
         self._revision: str = obj.raw["metadata"].get("resourceVersion", "")
         self._noted: Obj = obj.raw.get("status") or {}
@@ -56,33 +60,64 @@ class Context(Generic[Spec, Status]):
     # -- children -----------------------------------------------------------------------------------------------------
 
     def children(self, kind: Kind[Any, Any]) -> list[Obj]:
-        """Those of this object, of a kind that the controller owns, as they were last seen."""
+        """Return the objects of `kind` whose controller is this object, from the cache.
+
+        `kind` is one that the Controller owns. The cache may lag behind this reconcile's own writes: what `apply` just
+        returned is newer. The objects are shared with all readers and must not be changed."""
         return self._owned[kind.ref].controlled_by(self._object.uid)
 
     def seen(self, kind: Kind[Any, Any], name: str, namespace: str = "") -> Obj | None:
-        """One of a kind that the controller owns, watches or refers to, as it was last seen: no request is made. By
-        default in the namespace of this object."""
+        """Return one object of a kind that the Controller owns, watches or refers to, from the cache; None if it is
+        not there. Makes no request. `namespace` defaults to this object's own. As for `children`, the cache may lag,
+        and the object must not be changed."""
         within = (namespace or self._object.namespace) if kind.namespaced else ""
         return self._seen[kind.ref].get(f"{within}/{name}" if within else name)
 
     async def apply(self, *children: Child, prune: bool = True) -> list[Obj]:
-        """Makes them as they are described, by server-side apply: fields that are not mentioned belong to others. They
-        are owned by this object, and go with it. What was applied before, of the kinds that the controller owns, and is
-        not among them, is deleted, unless `prune` is off; what was made in another way stays. Where all is as it should
-        be, nothing is written."""
+        """Create or update the children by server-side apply, and return them as the server stored them, in order.
+
+        Fields that a child does not mention belong to others and stay. Each child is owned by this object and is
+        deleted with it. A child that is as described already is not written.
+
+        A reconcile may call this as often as it likes. When it has returned without an error, the children that an
+        earlier reconcile applied and this one did not are deleted, once, over all calls (see `prune`). `prune=False`
+        in any call keeps them for this time: for a reconcile that returns before it has applied everything."""
         for child in children:
             await self._may_own(child)
         applied = [
             await self.client.apply(self._adopted(child), field_manager=self._name, force=True) for child in children
         ]
-        if prune:
-            await self._prune({_identity(child) for child in applied} | self._made_once)
+        self._declared.update(map(_identity, applied))
+        self._prunes = True
+        self._keeps_undeclared = self._keeps_undeclared or not prune
         return applied
 
+    async def prune(self) -> None:
+        """Delete the children that were applied before and that this reconcile neither applied nor made once.
+
+        The controller calls this after a reconcile that succeeded. Nothing is deleted if the reconcile never called
+        `apply` (`apply()` without children declares that there are to be none), or called it with `prune=False`. Only
+        kinds that the Controller owns are considered, and only objects that `apply` wrote."""
+        if not self._prunes or self._keeps_undeclared:
+            return
+        for informer in self._owned.values():
+            for child in informer.controlled_by(self._object.uid):
+                meta = child["metadata"]
+                if _identity(child) in self._declared or meta.get("deletionTimestamp") or not self._has_applied(child):
+                    continue
+                try:
+                    await self.client.delete(
+                        (child["apiVersion"], child["kind"]), meta["name"], meta.get("namespace", ""), uid=meta["uid"]
+                    )
+                except NotFound:
+                    continue
+
     async def make_once(self, child: Child, *, owned: bool = True) -> Obj:
-        """What is there under this name, as it is, whoever made it. If nothing is, it is made as described: for what is
-        chosen once, such as a password. From then on it is left alone: it is not brought back to what it was, and
-        `apply` does not delete it. It goes with this object, unless `owned` is off."""
+        """Create the child unless an object of this name is there already, and return what is there.
+
+        For what is chosen once, such as a password: an existing object is returned as it is, no matter who made it, and
+        neither changed nor pruned later. The child is owned by this object and deleted with it unless `owned` is
+        false."""
         resource = await self.client.resource((child["apiVersion"], child["kind"]))
         if owned:
             await self._may_own(child)
@@ -97,7 +132,7 @@ class Context(Generic[Spec, Status]):
                 found = await self.client.create(dict(child), namespace=within, field_manager=self._name)
             except AlreadyExists:  # somebody was faster, or we were, and never got the answer
                 found = await self.client.get(resource, meta["name"], within)
-        self._made_once.add(_identity(found))
+        self._declared.add(_identity(found))
         return found
 
     async def _may_own(self, child: Child) -> None:
@@ -126,19 +161,6 @@ class Context(Generic[Spec, Status]):
         if self._object.namespace:
             meta.setdefault("namespace", self._object.namespace)
         return {**child, "metadata": meta}
-
-    async def _prune(self, kept: set[tuple[str, str, str]]) -> None:
-        for informer in self._owned.values():
-            for child in informer.controlled_by(self._object.uid):
-                meta = child["metadata"]
-                if _identity(child) in kept or meta.get("deletionTimestamp") or not self._has_applied(child):
-                    continue
-                try:
-                    await self.client.delete(
-                        (child["apiVersion"], child["kind"]), meta["name"], meta.get("namespace", ""), uid=meta["uid"]
-                    )
-                except NotFound:
-                    continue
 
     def _has_applied(self, child: Obj) -> bool:
         entries = child["metadata"].get("managedFields") or ()

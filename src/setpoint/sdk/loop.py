@@ -194,13 +194,19 @@ class Running(Generic[Spec, Status]):
             await self._set_finalizers(obj, [*_finalizers(raw), wanted.finalizer])
             if not self._dry_run:
                 return None  # the change brings us back
-        return await self._told(context, obj, wanted.reconcile)
+        return await self._run(context, obj, self._reconcile_and_prune)
 
-    async def _told(self, context: Context[Spec, Status], obj: Object[Spec, Status], look: Reconcile) -> Result | None:
-        """What it says of the status is written also when it fails; but not when it is cancelled: whoever ends it waits
-        for no server."""
+    async def _reconcile_and_prune(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> Result | None:
+        result = await self._wanted.reconcile(context, obj)
+        if result is None or not result.retry:
+            await context.prune()
+        return result
+
+    async def _run(self, context: Context[Spec, Status], obj: Object[Spec, Status], step: Reconcile) -> Result | None:
+        """Run one step and write the status that it set, also when it fails; but not when it is cancelled, because a
+        shutdown does not wait for the server."""
         try:
-            result = await look(context, obj)
+            result = await step(context, obj)
         except Exception:
             await self._write_status(context, obj)
             raise
@@ -211,7 +217,7 @@ class Running(Generic[Spec, Status]):
         finalizer, finalize = self._wanted.finalizer, self._wanted.finalize
         if finalize is None or finalizer not in _finalizers(obj.raw):
             return None
-        result = await self._told(context, obj, finalize)
+        result = await self._run(context, obj, finalize)
         if result is not None:
             return result
         await self._set_finalizers(obj, [each for each in _finalizers(obj.raw) if each != finalizer])

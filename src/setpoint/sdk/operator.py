@@ -70,8 +70,8 @@ class Operator:
     async def running(
         self, client: Client, clock: Clock, ids: Ids, *, namespace: str = "", dry_run: bool = False
     ) -> AsyncIterator[Manager]:
-        """Inside the block they are at work. With `dry_run` every write is only tried, and what it would change is
-        logged."""
+        """Run the controllers while the block runs. With `dry_run` the server validates every write and keeps none, and
+        what would change is logged."""
         manager = self.manager(client, clock, ids, namespace=namespace, dry_run=dry_run)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(manager.run())
@@ -99,12 +99,14 @@ class Operator:
 
     async def install(
         self, client: Client, clock: Clock, reached: ReachedAt | None = None, *, dry_run: bool = False
-    ) -> None:
-        """Defines the kinds that have models and says where the webhooks are, or brings that up to date; returns when
-        the kinds are served. What is installed about webhooks stays as it is where it is not said where they are."""
+    ) -> list[str]:
+        """Create or update the definitions of the kinds that have models, and the configurations of the webhooks, and
+        wait until the kinds are served. Without `reached` the configurations of webhooks stay as they are.
+
+        Returns the names of the definitions that are not installed, which can only be with `dry_run`."""
         wanted, known = self.manifests(reached), reached is not None or not self.has_webhooks
         client = dry_run_client(client) if dry_run else client
-        await register(client, clock, self.name, wanted, all_known=known, dry_run=dry_run)
+        return await register(client, clock, self.name, wanted, all_known=known, dry_run=dry_run)
 
     async def lead(self, client: Client, clock: Clock, ids: Ids, *, namespace: str, identity: str) -> None:
         """Works while it holds the Lease with the operator's name, for ever. Raises LeadershipLost."""

@@ -188,7 +188,14 @@ class OperatorProcess:
         try:
             if webhooks is not None:
                 reached = await self._reached(webhooks.open)
-            await self._reached(lambda: self._install(reached))
+            missing = await self._reached(lambda: self._install(reached))
+            if missing:
+                log.info(
+                    "%s: not installed, so there is nothing to reconcile. To see what the controllers would do, "
+                    "install first: --print-manifests | kubectl apply -f -",
+                    ", ".join(missing),
+                )
+                return
             self._installed = True
             async with asyncio.TaskGroup() as tasks:
                 if webhooks is not None:
@@ -211,9 +218,11 @@ class OperatorProcess:
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _install(self, reached: ReachedAt | None) -> None:
-        if self._options.install:
-            await self._operator.install(self._client, self._clock, reached, dry_run=self._options.dry_run)
+    async def _install(self, reached: ReachedAt | None) -> list[str]:
+        """Return the names of the definitions that a dry run did not install."""
+        if not self._options.install:
+            return []
+        return await self._operator.install(self._client, self._clock, reached, dry_run=self._options.dry_run)
 
     async def _lead(self) -> None:
         if self._election is None:

@@ -114,22 +114,30 @@ def _hook(admission: Admission[Any, Any], reached: ReachedAt) -> Obj:
 
 async def register(
     client: Client, clock: Clock, operator: str, wanted: Sequence[Obj], *, all_known: bool, dry_run: bool
-) -> None:
-    """Makes what is wanted, or brings it up to date, and returns when the definitions are served. Configurations of
-    an earlier time that are no longer wanted are deleted: they would stop writes that nobody answers for. Unless
-    `all_known`, it is not said where the webhooks are: what is there about them stays."""
+) -> list[str]:
+    """Create or update `wanted`, and wait until the definitions in it are served.
+
+    Configurations of webhooks that an earlier version of the operator made and that are no longer wanted are deleted:
+    they would block writes for which nobody answers. Unless `all_known`, the address of the webhooks is not known, and
+    what is installed about them stays. Returns the names of the definitions that are not installed: with `dry_run`
+    those that would be created."""
+    missing = []
     for obj in wanted:
         if not all_known:
             obj = await _with_conversion_as_it_is(client, obj)
-        await client.apply(obj, field_manager=operator, force=True)
-        if obj["kind"] == "CustomResourceDefinition" and not dry_run:
-            await _served(client, clock, obj["metadata"]["name"])
+        applied = await client.apply(obj, field_manager=operator, force=True)
+        if obj["kind"] == "CustomResourceDefinition":
+            if not dry_run:
+                await _served(client, clock, obj["metadata"]["name"])
+            elif not _is_established(applied):
+                missing.append(obj["metadata"]["name"])
     if not all_known:
-        return
+        return missing
     kinds = {obj["kind"] for obj in wanted}
     for kind in _CONFIGURATIONS.values():
         if kind not in kinds:
             await _remove_own(client, (_GROUP, kind), operator)
+    return missing
 
 
 async def _with_conversion_as_it_is(client: Client, definition: Obj) -> Obj:
@@ -150,10 +158,13 @@ async def _remove_own(client: Client, ref: tuple[str, str], operator: str) -> No
 async def _served(client: Client, clock: Clock, name: str) -> None:
     until = clock.monotonic() + _READY_WITHIN
     while True:
-        found = await client.get(_DEFINITIONS, name)
-        conditions = (found.get("status") or {}).get("conditions") or ()
-        if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+        if _is_established(await client.get(_DEFINITIONS, name)):
             return
         if clock.monotonic() > until:
             raise TimeoutError(f"{name} is not served after {_READY_WITHIN:.0f} s")
         await clock.sleep(_LOOK_EVERY)
+
+
+def _is_established(definition: Obj) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

@@ -78,7 +78,7 @@ class WebhookServer:
         if self._server is not None:
             await self._server.stop(grace)
 
-    async def keep(self, register: Callable[[ReachedAt], Awaitable[None]]) -> None:
+    async def keep(self, register: Callable[[ReachedAt], Awaitable[object]]) -> None:
         """Until cancelled: certificates that are about to run out, or that others have replaced, are taken up; of
         another authority the API server is told."""
         assert self._pair is not None and self._context is not None

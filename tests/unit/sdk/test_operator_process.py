@@ -187,6 +187,17 @@ async def test_others_may_install_it_and_it_may_only_try(
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
+async def test_a_dry_run_without_the_definitions_ends_by_itself(
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "setpoint.operator")
+    replica = Replica(cluster, 1, who([], 1), dry_run=True)
+    async with asyncio.timeout(60):
+        assert await replica.run() == 0
+    assert "teapots.example.com: not installed, so there is nothing to reconcile." in caplog.text
+
+
+@virtual(nodes=0, controllers=(), scheduler=False)
 async def test_webhooks_that_nobody_would_find(cluster: VirtualCluster, caplog: pytest.LogCaptureFixture) -> None:
     async def check(review: Any, obj: Any) -> None: ...
 
