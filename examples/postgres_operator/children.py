@@ -13,9 +13,9 @@ from .kind import PostgresSpec, PostgresStatus
 Obj = dict[str, Any]
 Cluster = Object[PostgresSpec, PostgresStatus]
 
-CLUSTER = "db.example.com/cluster"
+CLUSTER = "database.example.com/cluster"
 """The label on everything that belongs to a cluster."""
-KEEP = "db.example.com/keep-password"
+KEEP = "database.example.com/keep-password"
 """A finalizer: whoever deletes the Secret finds it there, Terminating, for as long as the cluster needs it."""
 PORT = 5432
 
@@ -38,7 +38,7 @@ def children(cluster: Cluster) -> list[Obj]:
         read_service(cluster),
         stateful_set(cluster, config),
     ]
-    if cluster.spec.replication.replicas > 1:
+    if cluster.spec.replication.instances > 1:
         found.append(disruption_budget(cluster))
     if cluster.spec.backupSchedule:
         found.append(backup_cron_job(cluster, cluster.spec.backupSchedule))
@@ -153,7 +153,7 @@ def stateful_set(cluster: Cluster, config: Obj) -> Obj:
         # A change of the configuration is a change of the Pods: they are rolled.
         "metadata": {
             "labels": {**labels(cluster), **selector(cluster)},
-            "annotations": {"db.example.com/config": _digest(config)},
+            "annotations": {"database.example.com/config": _digest(config)},
         },
         "spec": {
             "securityContext": {"runAsUser": 999, "runAsGroup": 999, "fsGroup": 999},
@@ -168,7 +168,7 @@ def stateful_set(cluster: Cluster, config: Obj) -> Obj:
         "metadata": {"name": cluster.name, "labels": labels(cluster)},
         "spec": {
             "serviceName": f"{cluster.name}-pods",
-            "replicas": spec.replication.replicas,
+            "replicas": spec.replication.instances,
             "selector": {"matchLabels": selector(cluster)},
             "template": pod,
             "volumeClaimTemplates": [

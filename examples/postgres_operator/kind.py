@@ -10,8 +10,16 @@ from setpoint.sdk import Column, Kind, Scale
 
 @dataclass
 class Replication:
-    replicas: Annotated[int, {"minimum": 1, "maximum": 9, "description": "Instances; the first is the primary."}] = 1
+    enabled: Annotated[bool, {"description": "Run more than one instance."}] = False
+    replicaCount: Annotated[
+        int, {"minimum": 1, "maximum": 9, "description": "Instances while enabled, the primary included."}
+    ] = 2
     synchronous: Annotated[bool, {"description": "A commit waits until one replica has it."}] = False
+
+    @property
+    def instances(self) -> int:
+        """The desired number of instances; the first is the primary."""
+        return self.replicaCount if self.enabled else 1
 
 
 @dataclass
@@ -37,6 +45,8 @@ class Endpoints:
 class PostgresStatus:
     phase: str = ""
     """Creating, Running, Updating, Resizing, Degraded, Deleting: a word for people. Programs look at conditions."""
+    ready: str = ""
+    """Ready and desired instances, as in `2/2`: for the table."""
     replicas: int = 0
     readyReplicas: int = 0
     selector: str = ""
@@ -46,20 +56,20 @@ class PostgresStatus:
 
 
 PostgresCluster = Kind(
-    "db.example.com/v1",
+    "database.example.com/v1alpha1",
     "PostgresCluster",
     spec=PostgresSpec,
     status=PostgresStatus,
     short=("pg",),
     categories=("databases",),
-    scale=Scale(spec=".spec.replication.replicas", status=".status.replicas", selector=".status.selector"),
+    scale=Scale(spec=".spec.replication.replicaCount", status=".status.replicas", selector=".status.selector"),
     columns=(
-        Column("Version", ".spec.engineVersion"),
-        Column("Replicas", ".spec.replication.replicas", "integer"),
-        Column("Ready", ".status.readyReplicas", "integer"),
         Column("Phase", ".status.phase"),
-        Column("Size", ".spec.storageSize", wide=True),
-        Column("Last backup", ".status.lastBackup", "date", wide=True),
+        Column("Ready", ".status.ready"),
+        Column("Version", ".spec.engineVersion"),
+        Column("Size", ".spec.storageSize"),
+        Column("Last backup", ".status.lastBackup", "date"),
+        Column("Message", '.status.conditions[?(@.type=="Ready")].message', wide=True),
         Column("Age", ".metadata.creationTimestamp", "date"),
     ),
     rules=(
@@ -74,8 +84,8 @@ PostgresCluster = Kind(
             "fieldPath": ".engineVersion",
         },
         {
-            "rule": "!self.replication.synchronous || self.replication.replicas > 1",
-            "message": "nobody is there to wait for: synchronous replication needs two replicas or more",
+            "rule": "!self.replication.synchronous || (self.replication.enabled && self.replication.replicaCount > 1)",
+            "message": "synchronous replication needs replication.enabled and a replicaCount of two or more",
             "fieldPath": ".replication",
         },
     ),

@@ -60,7 +60,7 @@ def postgres_operator(new_password: Callable[[], str] = secrets.token_urlsafe) -
             reconcile,
             owns=CHILDREN,
             watches=(Watch(Claim, cluster_of), Watch(Job, cluster_of)),
-            finalizer="db.example.com/final-backup",
+            finalizer="database.example.com/final-backup",
             finalize=finalize,
         ),
     )
@@ -113,7 +113,7 @@ async def has_final_backup(ctx: Ctx, cluster: Cluster) -> bool:
 def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> None:
     stateful_set = applied["StatefulSet"]
     seen = stateful_set.get("status") or {}
-    wanted, ready = cluster.spec.replication.replicas, seen.get("readyReplicas", 0)
+    wanted, ready = cluster.spec.replication.instances, seen.get("readyReplicas", 0)
     rolled = (
         seen.get("observedGeneration") == stateful_set["metadata"]["generation"]
         and seen.get("updateRevision") == seen.get("currentRevision")
@@ -133,6 +133,7 @@ def report(ctx: Ctx, cluster: Cluster, applied: dict[str, Obj], grown: bool) -> 
     ctx.set_status(
         PostgresStatus(
             phase=phase,
+            ready=f"{ready}/{wanted}",
             replicas=seen.get("replicas", 0),
             readyReplicas=ready,
             selector=",".join(f"{key}={value}" for key, value in selector(cluster).items()),

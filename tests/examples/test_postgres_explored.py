@@ -54,10 +54,11 @@ async def look_at_the_password(cluster: VirtualCluster, passwords: Passwords) ->
 
 async def on_paper(cluster: VirtualCluster, passwords: Passwords) -> None:
     """Nobody runs the instances: what is explored is which objects there are."""
-    await cluster.client.create(postgres("orders", replication={"replicas": 3}, backupSchedule="0 3 * * *"))
+    replication = {"enabled": True, "replicaCount": 3}
+    await cluster.client.create(postgres("orders", replication=replication, backupSchedule="0 3 * * *"))
     await cluster.until(lambda: phase(cluster, "orders", "Creating"), within=300, every=2)
     await look_at_the_password(cluster, passwords)
-    changed = {"replication": {"replicas": 1}, "backupSchedule": None, "engineVersion": "17"}
+    changed = {"replication": {"enabled": True, "replicaCount": 1}, "backupSchedule": None, "engineVersion": "17"}
     await cluster.client.patch(PG, "orders", {"spec": changed}, "default")
     await cluster.client.create(postgres("gone", skipFinalBackup=True))
     await cluster.until(lambda: phase(cluster, "gone", "Creating"), within=300, every=2)

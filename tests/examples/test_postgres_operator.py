@@ -7,9 +7,12 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import orjson
 import pytest
+import yaml
 from examples.postgres_operator import PostgresCluster, postgres_operator
 
+from setpoint.client.client import TABLE
 from setpoint.sdk import Invalid, NotFound, Operator, is_true
 from setpoint.testing import VirtualCluster, prepared, virtual
 
@@ -20,13 +23,17 @@ STORAGE_CLASS = ("storage.k8s.io/v1", "StorageClass")
 SECRET, CRON_JOB, BUDGET = ("v1", "Secret"), ("batch/v1", "CronJob"), ("policy/v1", "PodDisruptionBudget")
 
 
+def replicas(count: int) -> Obj:
+    return {"enabled": True, "replicaCount": count}
+
+
 def orders(**spec: Any) -> Obj:
     meta = {"name": "orders", "namespace": "default"}
     return {
         "apiVersion": PG[0],
         "kind": PG[1],
         "metadata": meta,
-        "spec": {"engineVersion": "16", "replication": {"replicas": 2}, "backupSchedule": "0 3 * * *", **spec},
+        "spec": {"engineVersion": "16", "replication": replicas(2), "backupSchedule": "0 3 * * *", **spec},
     }
 
 
@@ -91,7 +98,7 @@ async def test_a_cluster_comes_up(cluster: VirtualCluster) -> None:
 async def test_backups_are_made_on_time_and_told(cluster: VirtualCluster) -> None:
     async with cluster.running(operator()):
         assert "lastBackup" not in (await get(cluster))["status"]
-        await change(cluster, replication={"replicas": 1}, backupSchedule="* * * * *")
+        await change(cluster, replication=replicas(1), backupSchedule="* * * * *")
         await cluster.advance("1m10s")
         assert (await get(cluster))["status"]["lastBackup"].startswith("2026-01-01T00:0")
         await change(cluster, backupSchedule=None)
@@ -163,7 +170,7 @@ async def test_storage_grows_under_running_instances(cluster: VirtualCluster) ->
 
         await cluster.client.patch(STORAGE_CLASS, "standard", {"allowVolumeExpansion": True})
         await cluster.advance("1m10s")
-        claims = await cluster.all(CLAIM, selector="db.example.com/cluster=orders")
+        claims = await cluster.all(CLAIM, selector="database.example.com/cluster=orders")
         assert [each["status"]["capacity"]["storage"] for each in claims] == ["1Ti"] * 2
         assert {each["metadata"]["uid"] for each in await cluster.all(("v1", "Pod"))} == before, "nobody was restarted"
         (template,) = (await cluster.client.get(STATEFUL_SET, "orders", "default"))["spec"]["volumeClaimTemplates"]
@@ -224,7 +231,7 @@ async def test_a_namespace_that_goes_takes_its_clusters_along(cluster: VirtualCl
     async with cluster.running(operator()):
         await cluster.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         await cluster.client.create(
-            {**orders(replication={"replicas": 1}), "metadata": {"name": "orders", "namespace": "shop"}}
+            {**orders(replication=replicas(1)), "metadata": {"name": "orders", "namespace": "shop"}}
         )
         await cluster.settle(quiet=10)
         await cluster.client.delete(("v1", "Namespace"), "shop")
@@ -233,12 +240,54 @@ async def test_a_namespace_that_goes_takes_its_clusters_along(cluster: VirtualCl
             await cluster.client.get(("v1", "Namespace"), "shop")
 
 
+PRODUCTION = """
+apiVersion: database.example.com/v1alpha1
+kind: PostgresCluster
+metadata:
+  name: production-db
+spec:
+  engineVersion: "15.3"
+  storageSize: 100Gi
+  replication:
+    enabled: true
+    replicaCount: 2
+  backupSchedule: "0 2 * * *"
+"""
+
+
+@virtual(nodes=3)
+async def test_a_cluster_with_all_fields_is_shown_at_a_glance(cluster: VirtualCluster) -> None:
+    async with cluster.running(operator()):
+        await cluster.client.create(yaml.safe_load(PRODUCTION), namespace="default")
+        await cluster.settle(quiet=10)
+        path = "/apis/database.example.com/v1alpha1/namespaces/default/postgresclusters"
+        table = orjson.loads((await cluster.client.sender.request("GET", path, accept=TABLE)).body)
+        [row] = table["rows"]
+        shown = dict(zip((each["name"] for each in table["columnDefinitions"]), row["cells"]))
+        assert {name: shown[name] for name in ("Name", "Phase", "Ready", "Version", "Size")} == {
+            "Name": "production-db", "Phase": "Running", "Ready": "2/2", "Version": "15.3", "Size": "100Gi",
+        }  # fmt: skip
+        assert shown["Message"] == "2 of 2 instances are ready"
+        found = await cluster.client.get(STATEFUL_SET, "production-db", "default")
+        assert found["spec"]["replicas"] == 2
+        backup = await cluster.client.get(CRON_JOB, "production-db-backup", "default")
+        assert backup["spec"]["schedule"] == "0 2 * * *"
+
+
+@virtual(nodes=3)
+async def test_without_replication_one_instance_runs(cluster: VirtualCluster) -> None:
+    async with cluster.running(operator()):
+        await cluster.client.create(orders(replication={"enabled": False, "replicaCount": 4}))
+        await cluster.settle(quiet=10)
+        assert (await cluster.client.get(PG, "orders", "default"))["status"]["ready"] == "1/1"
+
+
 REFUSED = [
     ({"storageSize": "512Mi"}, "storage can grow, never shrink"),
     ({"engineVersion": "15.9"}, "cannot go back to 15.9 from 16"),
     ({"engineVersion": "latest"}, "engineVersion"),
-    ({"replication": {"replicas": 1, "synchronous": True}}, "nobody is there to wait for"),
-    ({"replication": {"replicas": 0}}, "greater than or equal to 1"),
+    ({"replication": {"replicaCount": 1, "synchronous": True}}, "synchronous replication needs"),
+    ({"replication": replicas(0)}, "greater than or equal to 1"),
 ]
 
 
