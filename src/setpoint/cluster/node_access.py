@@ -17,7 +17,7 @@ from setpoint.node.fleet import Fleet
 from setpoint.node.kubelet_api.api import KubeletApi
 from setpoint.node.kubelet_api.fleet_host import FleetHost
 from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Streamed, Switched
-from setpoint.node.runtime.web import WebRequest
+from setpoint.node.runtime.web_messages import WebRequest
 
 
 def near_nodes(

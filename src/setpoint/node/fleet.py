@@ -16,6 +16,8 @@ from setpoint.node.annotations import RUNNING, STOPPED
 from setpoint.node.fleet_nodes import FleetNodes
 from setpoint.node.heartbeat import Heartbeat
 from setpoint.node.lookup import InformerLookup
+from setpoint.node.network.cluster_network import FleetNetwork
+from setpoint.node.network.directory import Directory
 from setpoint.node.node_state import NodeState
 from setpoint.node.options import FleetOptions
 from setpoint.node.pod_status import changes
@@ -63,8 +65,11 @@ def add_fleet(
     heartbeat = Heartbeat(
         nodes, client_for, manager.clock, recorder, template=options.template, versions=(version, runtime_version)
     )
+    directory = Directory(manager)
+    network = FleetNetwork(directory, runtime, nodes, manager.ids, lambda node: pods.by_index(_ON_NODE, node))
+    runtime.network = network
     stages = add_stages(manager, stage_client, options.stages, recorder)
-    fleet = Fleet(tools, pods, client_for, manager.clock, heartbeat, stages.handles_pod)
+    fleet = Fleet(tools, pods, client_for, manager.clock, heartbeat, stages.handles_pod, network)
     control = FleetNodes(
         nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, recorder, fleet.node_changed
     )
@@ -75,7 +80,7 @@ def add_fleet(
         fleet.static = StaticPods(first.name, first.address, static_pods, pods, client_for, manager.clock)
         fleet.static.watch()
         manager.add(fleet.static.controller)
-    for part in (heartbeat, control.controller, fleet.controller):
+    for part in (directory, heartbeat, control.controller, fleet.controller):
         manager.add(part)
     return fleet
 
@@ -89,6 +94,7 @@ class Fleet:
         clock: Clock,
         heartbeat: Heartbeat,
         staged: Callable[[Obj], bool],
+        network: FleetNetwork,
     ) -> None:
         """`staged(pod)`: somebody else says how this Pod lives."""
         self._tools = tools
@@ -97,6 +103,7 @@ class Fleet:
         self._clock = clock
         self.heartbeat = heartbeat
         self.tokens = ServiceTokens(client_for, clock)
+        self.network = network
         self.static: StaticPods | None = None
         self._staged = staged
         self._workers: dict[str, PodWorker] = {}
@@ -195,6 +202,7 @@ class Fleet:
             return None
         if not worker.initialized and not worker.ending:
             await self.tokens.provide(worker)
+            await self.network.prepare(worker.spec)
         for _ in range(_MOST_TURNS):
             if worker.node.state != RUNNING:
                 return None  # nobody hears it, and it hears nobody

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from setpoint.node.runtime.interface import NoSuchContainer
-from setpoint.node.runtime.web import WebRequest
+from setpoint.node.runtime.network import Failure
+from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 if TYPE_CHECKING:
     from setpoint.node.pod_worker import PodWorker
@@ -16,15 +16,10 @@ Obj = Mapping[str, Any]
 
 def answered(worker: PodWorker, container: Obj, hook: Obj) -> bool:
     """Whether the request was answered; it is taken to be where nobody knows what is there."""
-    own = worker.situation.pod_ips[0] if worker.situation.pod_ips else ""
     path, _, query = str(hook.get("path") or "/").partition("?")
-    tls = hook.get("scheme") == "HTTPS"
-    try:
-        port = port_number(container, hook.get("port"))
-        found = worker.tools.runtime.reach(hook.get("host") or own, WebRequest(port, path, query, "GET", tls))
-    except NoSuchContainer:
-        return True
-    return found is not None and 200 <= found.status < 400
+    request = WebRequest(port_number(container, hook.get("port")), path, query, "GET", hook.get("scheme") == "HTTPS")
+    found = worker.tools.runtime.request(worker.uid, container["name"], hook.get("host") or "", request)
+    return found is Failure.CLOSED or (isinstance(found, WebAnswer) and 200 <= found.status < 400)
 
 
 def port_number(container: Obj, wanted: Any) -> int:

@@ -10,7 +10,7 @@ from setpoint.node.probes import LIVENESS, READINESS, STARTUP, Probe
 from setpoint.node.restarts import restarts_when_killed
 from setpoint.node.runtime.interface import NoSuchContainer
 from setpoint.node.runtime.usage import exceeds_its_limit
-from setpoint.node.runtime.web import WebRequest
+from setpoint.node.runtime.web_messages import WebRequest
 from setpoint.node.slots import SIDECAR, Slot
 from setpoint.node.stopping import Stopper
 
@@ -116,7 +116,7 @@ class Prober:
         path, _, query = str(target.get("path") or "/").partition("?")
         port = port_number(slot.spec, target.get("port"))
         asked = WebRequest(port, path, query, "GET", target.get("scheme") == "HTTPS")
-        status = worker.tools.runtime.health(worker.uid, slot.name, asked, grpc=bool(grpc))
+        status = worker.tools.runtime.servers.health(worker.uid, slot.name, asked, grpc=bool(grpc))
         if 200 <= status < 400:
             return True, ""
         if status:

@@ -88,7 +88,8 @@ async def test_hooks_and_programs_reach_other_pods(cluster: VirtualCluster) -> N
     said = (await cluster.client.sender.request("GET", path.format("asking"))).body.decode()
     answers = (await cluster.client.sender.request("GET", path.format("dialling"))).body.decode()
     refused_there = f'{{"errors":["dial tcp {address}:1: connect: connection refused"]}}'
-    assert answers == f'{{"responses":["server","server"]}}{refused_there}servershut\n'
+    shut = f"nc: {address} ({address}:9): Connection refused\nshut\n"
+    assert answers == f'{{"responses":["server","server"]}}{refused_there}server{shut}'
     failure = f"curl: (7) Failed to connect to {address} port 1 after 0 ms: Could not connect to server\n"
     assert said == f"server404{failure}7\n"
     assert ("Warning", "FailedPostStartHook", "PostStartHook failed") in await cluster.events("refused")

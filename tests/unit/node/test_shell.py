@@ -67,6 +67,7 @@ def run(script: str, seconds: float = 1000.0, files: Files | None = None, **envi
         ("sh -c 'exit 5' || echo $?", 0, "5\n"),
         ("echo 'unterminated", 2, "sh: syntax error: unterminated quoted string\n"),
         ("perl -Mbignum=bpi -wle 'print bpi(10)'", 0, "3.141592653\n"),
+        ("X=my-orders-0; echo ${X##*-} ${X#*-} ${X%-*} ${X%%-*} ${#X} ${#}", 0, "0 orders-0 my-orders my 11 0\n"),
         ("sleep nonsense", 1, "sleep: invalid time interval 'nonsense'\n"),
     ],
 )  # fmt: skip

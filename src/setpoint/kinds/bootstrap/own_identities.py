@@ -24,6 +24,7 @@ OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
     FLEET: (
         rule(READ, "core", "configmaps nodes pods secrets services"),
         rule(READ, "certificates.k8s.io", "clustertrustbundles"),
+        rule(READ, "discovery.k8s.io", "endpointslices"),
         events(),
         # Who asks a node for logs and the like, and whether they may.
         rule("create", "authentication.k8s.io", "tokenreviews"),

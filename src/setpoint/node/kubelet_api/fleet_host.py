@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 from setpoint.node.annotations import RUNNING
 from setpoint.node.kubelet_api.host import Obj, ProbeCount
+from setpoint.node.network.cluster_network import FleetNetwork
 from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
 from setpoint.node.runtime.simulated import SimulatedRuntime
-from setpoint.node.runtime.web import WebAnswer, WebRequest
+from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.static_pods import StaticPods
 
@@ -31,6 +32,9 @@ class Workers(Protocol):
 
     @property
     def tokens(self) -> ServiceTokens: ...
+
+    @property
+    def network(self) -> FleetNetwork: ...
 
     def worker(self, namespace: str, name: str) -> PodWorker | None: ...
 
@@ -89,6 +93,7 @@ class FleetHost:
         worker = self._fleet.worker(pod["metadata"]["namespace"], pod["metadata"]["name"])
         if worker is not None:
             await self._fleet.tokens.provide(worker, argv)
+            await self._fleet.network.prepare(worker.spec, argv)
 
     def run_command(self, pod: Obj, container: str, argv: Sequence[str], *, stdin: bool) -> Execution:
         return self._fleet.runtime.run_command(pod["metadata"]["uid"], container, argv, stdin=stdin)
@@ -98,7 +103,7 @@ class FleetHost:
 
     def web(self, pod: Obj, request: WebRequest) -> WebAnswer | None:
         """What the Pod answers; None: nothing listens there. Raises NoSuchContainer when that is not known."""
-        return self._fleet.runtime.ask(pod["metadata"]["uid"], request)
+        return self._fleet.runtime.servers.ask(pod["metadata"]["uid"], request)
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])

@@ -12,7 +12,7 @@ from setpoint.node.runtime.process import KILLED, Process
 
 
 class Container:
-    __slots__ = ("files", "kill_at", "launch", "log", "process", "record")
+    __slots__ = ("files", "kill_at", "launch", "log", "process", "record", "serving")
 
     def __init__(self, launch: Launch, record: ContainerRecord) -> None:
         self.launch = launch
@@ -20,8 +20,15 @@ class Container:
         self.process: Process | None = None
         """None: a server, which does nothing by itself."""
         self.log: BoundedLog | None = None
+        self.serving: list[str] | None = None
+        """The command line of the server that its shell has started."""
         self.files: Files | None = None
         self.kill_at: float | None = None
+
+    @property
+    def serves(self) -> bool:
+        """Whether a server runs in it, and not only a script."""
+        return self.process is None or self.serving is not None
 
     def settle(self) -> None:
         """What the process did is what the container did."""

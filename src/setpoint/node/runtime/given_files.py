@@ -7,11 +7,12 @@ from math import ceil, log2
 from typing import Any
 
 from setpoint.meta.quantity import parse
+from setpoint.node.runtime.container_network import CLUSTER_DNS
 from setpoint.node.runtime.files import User
 
 Obj = Mapping[str, Any]
 
-_DOMAIN, _DNS = "cluster.local", "10.96.0.10"
+_DOMAIN = "cluster.local"
 _NODE_DNS = "nameserver 10.0.0.2\n"
 _PERIOD = 100_000
 
@@ -70,7 +71,7 @@ def _resolver(pod: Obj) -> str:
         policy = "Default"
     servers, searches, options = ["10.0.0.2"], [], {}
     if policy in ("ClusterFirst", "ClusterFirstWithHostNet"):
-        servers, options = [_DNS], {"ndots": "5"}
+        servers, options = [CLUSTER_DNS], {"ndots": "5"}
         searches = [f"{namespace}.svc.{_DOMAIN}", f"svc.{_DOMAIN}", _DOMAIN]
     elif policy == "None":
         servers = []

@@ -58,6 +58,8 @@ class ImageRule(NamedTuple):
     """Others in it that somebody may look for."""
     serves: bool | None = None
     """It runs a server, and nothing else, when started without a command."""
+    ports: tuple[int, ...] | None = None
+    """At which its server listens, over TCP."""
 
 
 NOT_FOUND = (
@@ -98,10 +100,16 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
     ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE,
               files=("/agnhost", "/agnhost-2", "/localhost.crt", "/localhost.key")),
     ImageRule(r"/nonewprivs(:|@)", entrypoint=(), command=("nnp",), size_bytes=3 * _MEGABYTE),
-    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html", serves=True),
-    ImageRule(r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html", serves=True),
-    ImageRule(r"/redis(:|@)", size_bytes=49_536_371, serves=True),
-    ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE, serves=True),
+    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html", serves=True, ports=(80,)),
+    ImageRule(
+        r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html", serves=True, ports=(80,)
+    ),
+    ImageRule(r"/(redis|valkey)(:|@)", size_bytes=49_536_371, serves=True, ports=(6379,)),
+    ImageRule(r"/postgres(:|@)", size_bytes=160 * _MEGABYTE, serves=True, ports=(5432,)),
+    ImageRule(r"/(mysql|mariadb)(:|@)", size_bytes=230 * _MEGABYTE, serves=True, ports=(3306,)),
+    ImageRule(r"/mongo(:|@)", size_bytes=250 * _MEGABYTE, serves=True, ports=(27017,)),
+    ImageRule(r"/memcached(:|@)", size_bytes=30 * _MEGABYTE, serves=True, ports=(11211,)),
+    ImageRule(r"/rabbitmq(:|@)", size_bytes=90 * _MEGABYTE, serves=True, ports=(5672,)),
 )  # fmt: skip
 """Everything else exists, comes at once, and runs a server when started without a command."""
 
@@ -122,6 +130,7 @@ class ImageFacts:
     page: str = ""
     files: tuple[str, ...] = ()
     serves: bool = False
+    ports: tuple[int, ...] = ()
 
 
 class Images:
@@ -150,7 +159,7 @@ class Images:
         error = next((rule.error for rule in rules if rule.error is not None), "")
         known = {
             field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
-            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves")
+            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves", "ports")
         }
         said = {field: found for field, found in known.items() if found is not None}
         return replace(facts, error=error.format(name=full.name, host=host, path=path, tag=tag), **said)

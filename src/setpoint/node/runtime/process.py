@@ -22,12 +22,15 @@ _MOST_STEPS = 500
 _SPIN_PAUSE = 1.0
 
 KILLED, TERMINATED = 137, 143
+_FIRST_JOB = 7
+"""The process number of the first program in the background."""
 
 
 class _Thread:
-    __slots__ = ("at", "code", "running", "waits_for")
+    __slots__ = ("at", "code", "number", "running", "waits_for")
 
-    def __init__(self, running: Running, at: float) -> None:
+    def __init__(self, running: Running, at: float, number: int) -> None:
+        self.number = number
         self.running = running
         self.at = at
         """When it goes on; never, if it waits for something else than time."""
@@ -44,13 +47,16 @@ class Process:
         self.exit_code: int | None = None
         self.ended_at = at
         self._threads: list[_Thread] = []
+        self._current: _Thread | None = None
+        """The thread that runs now, or ran last."""
         self._spun = 0
         self._done: list[asyncio.Future[None]] = []
         session, running = start(self)
         self._session: Session | None = session
         """None once the program has ended. The session refers to this process, so keeping it would be a cycle."""
         self.typed = session.typed
-        self._threads.append(_Thread(running, at))
+        self._threads.append(_Thread(running, at, 1))
+        self._started = _FIRST_JOB
 
     @property
     def wake(self) -> float | None:
@@ -64,9 +70,23 @@ class Process:
     def waits_for_input(self) -> bool:
         return any(thread.waits_for in (WAIT_FOR_INPUT, WAIT_FOR_TEXT) for thread in self._threads)
 
-    def spawn(self, running: Running) -> None:
+    def spawn(self, running: Running) -> int:
+        """Run something in the background; the result is its process number."""
+        number, self._started = self._started, self._started + 1
         if len(self._threads) < 50:
-            self._threads.append(_Thread(running, self.time))
+            self._threads.append(_Thread(running, self.time, number))
+        return number
+
+    def has_job(self, number: int) -> bool:
+        return any(thread.number == number for thread in self._threads[1:])
+
+    def kill_job(self, number: int) -> None:
+        """End what was started in the background, unless it is this very moment's program."""
+        for thread in [each for each in self._threads[1:] if each.number == number]:
+            if thread is not self._current:
+                thread.running.close()
+                self._threads.remove(thread)
+                self._wake_waiting()
 
     def advance(self, now: float) -> None:
         while self.exit_code is None:
@@ -84,6 +104,7 @@ class Process:
             self._resume(thread)
 
     def _resume(self, thread: _Thread) -> None:
+        self._current = thread
         try:
             pause = next(thread.running)
         except StopIteration as ended:

@@ -16,6 +16,7 @@ from setpoint.node.runtime.commands import (
     outlives_a_signal,
     runs_for_ever,
 )
+from setpoint.node.runtime.container_network import ContainerNetwork
 from setpoint.node.runtime.containers import Command, Container, PodContainers
 from setpoint.node.runtime.expansion import expand
 from setpoint.node.runtime.files import Files, Volume
@@ -33,11 +34,13 @@ from setpoint.node.runtime.interface import (
     Usage,
 )
 from setpoint.node.runtime.log import BoundedLog
+from setpoint.node.runtime.network import ClusterNetwork, Failure, Network, NoNetwork
 from setpoint.node.runtime.process import KILLED, Process
+from setpoint.node.runtime.servers import Servers
 from setpoint.node.runtime.shell.interpreter import run_argv
 from setpoint.node.runtime.shell.session import Input, Running, Session, Streams
 from setpoint.node.runtime.usage import usage_of
-from setpoint.node.runtime.web import Server, WebAnswer, WebRequest, answer, grpc_port
+from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 SCHEME = "simulated://"
 _PAGE = "<html><body><h1>It works!</h1></body></html>\n"
@@ -56,6 +59,9 @@ class SimulatedRuntime:
         self._addresses: dict[str, str] = {}
         """Of Pods: their uids."""
         self._shared: dict[str, dict[str, Volume]] = {}
+        self.network: ClusterNetwork | None = None
+        """None: Pods do not reach each other."""
+        self.servers = Servers(self._pods, self.images, clock, self._files, self._network, self.log)
         self.changed: Callable[[str], None] = lambda uid: None
         """Called when the next thing happens earlier than `advance` said."""
 
@@ -240,54 +246,23 @@ class SimulatedRuntime:
         self._pods.setdefault(uid, PodContainers()).address = address
         self._addresses[address] = uid
 
-    def reach(self, address: str, request: WebRequest) -> WebAnswer | None:
-        """What the Pod at the address answers; None: nothing listens there. Raises NoSuchContainer when there is no
-        Pod, or nobody knows what its servers would say."""
-        uid = self._addresses.get(address)
-        if uid is None:
-            raise NoSuchContainer(address)
-        return self.ask(uid, request)
+    def uid_at(self, address: str) -> str | None:
+        """Return the uid of the Pod at the address."""
+        return self._addresses.get(address)
 
-    def ask(self, uid: str, request: WebRequest) -> WebAnswer | None:
-        pod, now = self._pods.get(uid), self._clock.now().timestamp()
-        unknown = False
-        for run in pod.current.values() if pod is not None else ():
-            if not run.record.running or run.process is not None:
-                continue
-            try:
-                found = answer(self._server(run), request)
-            except LookupError:
-                unknown = True
-                continue
-            if found is not None:
-                if found[1]:
-                    self.log(uid, run.launch.name)
-                    assert run.log is not None
-                    run.log.write(now, STDERR, found[1])
-                return found[0]
-        if unknown or pod is None:
-            raise NoSuchContainer(uid)
-        return None
+    def node_of(self, uid: str) -> str:
+        pod = self._pods.get(uid)
+        run = next(iter(pod.current.values()), None) if pod is not None else None
+        return str(run.launch.pod["spec"].get("nodeName") or "") if run is not None else ""
 
-    def health(self, uid: str, container: str, request: WebRequest, *, grpc: bool = False) -> int:
-        """The status with which its server answers a probe; 0: nothing listens there. Where nobody knows, all is well:
-        so is every page of a web server, unless somebody removed it."""
+    def request(self, uid: str, container: str, host: str, request: WebRequest) -> WebAnswer | Failure:
+        """Send a request in the name of a container; without a host, to its own Pod."""
         run = self._run(uid, container)
-        if run is None:
-            return 0
-        facts = self.images.facts(run.launch.spec.get("image", ""))
-        argv = argv_of(run.launch.spec, facts)
-        if grpc:
-            port = grpc_port(argv)
-            return 200 if port is None or port == request.port else 0
-        if argv is None or argv[0].rpartition("/")[2] not in ("agnhost", "agnhost-2"):
-            gone = facts is not None and facts.page and run.files is not None and not run.files.is_file(facts.page)
-            return 404 if gone and request.path in ("", "/", "/index.html") else 200
-        try:
-            found = answer(self._server(run), request)
-        except LookupError:
-            return 200
-        return found[0].status if found is not None else 0
+        if run is None or not host:
+            return self.servers.deliver(uid, request)
+        network = self._network(run)
+        address = network.resolve(host)
+        return network.exchange(address, request) if address else Failure.UNREACHABLE
 
     def usage(self, uid: str) -> dict[str, Usage]:
         pod = self._pods.get(uid)
@@ -316,16 +291,6 @@ class SimulatedRuntime:
         pod = self._pods.get(uid)
         return pod.current.get(name) if pod is not None else None
 
-    def _server(self, run: Container) -> Server:
-        launch, now = run.launch, self._clock.now().timestamp()
-        facts = self.images.facts(launch.spec.get("image", ""))
-        ports = [each["containerPort"] for each in launch.spec.get("ports") or ()]
-        return Server(
-            argv_of(launch.spec, facts), facts.page if facts is not None else "", self._files(run),
-            hostname_of(launch.pod), launch.home.environment(launch.spec), ports, now, now - run.record.started_at,
-            self.reach,
-        )  # fmt: skip
-
     def _files(self, run: Container) -> Files:
         if run.files is None:
             launch = run.launch
@@ -337,6 +302,38 @@ class SimulatedRuntime:
                 given |= dict.fromkeys(facts.files, "") | ({facts.page: _PAGE} if facts.page else {})
             run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
         return run.files
+
+    def _network(self, run: Container) -> Network:
+        if self.network is None:
+            return NoNetwork()
+        pod = run.launch.pod
+        address = self._pods[pod["metadata"]["uid"]].address
+        return ContainerNetwork(pod, address, lambda: self._files(run), self.network, self.servers)
+
+    @staticmethod
+    def _serves(run: Container, argv: list[str]) -> None:
+        run.serving = argv
+
+    def _signal(self, run: Container, sender: Process, pid: int, name: str) -> bool:
+        """Send a signal from a program in the container to another one, or to itself. The first process ignores those
+        that it does not handle, and SIGKILL from within the container: that is the kernel's rule."""
+        if pid != 1:
+            known = sender.has_job(pid)
+            if known and name:
+                sender.kill_job(pid)
+            return known
+        main, now = run.process, self._clock.now().timestamp()
+        if not name or name == "KILL":
+            return True
+        if main is sender:
+            return True  # a signal for which it has a trap is not sent through here
+        if main is not None:
+            main.signal(name, now)
+            run.settle()
+        elif name in ("TERM", "INT", "QUIT"):
+            run.end(0, now)
+        self.changed(run.launch.pod["metadata"]["uid"])
+        return True
 
     def _commands(self, run: Container) -> list[str]:
         """What the container was started with, as its first process is shown."""
@@ -364,7 +361,9 @@ class SimulatedRuntime:
                 lambda: launch.home.environment(launch.spec), files, hostname_of(launch.pod),
                 lambda: process.time, process.spawn,
                 unknown_runs=unknown_runs, typed=typed or Input(), directory=launch.spec.get("workingDir") or "/",
-                reach=self.reach, processes=lambda: self._commands(run),
+                network=self._network(run), processes=lambda: self._commands(run),
+                serve=lambda argv: self._serves(run, argv),
+                kill=lambda pid, signal: self._signal(run, process, pid, signal),
             )  # fmt: skip
             streams = Streams(
                 lambda text: log.write(process.time, STDOUT, text), lambda text: log.write(process.time, STDERR, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from posixpath import dirname, normpath
 from typing import NamedTuple
@@ -12,32 +12,14 @@ from urllib.parse import parse_qs
 
 from setpoint.meta.goformat import quote
 from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.network import TCP, UDP, Failure, Network
 from setpoint.node.runtime.shell.agnhost import flags_of
 from setpoint.node.runtime.web_admission import review
 from setpoint.node.runtime.web_conversion import convert
+from setpoint.node.runtime.web_messages import HTML, JSON, TEXT, WebAnswer, WebRequest
 
 _NOTES = "/run/nettest.json"
 """What `nettest` remembers."""
-_TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
-
-
-class WebRequest(NamedTuple):
-    port: int
-    path: str = "/"
-    query: str = ""
-    method: str = "GET"
-    tls: bool = False
-    datagram: str | None = None
-    """What is sent over UDP, where it is no HTTP request."""
-    body: bytes = b""
-
-
-class WebAnswer(NamedTuple):
-    status: int
-    body: str
-    content_type: str = _TEXT
-    delay: float = 0.0
-    """Seconds that it takes its time; for those who can wait."""
 
 
 class Server(NamedTuple):
@@ -55,8 +37,7 @@ class Server(NamedTuple):
     now: float
     age: float
     """Since it was started, in seconds."""
-    reach: Callable[[str, WebRequest], WebAnswer | None]
-    """Asks another Pod; raises LookupError where there is none."""
+    network: Network
 
 
 def answer(server: Server, request: WebRequest) -> tuple[WebAnswer, str] | None:
@@ -81,6 +62,27 @@ def grpc_port(argv: Sequence[str] | None) -> int | None:
     return int(flags_of([*argv[2:]]).get("port") or 5000)
 
 
+def agnhost_ports(argv: Sequence[str], environment: Mapping[str, str]) -> set[tuple[int, str]]:
+    """Where a server of agnhost listens, with the protocol."""
+    command, flags = argv[1] if len(argv) > 1 else "", flags_of([*argv[2:]])
+    match command:
+        case "netexec":
+            http, udp = int(flags.get("http-port") or 8080), int(flags.get("udp-port") or 8081)
+            return {(http, TCP), (udp, UDP)}
+        case "porter":
+            names = [re.fullmatch(r"SERVE_(?:TLS_|TCP_)?PORT_(\d{1,5})", name) for name in environment]
+            return {(int(found[1]), TCP) for found in names if found is not None}
+        case _ if command in _DEFAULT_PORTS:
+            return {(int(flags.get("port") or _DEFAULT_PORTS[command]), TCP)}
+    return set()
+
+
+_DEFAULT_PORTS = {
+    "crd-conversion-webhook": 443, "grpc-health-checking": 5000, "liveness": 8080, "nettest": 8080,
+    "serve-hostname": 9376, "test-webserver": 80, "webhook": 443,
+}  # fmt: skip
+
+
 def _file(files: Files, root: str, request: WebRequest) -> WebAnswer:
     path = normpath(f"{root}/{request.path.lstrip('/')}")
     text = files.read(path)
@@ -88,7 +90,7 @@ def _file(files: Files, root: str, request: WebRequest) -> WebAnswer:
         text = files.read(f"{path}/index.html")
     if text is None:
         return WebAnswer(404, "404 page not found\n")
-    return WebAnswer(200, text, _HTML if text.lstrip()[:1] == "<" else _TEXT)
+    return WebAnswer(200, text, HTML if text.lstrip()[:1] == "<" else TEXT)
 
 
 def _stamp(server: Server, text: str) -> str:
@@ -108,8 +110,8 @@ def _porter(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tu
     if text is None:
         return None
     if "json-response" in flags:
-        return WebAnswer(200, json.dumps({"Method": request.method, "Body": text}, separators=(",", ":")), _JSON), ""
-    return WebAnswer(200, text, _HTML if text.lstrip()[:1] == "<" else _TEXT), ""
+        return WebAnswer(200, json.dumps({"Method": request.method, "Body": text}, separators=(",", ":")), JSON), ""
+    return WebAnswer(200, text, HTML if text.lstrip()[:1] == "<" else TEXT), ""
 
 
 def _netexec(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
@@ -172,13 +174,16 @@ def _dialled(server: Server, asked: Mapping[str, str]) -> WebAnswer:
     request = WebRequest(int(port), f"/{path}", query, datagram=wanted if udp else None)
     answers: list[str] = []
     problems: list[str] = []
+    host = asked.get("host", "")
     for _ in range(min(int(tries), 100)):
-        try:
-            found = server.reach(asked.get("host", ""), request)
-        except LookupError:
-            found = None
+        address = server.network.resolve(host)
+        found = server.network.exchange(address, request) if address else None
         if found is None:
-            problems.append(f"dial tcp {asked.get('host', '')}:{port}: connect: connection refused")
+            problems.append(f"dial tcp: lookup {host}: no such host")
+        elif found is Failure.CLOSED:
+            problems.append(f'Get "http://{host}:{port}{request.path}": EOF')
+        elif isinstance(found, Failure):
+            problems.append(f"dial tcp {address}:{port}: connect: {found.value.lower()}")
         else:
             answers.append(found.body)
     output = {"responses": answers} if answers and answers[-1] else {}
@@ -193,7 +198,7 @@ def _test_webserver(server: Server, request: WebRequest, flags: Mapping[str, str
     path = normpath(request.path)
     if server.files.is_directory(path) and not server.files.is_file(f"{path.rstrip('/')}/index.html"):
         names = "".join(f'<a href="{each}">{each}</a>\n' for each in server.files.entries(path))
-        return WebAnswer(200, f"<pre>\n{names}</pre>\n", _HTML), ""
+        return WebAnswer(200, f"<pre>\n{names}</pre>\n", HTML), ""
     return _file(server.files, "/", request), ""
 
 
@@ -216,7 +221,7 @@ def _nettest(server: Server, request: WebRequest, flags: Mapping[str, str]) -> t
     match request.path:
         case "/read":
             known = {"Hostname": server.hostname, "Sent": {}, **state, "Log": [], "StillContactingPeers": True}
-            return WebAnswer(200, json.dumps(known, indent="\t"), _JSON), ""
+            return WebAnswer(200, json.dumps(known, indent="\t"), JSON), ""
         case "/write":
             source = _source(request.body)
             if source:
@@ -224,7 +229,7 @@ def _nettest(server: Server, request: WebRequest, flags: Mapping[str, str]) -> t
             else:
                 errors.append(f"{server.hostname}: Got request with no source")
             server.files.write(_NOTES, json.dumps(state))
-            return WebAnswer(200, json.dumps({"Hostname": server.hostname}) + "\n", _JSON), ""
+            return WebAnswer(200, json.dumps({"Hostname": server.hostname}) + "\n", JSON), ""
         case "/status":
             return WebAnswer(200, "running"), ""
     return WebAnswer(404, "404 page not found\n"), ""
@@ -249,7 +254,7 @@ def _conversion_webhook(server: Server, request: WebRequest, flags: Mapping[str,
         return WebAnswer(200, "ok"), ""
     if request.path != "/crdconvert":
         return WebAnswer(404, "404 page not found\n"), ""
-    return WebAnswer(200, convert(request.body), _JSON), ""
+    return WebAnswer(200, convert(request.body), JSON), ""
 
 
 def _admission_webhook(server: Server, request: WebRequest, flags: Mapping[str, str]) -> tuple[WebAnswer, str] | None:
@@ -260,7 +265,7 @@ def _admission_webhook(server: Server, request: WebRequest, flags: Mapping[str, 
     found = review(request.path, request.body, flags)
     if found is None:
         return WebAnswer(404, "404 page not found\n"), ""
-    return WebAnswer(200, found[0], _JSON, found[1]), ""
+    return WebAnswer(200, found[0], JSON, found[1]), ""
 
 
 _AGNHOST = {

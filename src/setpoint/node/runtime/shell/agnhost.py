@@ -10,11 +10,14 @@ from stat import S_IFREG, filemode
 from setpoint.meta.goformat import quote
 from setpoint.meta.times import parse_duration
 from setpoint.node.runtime.files import SET_GROUP, STICKY, Status
+from setpoint.node.runtime.network import TCP, Failure
+from setpoint.node.runtime.shell.connecting import network_ready, takes
 from setpoint.node.runtime.shell.session import FOREVER, Program, Running, Session, Streams
 
-SPEAKING = frozenset(
-    ("dns-server-list", "dns-suffix", "entrypoint-tester", "etc-hosts", "logs-generator", "mounttest", "nonewprivs")
-)
+SPEAKING = frozenset((
+    "connect", "dns-server-list", "dns-suffix", "entrypoint-tester", "etc-hosts", "logs-generator", "mounttest",
+    "nonewprivs",
+))  # fmt: skip
 
 _NEW = "mount-tester new file\n"
 _LOOK_AGAIN = 2.0
@@ -29,6 +32,8 @@ def agnhost(called: str, *, rises: bool = False) -> Program:
     def run(session: Session, arguments: list[str], streams: Streams) -> Running:
         command, flags = arguments[0] if arguments else "", flags_of(arguments[1:])
         match command:
+            case "connect":
+                return (yield from _connect(session, arguments[1:], streams))
             case "dns-server-list":
                 streams.out(",".join(_resolver(session, "nameserver")) + "\n")
             case "dns-suffix":
@@ -66,6 +71,28 @@ def flags_of(arguments: list[str]) -> dict[str, str]:
 def _resolver(session: Session, key: str) -> list[str]:
     lines = (session.files.read("/etc/resolv.conf") or "").splitlines()
     return [word for line in lines if line.split()[:1] == [key] for word in line.split()[1:]]
+
+
+def _connect(session: Session, arguments: list[str], streams: Streams) -> Running:
+    """`agnhost connect [--timeout=1s] [--protocol=tcp] HOST:PORT`."""
+    flags = flags_of([each for each in arguments if each.startswith("-")])
+    words = [each for each in arguments if not each.startswith("-")]
+    host, _, port = (words[-1] if words else "").rpartition(":")
+    if not port.isdigit():
+        streams.err("OTHER: missing port in address\n")
+        return 1
+    yield from network_ready(session)
+    address = session.network.resolve(host.strip("[]"))
+    if not address:
+        streams.err(f"DNS: lookup {host}: no such host\n")
+        return 1
+    failure = session.network.connect(address, int(port), (flags.get("protocol") or TCP).upper())
+    if failure is None:
+        return 0
+    lasted, cut = takes(failure, parse_duration(flags["timeout"]) / 1e9 if flags.get("timeout") else None)
+    yield lasted
+    streams.err("TIMEOUT\n" if cut or failure is Failure.LOST else "REFUSED\n")
+    return 1
 
 
 def _generate_logs(session: Session, flags: dict[str, str], streams: Streams) -> Running:

@@ -81,6 +81,47 @@ def _read(session: Session, arguments: list[str], streams: Streams) -> int:
     return 0 if newline or line else 1
 
 
+_SIGNALS = {"0": "", "1": "HUP", "2": "INT", "3": "QUIT", "9": "KILL", "10": "USR1", "12": "USR2", "15": "TERM"}
+
+
+def _signal_of(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the signal that is asked for, empty for none, and the other words."""
+    words, signal = list(arguments), "TERM"
+    if words and re.fullmatch("-[A-Z0-9]+", words[0]):
+        named = words.pop(0)[1:]
+        signal = _SIGNALS.get(named, named.removeprefix("SIG"))
+    elif words[:1] == ["-s"] and len(words) > 1:
+        signal, words = words[1].removeprefix("SIG"), words[2:]
+    return signal, words
+
+
+def _kill(session: Session, arguments: list[str], streams: Streams) -> int:
+    signal, words = _signal_of(arguments)
+    status = 0 if words else 1
+    for word in words:
+        if not word.isdigit():
+            streams.err(f"{session.name}: kill: invalid number '{word}'\n")
+            status = 1
+        elif word == "1" and signal in session.traps:
+            session.signal = signal
+        elif not session.kill(int(word), signal):
+            streams.err(f"{session.name}: can't kill pid {word}: No such process\n")
+            status = 1
+    return status
+
+
+def _kill_by_name(session: Session, arguments: list[str], streams: Streams) -> int:
+    signal, words = _signal_of(arguments)
+    names = [each for each in words if not each.startswith("-")]
+    status = 0 if names else 1
+    first = next(iter(session.processes()), "").partition(" ")[0].rpartition("/")[2]
+    for name in names:
+        if name != first or not session.kill(1, signal):
+            streams.err(f"killall: {name}: no process killed\n")
+            status = 1
+    return status
+
+
 def _test(session: Session, arguments: list[str], streams: Streams) -> int:
     words = list(arguments)
     if words and words[-1] in ("]", "]]"):
@@ -135,5 +176,5 @@ CONTROL_PROGRAMS: dict[str, Program] = {
     "exit": _exit, "return": _return, "break": _break, "continue": _continue, "true": _true, ":": _true,
     "false": _false, "export": _export, "local": _export, "readonly": _export, "unset": _unset, "set": _set,
     "shift": _shift, "cd": _cd, "pwd": _pwd, "read": reading_a_line(_read), "test": _test, "[": _test, "[[": _test,
-    "kill": _true,
+    "kill": _kill, "killall": _kill_by_name, "pkill": _kill_by_name,
 }  # fmt: skip

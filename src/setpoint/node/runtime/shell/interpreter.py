@@ -86,7 +86,7 @@ def run_text(session: Session, text: str, streams: Streams) -> Running:
 def run_script(session: Session, script: Script, streams: Streams) -> Running:
     for item in script.items:
         if item.background:
-            session.spawn(_background(session, item, streams))
+            session.last_job = session.spawn(_background(session, item, streams))
             session.status = 0
         else:
             yield from _item(session, item, streams)
@@ -305,6 +305,7 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
         return (yield from _shell(session, [name, *arguments], streams))
     if base in INSTANT or not session.unknown_runs:
         return 0
+    session.serve(words)
     yield FOREVER
     return 0
 

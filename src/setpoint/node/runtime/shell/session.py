@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from setpoint.node.runtime.files import Files
+from setpoint.node.runtime.network import Network, NoNetwork
 
 if TYPE_CHECKING:
     from setpoint.node.runtime.shell.tree import Script
-    from setpoint.node.runtime.web import WebAnswer, WebRequest
 
 FOREVER = float("inf")
 WAIT_FOR_JOBS = -1.0
@@ -65,19 +65,24 @@ class Session:
     files: Files
     hostname: str
     now: Callable[[], float]
-    spawn: Callable[[Running], None]
-    """Runs something beside what runs already."""
+    spawn: Callable[[Running], int]
+    """Runs something beside what runs already, and returns its process number."""
     unknown_runs: bool = True
     """What an unknown program does: runs for ever (as servers do), or succeeds at once."""
     typed: Input = field(default_factory=Input)
     directory: str = "/"
-    reach: Callable[[str, WebRequest], WebAnswer | None] | None = None
-    """Asks a Pod at an address; raises LookupError when there is none of which the answer is known."""
+    network: Network = field(default_factory=NoNetwork)
+    serve: Callable[[list[str]], None] = lambda argv: None
+    """Is called with the command line of a server when the shell starts one."""
+    kill: Callable[[int, str], bool] = lambda pid, signal: False
+    """Sends a signal to a process of the container; false if there is none of that number."""
     processes: Callable[[], Sequence[str]] = tuple
     """What runs in the container already, the first process first."""
     name: str = "sh"
     """By which the shell was called."""
     status: int = 0
+    last_job: int = 0
+    """The process number of what was last started in the background."""
     arguments: tuple[str, ...] = ()
     traps: dict[str, str] = field(default_factory=dict)
     signal: str = ""

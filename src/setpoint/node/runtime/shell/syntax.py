@@ -25,6 +25,7 @@ from setpoint.node.runtime.shell.tree import (
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_BRACED = re.compile(r"\$\{(#?(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?#$@*!]))(:?[-=+?]|##?|%%?)?")
 _BREAKS = " \t\n;&|<>()"
 _CLOSERS = ("then", "do", "done", "fi", "else", "elif", "esac", "}", ")")
 _DEEPEST = 50
@@ -398,7 +399,7 @@ class _Parser:
         return Part("variable", match[1], quoted)
 
     def _braced(self, quoted: bool) -> Part:
-        match = re.compile(r"\$\{(#?[A-Za-z_0-9?#$@*!]+)(:?[-=+?]|##?|%%?)?").match(self.text, self.at)
+        match = _BRACED.match(self.text, self.at)
         if match is None:
             raise SyntaxProblem("syntax error: bad substitution")
         self.at = match.end()

@@ -125,8 +125,10 @@ def _plain(session: Session, name: str) -> str | None:
         return str(len(session.arguments))
     if name in "@*":
         return " ".join(session.arguments)
-    if name in "$!":
+    if name == "$":
         return "1"
+    if name == "!":
+        return str(session.last_job or "")
     if name.isdigit():
         number = int(name)
         if number == 0:

@@ -1,0 +1,274 @@
+"""Programs in simulated Pods that use the network: names, Services and their endpoints, and honest failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from setpoint.client.resources import builtin
+from setpoint.node.network.directory import Directory
+from setpoint.testing import VirtualCluster, virtual
+
+PODS, NODES = builtin("pods"), builtin("nodes")
+Obj = dict[str, Any]
+
+AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.62.0"
+
+
+async def make(cluster: VirtualCluster, kind: str, name: str, spec: Obj, **meta: Any) -> Obj:
+    metadata = {"name": name, "namespace": "default", **meta}
+    return await cluster.client.create({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec})
+
+
+async def server(cluster: VirtualCluster, name: str, *, image: str = "nginx", **spec: Any) -> None:
+    container = {"name": "c", "image": image, "ports": [{"name": "www", "containerPort": 80}], **spec.pop("c", {})}
+    await make(cluster, "Pod", name, {"containers": [container], **spec}, labels={"app": spec.get("subdomain", name)})
+
+
+async def service(cluster: VirtualCluster, name: str, app: str, **spec: Any) -> Obj:
+    ports = spec.pop("ports", [{"name": "http", "port": 8080, "targetPort": "www"}])
+    return await make(cluster, "Service", name, {"selector": {"app": app}, "ports": ports, **spec})
+
+
+async def run(cluster: VirtualCluster, script: str, seconds: float = 5, **spec: Any) -> str:
+    """What a Pod says that runs the script once, and its exit code."""
+    name = f"asking-{len(cluster.__dict__.setdefault('asked', []))}"
+    cluster.__dict__["asked"].append(name)
+    container = {"name": "c", "image": "busybox", "command": ["sh", "-c", script]}
+    await make(cluster, "Pod", name, {"containers": [container], "restartPolicy": "Never", **spec})
+    await cluster.sleep(seconds)
+    log = (await cluster.client.sender.request("GET", f"/api/v1/namespaces/default/pods/{name}/log")).body.decode()
+    ended = (await cluster.client.get(PODS, name, "default"))["status"]["containerStatuses"][0]["state"]
+    return f"{log}{ended['terminated']['exitCode']}" if "terminated" in ended else f"{log}..."
+
+
+@virtual(nodes=2)
+async def test_services_answer_from_their_ready_endpoints(cluster: VirtualCluster) -> None:
+    await server(cluster, "web")
+    found = await service(cluster, "web", "web")
+    await service(cluster, "empty", "nobody")
+    await cluster.sleep(2)
+    address, page = found["spec"]["clusterIP"], "<html><body><h1>It works!</h1></body></html>\n"
+    for host in ("web", "web.default", "web.default.svc", "web.default.svc.cluster.local", address):
+        assert await run(cluster, f"curl -s http://{host}:8080/; wget -qO- {host}:8080") == f"{page}{page}0", host
+    assert await run(cluster, "curl -s -o /dev/null -w '%{http_code} %{remote_ip}' web:8080/x") == f"404 {address}0"
+    refused = "curl: (7) Failed to connect to web port 9 after 0 ms: Could not connect to server\n"
+    assert await run(cluster, "curl web:9") == f"{refused}7"
+    refused = "curl: (7) Failed to connect to empty port 8080 after 0 ms: Could not connect to server\n"
+    assert await run(cluster, "curl -sS empty:8080") == f"{refused}7"
+    assert await run(cluster, "curl -s empty:8080") == "7"
+    at = (await cluster.client.get(builtin("services"), "empty", "default"))["spec"]["clusterIP"]
+    assert await run(cluster, "wget -qO- empty:8080") == (
+        f"wget: can't connect to remote host ({at}): Connection refused\n1"
+    )
+    # An endpoint that is no longer ready is no longer used.
+    annotations = {"simulate.setpoint.dev/readiness": "false"}
+    probe = {"readinessProbe": {"httpGet": {"port": 80}, "periodSeconds": 1, "failureThreshold": 1}}
+    await server(cluster, "probed", c=probe)
+    await service(cluster, "probed", "probed", ports=[{"port": 80}])
+    await cluster.sleep(3)
+    assert await run(cluster, "curl -s probed") == f"{page}0"
+    await cluster.client.patch(PODS, "probed", {"metadata": {"annotations": annotations}}, "default")
+    await cluster.sleep(3)
+    assert await run(cluster, "curl -s probed") == "7"
+
+
+@virtual(nodes=2)
+async def test_names_are_those_of_cluster_dns(cluster: VirtualCluster) -> None:
+    for name in ("db-0", "db-1"):
+        await server(cluster, name, subdomain="db", hostname=name)
+    await service(cluster, "db", "db", clusterIP="None")
+    web = (await service(cluster, "web", "db"))["spec"]["clusterIP"]
+    await make(cluster, "Service", "far", {"type": "ExternalName", "externalName": "example.com"})
+    await make(cluster, "Service", "alias", {"type": "ExternalName", "externalName": "web.default.svc.cluster.local"})
+    await cluster.sleep(3)
+    addresses = [(await cluster.client.get(PODS, name, "default"))["status"]["podIP"] for name in ("db-0", "db-1")]
+    head = "Server:\t\t10.96.0.10\nAddress:\t10.96.0.10:53\n\n"
+    full = "db.default.svc.cluster.local"
+    both = "".join(f"Name:\t{full}\nAddress: {each}\n" for each in sorted(addresses))
+    assert await run(cluster, "nslookup db") == f"{head}{both}\n0"
+    assert await run(cluster, "nslookup kubernetes.default.svc") == (
+        f"{head}Name:\tkubernetes.default.svc.cluster.local\nAddress: 10.96.0.1\n\n0"
+    )
+    assert await run(cluster, "nslookup nothing") == f"{head}** server can't find nothing: NXDOMAIN\n\n1"
+    assert await run(cluster, "dig +short +search db-1.db") == f"{addresses[1]}\n0"
+    assert await run(cluster, "dig +short db") == "0", "dig searches no domains unless it is asked to"
+    assert "status: NXDOMAIN" in await run(cluster, "dig db")
+    assert await run(cluster, "dig +short SRV _http._tcp.web.default.svc.cluster.local") == (
+        "0 100 8080 web.default.svc.cluster.local.\n0"
+    )
+    assert await run(cluster, "host web; host nothing") == (
+        f"web.default.svc.cluster.local has address {web}\nHost nothing not found: 3(NXDOMAIN)\n1"
+    )
+    assert await run(cluster, f"nslookup {web}") == (
+        f"{head}{'.'.join(reversed(web.split('.')))}.in-addr.arpa\tname = web.default.svc.cluster.local.\n\n0"
+    )
+    dashed = addresses[0].replace(".", "-")
+    assert await run(cluster, f"dig +short {dashed}.default.pod.cluster.local") == f"{addresses[0]}\n0"
+    assert await run(cluster, "getent hosts web; getent hosts nothing") == f"{web:<15} web\n2"
+    assert await run(cluster, "curl -s alias:8080 -o /dev/null; echo $?; curl far") == (
+        "0\ncurl: (6) Could not resolve host: far\n6"
+    )
+    aliases = [{"ip": addresses[0], "hostnames": ["example.com"]}]
+    assert "It works!" in await run(cluster, "curl -s example.com", hostAliases=aliases)
+    assert (await run(cluster, "curl web:8080", dnsPolicy="Default")).endswith("Could not resolve host: web\n6")
+    assert (await run(cluster, "nslookup web", 20, dnsPolicy="Default")).endswith("no servers could be reached\n\n1")
+
+
+@virtual(nodes=2)
+async def test_what_cannot_be_reached_fails_in_the_words_of_the_program(cluster: VirtualCluster) -> None:
+    await server(cluster, "unknown", image="example.com/app", nodeName="node-1")
+    await server(cluster, "web", nodeName="node-1")
+    await cluster.sleep(2)
+    address = (await cluster.client.get(PODS, "web", "default"))["status"]["podIP"]
+    unknown = (await cluster.client.get(PODS, "unknown", "default"))["status"]["podIP"]
+    on = {"nodeName": "node-2"}
+    for script, expected in (
+        ("curl https://example.com/x", "curl: (6) Could not resolve host: example.com\n6"),
+        ("wget -q http://example.com/x", "wget: bad address 'example.com'\n1"),
+        ("ping -c 1 nowhere", "ping: bad address 'nowhere'\n1"),
+        ("nc -z nowhere 80", "nc: bad address 'nowhere'\n1"),
+        ("telnet nowhere", "telnet: bad address 'nowhere'\n1"),
+        ("curl 10.244.3.250", "curl: (7) Failed to connect to 10.244.3.250 port 80 after 3000 ms: "
+         "Could not connect to server\n7"),
+        ("wget -q 10.244.3.250", "wget: can't connect to remote host (10.244.3.250): No route to host\n1"),
+        (f"curl {unknown}", "curl: (52) Empty reply from server\n52"),
+        (f"wget -q {unknown}", "wget: error getting response\n1"),
+        (f"curl -s {unknown}:81", "7"),
+        (f"nc -zv {address} 80", f"{address} ({address}:80) open\n0"),
+        (f"nc -z {address} 81", f"nc: {address} ({address}:81): Connection refused\n1"),
+        (f"telnet {address} 81", f"telnet: can't connect to remote host ({address}): Connection refused\n1"),
+        (f"printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc {address} 80 | head -n 1", "HTTP/1.1 200 OK\r\n0"),
+        (f"ping -c 2 {address} | tail -n 2", "2 packets transmitted, 2 packets received, 0% packet loss\n"
+         "round-trip min/avg/max = 0.080/0.080/0.080 ms\n0"),
+        ("curl", "curl: (2) no URL specified\ncurl: try 'curl --help' or 'curl --manual' for more information\n2"),
+        ("curl ftp://x/y", 'curl: (1) Protocol "ftp" not supported\n1'),
+    ):  # fmt: skip
+        assert await run(cluster, script, **on) == expected, script
+    await cluster.client.patch(
+        NODES, "node-1", {"metadata": {"annotations": {"simulate.setpoint.dev/state": "partitioned"}}}
+    )
+    await cluster.sleep(1)
+    assert await run(cluster, f"curl -m 2 {address}; date +%s", **on) != ""
+    assert await run(cluster, f"curl -m 2 {address}", **on) == (
+        "curl: (28) Connection timed out after 2000 milliseconds\n28"
+    )
+    assert await run(cluster, f"wget -q -T 3 {address}", **on) == "wget: download timed out\n1"
+    assert await run(cluster, f"ping -c 1 -W 1 {address} | tail -n 1", **on) == (
+        "1 packets transmitted, 0 packets received, 100% packet loss\n0"
+    )
+
+
+@virtual(nodes=2)
+async def test_nodes_host_ports_and_the_own_pod(cluster: VirtualCluster) -> None:
+    await server(cluster, "web", nodeName="node-1", c={"ports": [{"containerPort": 80, "hostPort": 8888}]})
+    ports = [{"port": 80, "nodePort": 30080}]
+    await service(cluster, "web", "web", type="NodePort", ports=ports)
+    await service(cluster, "here", "web", type="NodePort", externalTrafficPolicy="Local",
+                  ports=[{"port": 80, "nodePort": 30081}])  # fmt: skip
+    await cluster.sleep(2)
+    nodes = {}
+    for name in ("node-1", "node-2"):
+        status = (await cluster.client.get(NODES, name))["status"]
+        nodes[name] = next(each["address"] for each in status["addresses"] if each["type"] == "InternalIP")
+    for target, works in (
+        (f"{nodes['node-1']}:30080", True), (f"{nodes['node-2']}:30080", True), (f"{nodes['node-1']}:30081", True),
+        (f"{nodes['node-2']}:30081", False), (f"{nodes['node-1']}:8888", True), (f"{nodes['node-2']}:8888", False),
+        ("localhost", False),
+    ):  # fmt: skip
+        assert ("It works!" in await run(cluster, f"curl -s -m 2 {target}")) is works, target
+
+
+@virtual(nodes=1)
+async def test_a_script_that_waits_for_a_service_goes_on_when_it_is_there(cluster: VirtualCluster) -> None:
+    wait = "until nslookup db.$NS.svc.cluster.local >/dev/null; do echo waiting; sleep 2; done; echo found"
+    waiting = {"name": "wait", "image": "busybox", "command": ["sh", "-c", f"NS=default; {wait}"]}
+    await make(cluster, "Pod", "p", {"initContainers": [waiting], "containers": [{"name": "c", "image": "nginx"}]})
+    await cluster.sleep(11)
+    pod = await cluster.client.get(PODS, "p", "default")
+    assert pod["status"]["phase"] == "Pending"
+    await service(cluster, "db", "p")
+    await cluster.sleep(5)
+    assert (await cluster.client.get(PODS, "p", "default"))["status"]["phase"] == "Running"
+    path = "/api/v1/namespaces/default/pods/p/log"
+    log = (await cluster.client.sender.request("GET", path, "container=wait")).body.decode()
+    assert log == "waiting\n" * 6 + "found\n"
+
+
+@virtual(nodes=1)
+async def test_nobody_watches_endpoints_until_a_program_asks(cluster: VirtualCluster) -> None:
+    asked: list[Directory] = []
+    want = Directory.want
+
+    def wanting(self: Directory) -> None:
+        asked.append(self)
+        want(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Directory, "want", wanting)
+        await server(cluster, "web")
+        assert await run(cluster, "echo hello") == "hello\n0"
+        assert not asked
+        assert await run(cluster, "curl -s nothing") == "6"
+        assert asked and asked[0].ready
+
+
+@virtual(nodes=1)
+async def test_a_server_that_a_shell_starts_serves(cluster: VirtualCluster) -> None:
+    script = "echo mine > /usr/share/nginx/html/index.html && exec nginx -g 'daemon off;'"
+    await server(cluster, "web", c={"command": ["sh", "-c", script]})
+    await server(cluster, "script", image="busybox", c={"command": ["sh", "-c", "while sleep 1; do date; done"]})
+    for name in ("web", "script"):
+        await service(cluster, name, name)
+    await cluster.sleep(2)
+    assert await run(cluster, "curl -s web:8080") == "mine\n0"
+    assert await run(cluster, "curl -s script:8080") == "7", "a script listens nowhere, whatever its Pod declares"
+
+
+@virtual(nodes=1)
+async def test_programs_that_need_the_internet_fail_as_they_do_without_it(cluster: VirtualCluster) -> None:
+    for script, code, text in (
+        ("apt-get update && apt-get install -y curl", 100, "E: Unable to locate package curl\n"),
+        ("apk add --no-cache curl", 1, "ERROR: unable to select packages:\n  curl (no such package):\n"),
+        ("pip install requests", 1, "ERROR: No matching distribution found for requests\n"),
+        ("npm install express", 1, "getaddrinfo EAI_AGAIN registry.npmjs.org\n"),
+        ("git clone https://github.com/a/b.git", 128,
+         "fatal: unable to access 'https://github.com/a/b.git/': Could not resolve host: github.com\n"),
+        ("kubectl get pods", 1, "Unable to connect to the server: dial tcp 10.96.0.1:443: connect: no route to host\n"),
+        ("yum install x", 1, "Could not resolve host"),
+    ):  # fmt: skip
+        said = await run(cluster, script)
+        assert said.endswith(f"\n{code}") and text in said, script
+
+
+@virtual(nodes=1)
+async def test_clients_of_postgres_reach_simulated_servers(cluster: VirtualCluster) -> None:
+    await server(cluster, "db", image="postgres:17")
+    await service(cluster, "db", "db", ports=[{"port": 5432}])
+    await cluster.sleep(2)
+    address = (await cluster.client.get(builtin("services"), "db", "default"))["spec"]["clusterIP"]
+    for script, expected in (
+        ("pg_isready -h db", "db:5432 - accepting connections\n0"),
+        ("pg_isready -h nodb", "nodb:5432 - no response\n2"),
+        ("pg_isready", "/var/run/postgresql:5432 - no response\n2"),
+        ("pg_dump -h db -p 5433 x", 'pg_dump: error: connection to server at "db" '
+         f"({address}), port 5433 failed: Connection refused\n1"),
+        ("pg_basebackup --host=db --pgdata=/data; cat /data/PG_VERSION", "17\n0"),
+    ):  # fmt: skip
+        assert await run(cluster, script) == expected, script
+    assert "PostgreSQL database cluster dump complete" in await run(cluster, "pg_dumpall -h db")
+    assert (await run(cluster, "psql -h db -c 'select 1'")).endswith("\n2")
+
+
+@virtual(nodes=1)
+async def test_signals_reach_the_programs_they_are_sent_to(cluster: VirtualCluster) -> None:
+    hook = {"lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", "sleep 2; kill -9 1; kill 1"]}}}}
+    await server(cluster, "web", restartPolicy="Never", c=hook)
+    await server(cluster, "deaf", image="busybox", c={"command": ["sleep", "1000"], **hook}, restartPolicy="Never")
+    await cluster.sleep(5)
+    states = [(await cluster.client.get(PODS, name, "default"))["status"]["phase"] for name in ("web", "deaf")]
+    assert states == ["Succeeded", "Running"]
+    assert await run(cluster, "kill 99") == "sh: can't kill pid 99: No such process\n1"
+    assert await run(cluster, "sleep 100 & kill $!; wait; date +%s > /dev/null; echo done") == "done\n0"
+    assert await run(cluster, "trap 'echo caught; exit 3' TERM; kill 1; echo never") == "caught\n3"
