@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,19 @@ from setpoint.client.transport import Unreachable
 from setpoint.meta.errors import ApiError, Forbidden
 
 if TYPE_CHECKING:
+    from setpoint.cli.watching.authors import Authors
     from setpoint.cli.watching.model import Model
-    from setpoint.client import Resource
+    from setpoint.cli.watching.screen import View
+    from setpoint.client import ObjectList, Resource
 
 _FRAME = 0.125
+_AGES = 1.0
+"""How often the screen is drawn again although nothing has happened: ages grow."""
+_PLAIN = (120, 40)
+"""Columns and lines where there is no terminal."""
 _KINDS = (
     ("nodes", ""), ("pods", ""), ("deployments", "apps"), ("replicasets", "apps"), ("statefulsets", "apps"),
-    ("daemonsets", "apps"), ("jobs", "batch"), ("events", ""),
+    ("daemonsets", "apps"), ("jobs", "batch"), ("replicationcontrollers", ""), ("events", ""),
 )  # fmt: skip
 
 
@@ -33,7 +40,7 @@ async def run(call: Call) -> None:
 
     call.no_arguments()
     if not (call.flags.once or call.around.out_is_terminal):
-        raise Failed("a live view needs a terminal; `setpoint get --watch` tells changes line by line")
+        raise Failed("a live view needs a terminal; `setpoint get --watch` prints changes line by line")
     try:
         await _watch(call, Model())
     except* (ApiError, Unreachable) as found:
@@ -41,49 +48,69 @@ async def run(call: Call) -> None:
 
 
 async def _watch(call: Call, model: Model) -> None:
-    ready = asyncio.Event()
+    """Start with what is there, and then follow what happens. Kinds that may not be seen are not shown."""
+    from setpoint.cli.watching.authors import Authors
+
+    kinds = [builtin(*kind) for kind in _KINDS]
     async with asyncio.TaskGroup() as tasks:
-        waiting = {plural for plural, _ in _KINDS}
-
-        def arrived(plural: str) -> None:
-            waiting.discard(plural)
-            if not waiting:
-                ready.set()
-
-        followers = [tasks.create_task(_follow(call, model, builtin(*kind), arrived)) for kind in _KINDS]
+        listing = {kind: tasks.create_task(_listed(call, kind)) for kind in kinds}
+    there = {kind: found for kind, task in listing.items() if (found := task.result()) is not None}
+    model.begin(((kind.kind, obj) for kind, found in there.items() for obj in found.items), call.around.clock.now())
+    authors = Authors(call.client)
+    await _attribute(model, authors)
+    if call.flags.once:
+        _once(call, model)
+        return
+    async with asyncio.TaskGroup() as tasks:
+        followers = [tasks.create_task(_follow(call, model, kind, found)) for kind, found in there.items()]
+        followers.append(tasks.create_task(_follow_authors(call, model, authors)))
         try:
-            await ready.wait()
-            if call.flags.once:
-                _once(call, model)
-            else:
-                await _show(call, model)
+            await _show(call, model)
         finally:
             for follower in followers:
                 follower.cancel()
 
 
-async def _follow(call: Call, model: Model, resource: Resource, arrived: Callable[[str], None]) -> None:
-    """What is there, and then what happens, for as long as it takes. What may not be seen is not shown."""
-    clock, client = call.around.clock, call.client
-    namespace = "" if call.flags.all_namespaces or not resource.namespaced else call.namespace
-    seen = False
+def _namespace(call: Call, resource: Resource) -> str:
+    return "" if call.flags.all_namespaces or not resource.namespaced else call.namespace
+
+
+async def _listed(call: Call, resource: Resource) -> ObjectList | None:
+    """Return what is there; None if it may not be seen."""
+    try:
+        return await call.client.list(resource, _namespace(call, resource))
+    except Forbidden:
+        return None
+
+
+async def _follow(call: Call, model: Model, resource: Resource, found: ObjectList) -> None:
+    """Feed the model for as long as it takes. A server that is away for a while is asked again."""
+    clock, client, namespace = call.around.clock, call.client, _namespace(call, resource)
     while True:
         try:
-            found = await client.list(resource, namespace)
-            seen = True
-            for obj in found.items:
-                model.see(resource.kind, "ADDED", obj, clock.now(), news=False)
-            arrived(resource.plural)
             async for type_, obj in client.watch(resource, namespace, resource_version=found.resource_version):
                 if type_ != "BOOKMARK":
                     model.see(resource.kind, type_, obj, clock.now())
-        except Forbidden:
-            arrived(resource.plural)
-            return
         except (ApiError, Unreachable):
-            if call.flags.once or not seen:
-                raise  # nothing is there to be shown until it is back
             await clock.sleep(1.0)
+        try:
+            found = await client.list(resource, namespace)
+            model.see_again(resource.kind, found.items, clock.now())
+        except (ApiError, Unreachable):
+            await clock.sleep(1.0)
+
+
+async def _follow_authors(call: Call, model: Model, authors: Authors) -> None:
+    while True:
+        await call.around.clock.sleep(_FRAME)
+        await _attribute(model, authors)
+
+
+async def _attribute(model: Model, authors: Authors) -> None:
+    from setpoint.cli.watching.authors import MOST
+
+    if asked := model.unattributed(MOST):
+        model.attribute(await authors.of(asked), asked)
 
 
 def _once(call: Call, model: Model) -> None:
@@ -91,31 +118,41 @@ def _once(call: Call, model: Model) -> None:
 
     from rich.console import Console
 
-    from setpoint.cli.watching.screen import draw
+    from setpoint.cli.terminal import size
+    from setpoint.cli.watching.screen import View, draw
 
+    width, height = size(call.around.stdout) or _PLAIN
     text = io.StringIO()
-    console = Console(file=text, width=120, height=30, color_system=None, legacy_windows=False)
-    console.print(draw(model, _where(call), call.around.clock.now(), 30), end="")
+    console = Console(file=text, width=width, height=height, color_system=None, legacy_windows=False)
+    console.print(draw(model, View(), _where(call), call.around.clock.now(), height), end="")
     call.say("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
 
 
 async def _show(call: Call, model: Model) -> None:
     import io
 
-    from rich.console import Console
+    from rich.console import Console, ConsoleDimensions
     from rich.live import Live
 
-    from setpoint.cli.watching.screen import draw
+    from setpoint.cli.terminal import size
+    from setpoint.cli.watching.screen import View, draw
 
+    clock, view = call.around.clock, View()
     out = io.TextIOWrapper(call.around.stdout, encoding="utf-8", write_through=True)
     console = Console(file=out, force_terminal=True)
+    drawn: tuple[object, ...] = ()
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
-            async with _keys(call) as leave:
+            async with _keys(call, view) as leave:
                 while not leave.is_set():
-                    now = call.around.clock.now()
-                    live.update(draw(model, _where(call), now, console.size.height), refresh=True)
-                    await call.around.clock.sleep(_FRAME)
+                    now, dimensions = clock.now(), size(call.around.stdout) or _PLAIN
+                    state = (model.version, view.presses, dimensions, int(clock.monotonic() / _AGES))
+                    if state != drawn:
+                        # The library looks at other streams than ours, and once: the terminal may change its size.
+                        console.size = ConsoleDimensions(*dimensions)
+                        live.update(draw(model, view, _where(call), now, dimensions[1]), refresh=True)
+                        drawn = state
+                    await clock.sleep(_FRAME)
     finally:
         out.detach()
 
@@ -125,10 +162,12 @@ def _where(call: Call) -> str:
 
 
 @asynccontextmanager
-async def _keys(call: Call) -> AsyncIterator[asyncio.Event]:
-    """Set when somebody presses q or Ctrl-C. The terminal is as it was afterwards."""
+async def _keys(call: Call, view: View) -> AsyncIterator[asyncio.Event]:
+    """Let keys move the view. The event is set by q and Ctrl-C. The terminal is as it was afterwards."""
     import termios
     import tty
+
+    from setpoint.cli.watching.keys import keys_of
 
     leave = asyncio.Event()
     if not call.around.in_is_terminal:
@@ -139,7 +178,12 @@ async def _keys(call: Call) -> AsyncIterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
 
     def pressed() -> None:
-        if call.around.stdin.read(1) in (b"q", b"Q", b"\x03", b"\x1b", b""):
+        data = os.read(descriptor, 1024)
+        for key in keys_of(data):
+            view.press(key)
+            if key == "quit":
+                leave.set()
+        if not data:
             leave.set()
 
     tty.setcbreak(descriptor)
@@ -152,7 +196,11 @@ async def _keys(call: Call) -> AsyncIterator[asyncio.Event]:
 
 
 COMMAND = Command(
-    "Watch a cluster live, on the whole screen: desired against observed, changes, events",
+    "Watch a cluster live, on the whole screen: desired against observed, changes and their authors, events",
     run,
     (*ALL_NAMESPACES, switch("once", help="Show it as it is now, as text, and end.")),
+    about="""
+    Arrow keys, Page Up and Page Down scroll a panel, Tab switches to the next one, q or Ctrl-C leaves. The authors of
+    changes are those that the server has recorded; where it records none, the field managers of the objects.
+    """,
 )

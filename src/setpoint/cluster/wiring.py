@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from setpoint.apiserver import causes
 from setpoint.apiserver.admission.builtin import Surroundings, UnknownPlugin, build
 from setpoint.apiserver.admission.dynamic.served import Served
 from setpoint.apiserver.admission.node_restriction import NodeRestriction
@@ -78,6 +79,7 @@ def wire(
     api.paths["/metrics/slis"] = _indicators(api)
     api.paths["/statusz"] = Statusz(api.clock, partial(listed_paths, api)).answer
     api.paths["/flagz"] = Flagz(flags_of(config)).answer
+    api.unlisted[causes.PATH] = causes.serve_causes(api.store)
     _gauges(api)
     openapi = OpenApi()
     openapi.install(api.paths)

@@ -1,16 +1,21 @@
-"""What `setpoint watch` makes of what it sees."""
+"""What `setpoint watch` shows of what it sees."""
 
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from command_line import Typed
+from local_server import LocalServer
 from rich.console import Console
 
-from setpoint.cli.watching.model import Model, Wish, pod_state
-from setpoint.cli.watching.screen import draw
+from setpoint.cli.watching.authors import Authors, author
+from setpoint.cli.watching.keys import keys_of
+from setpoint.cli.watching.model import Model, Workload, pod_state
+from setpoint.cli.watching.screen import View, draw
+from setpoint.client import Client
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,55 +28,147 @@ def deployment(ready: int, **more: Any) -> dict[str, Any]:
     }
 
 
+def pod(name: str = "a", phase: str = "Pending", **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", **more}, "spec": {}, "status": {"phase": phase}}
+
+
 def entry(manager: str, time: str = "2026-01-01T00:00:00Z", **fields: Any) -> dict[str, Any]:
-    return {"manager": manager, "time": time, "fieldsV1": fields}
+    return {"manager": manager, "time": time, **fields}
 
 
-def text(model: Model) -> str:
+def text(model: Model, view: View | None = None, width: int = 120, height: int = 24) -> str:
     out = io.StringIO()
-    Console(file=out, width=120, color_system=None).print(draw(model, "here", NOW, 24), height=24)
+    console = Console(file=out, width=width, height=height, color_system=None)
+    console.print(draw(model, view or View(), "here", NOW, height), height=height)
     return out.getvalue()
 
 
-def test_a_wish_and_what_is() -> None:
+def test_desired_and_observed() -> None:
     model = Model()
-    model.see("Deployment", "ADDED", deployment(1), NOW, news=False)
-    assert model.wishes() == [Wish("deployment/web", 3, 1, "")]
-    assert not model.changes
+    model.begin([("Deployment", deployment(1, resourceVersion="7"))], NOW)
+    assert model.workloads() == [Workload("deployment/web", 3, 1, "")]
     model.see("Deployment", "MODIFIED", deployment(3), NOW)
-    assert model.wishes() == [Wish("deployment/web", 3, 3, "")]
-    assert [change.how for change in model.changes] == ["status"]
+    assert model.workloads() == [Workload("deployment/web", 3, 3, "")]
+    assert [change.how for change in model.changes] == ["changed", "status"]
     model.see("Deployment", "DELETED", deployment(3), NOW)
-    assert model.wishes() == []
+    assert model.workloads() == []
 
 
-def test_who_changed_it() -> None:
+def test_it_starts_with_what_is_there() -> None:
+    """The last change of every object, the Events that there are, in the order of their times."""
     model = Model()
-    first = [entry("kubectl"), entry("kube-controller-manager")]
-    model.see("Deployment", "ADDED", deployment(1, managedFields=first), NOW)
-    second = [entry("kubectl"), entry("kube-controller-manager", x={})]
-    model.see("Deployment", "MODIFIED", deployment(2, managedFields=second), NOW)
-    assert [change.who for change in model.changes] == ["kubectl", "kube-controller-manager"]
+    begun = "2025-12-31T23:59:00Z"
+    web = deployment(
+        3, resourceVersion="9", creationTimestamp=begun,
+        managedFields=[entry("kubectl", begun), entry("kcm", "2025-12-31T23:59:30Z", subresource="status")],
+    )  # fmt: skip
+    event = {
+        "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "a"}, "reason": "Pulled",
+        "message": "Image is there", "lastTimestamp": "2025-12-31T23:58:00Z",
+    }  # fmt: skip
+    there = [("Deployment", web), ("Pod", pod(resourceVersion="5", creationTimestamp=begun)), ("Event", event)]
+    model.begin(there, NOW)
+    assert [(one.what, one.how, one.revision) for one in model.changes] == [
+        ("pod/a", "changed", 5), ("deployment/web", "changed", 9),
+    ]  # fmt: skip
+    shown = text(model)
+    for seen in ("30s", "deployment/web", "2m", "Pulled", "Image is there", "pod/a"):
+        assert seen in shown
+    # What the watch delivers once more is no change.
+    model.see("Pod", "ADDED", pod(resourceVersion="5"), NOW)
+    assert len(model.changes) == 2
 
 
-def test_sets_of_deployments_are_shown_by_these() -> None:
+def test_pods_that_nothing_else_stands_for_are_shown() -> None:
+    def owned(kind: str) -> dict[str, Any]:
+        return {"ownerReferences": [{"kind": kind, "controller": True}]}
+
     model = Model()
-    model.see("ReplicaSet", "ADDED", deployment(1, ownerReferences=[{}]), NOW)
-    assert model.wishes() == []
+    for name, more in (("bare", {}), ("of-set", owned("ReplicaSet")), ("of-operator", owned("PostgresCluster"))):
+        model.see("Pod", "ADDED", pod(name, **more), NOW)
+    model.see("ReplicaSet", "ADDED", deployment(3, **owned("Deployment")), NOW)
+    model.see("Pod", "ADDED", pod("done", "Succeeded"), NOW)
+    assert model.workloads() == [
+        Workload("pod/bare", 1, 0, "Pending"),
+        Workload("pod/of-operator", 1, 0, "Pending"),
+        Workload("pod/done", 1, 1, "Succeeded"),
+    ]
+    model.see("ReplicaSet", "ADDED", deployment(3, **owned("Rollout")), NOW)
+    assert Workload("replicaset/web", 3, 3, "") in model.workloads()
+
+
+def test_authors_are_those_that_the_server_recorded() -> None:
+    model = Model()
+    model.see("Pod", "ADDED", pod(resourceVersion="3", managedFields=[entry("kcm")]), NOW)
+    model.see("Pod", "MODIFIED", {**pod(resourceVersion="4", managedFields=[entry("kcm")])}, NOW)
+    assert model.unattributed(10) == [4, 3]
+    model.attribute({3: "replicaset-controller", 4: "kube-scheduler"}, [3, 4])
+    assert [change.who for change in model.changes] == ["replicaset-controller", "kube-scheduler"]
+    assert model.unattributed(10) == []
+
+
+def test_authors_as_far_as_an_object_tells() -> None:
+    """For servers that keep no causes."""
+    model = Model()
+    first = [entry("kubectl"), entry("kcm")]
+    model.see("Pod", "ADDED", pod(resourceVersion="1", managedFields=first), NOW)
+    bound = {**pod(resourceVersion="2", managedFields=first), "spec": {"nodeName": "node-1"}}
+    model.see("Pod", "MODIFIED", bound, NOW)
+    third = [entry("kubectl"), entry("kcm", x={})]
+    model.see("Pod", "MODIFIED", {**bound, "metadata": {**bound["metadata"], "managedFields": third}}, NOW)
+    model.see("Pod", "MODIFIED", {**bound, "metadata": {**bound["metadata"], "managedFields": third}}, NOW)
+    model.attribute({}, [1, 2])
+    assert [change.who for change in model.changes] == ["kubectl", "kube-scheduler", "kcm", "?"]
+
+
+@pytest.mark.parametrize(
+    ("user", "agent", "shown"),
+    [
+        ("system:serviceaccount:kube-system:deployment-controller", "setpoint/v1", "deployment-controller"),
+        ("system:kube-scheduler", "kube-scheduler/v1", "kube-scheduler"),
+        ("system:node:node-1", "kubelet/v1", "kubelet node-1"),
+        ("kubernetes-admin", "kubectl/v1.37 (linux/amd64)", "kubernetes-admin (kubectl)"),
+        ("jane", "", "jane"),
+    ],
+)
+def test_how_authors_are_called(user: str, agent: str, shown: str) -> None:
+    assert author({"user": user, "agent": agent, "verb": "update"}) == shown
+
+
+async def test_who_scaled_is_who_scaled(local_server: LocalServer, client: Client, typed: Typed) -> None:
+    """Through the API: the causes of writes are served to those who may read them."""
+    await typed("create deployment web --image=nginx")
+    await typed("scale deployment/web --replicas=3")
+    revision = int(await typed("get deployment web -o jsonpath={.metadata.resourceVersion}"))
+    authors = await Authors(client).of([revision, revision + 1000])
+    assert list(authors) == [revision]
+    assert authors[revision].endswith("(cli)")
+    shown = await typed("watch --once")
+    assert "deployment/web" in shown and "(cli)" in shown
+    for query in (
+        "",
+        "revisions=",
+        "revisions=a",
+        "revisions=0",
+        "revisions=" + "1," * 600,
+        "revisions=" + "9" * 20000,
+    ):
+        with pytest.raises(Exception, match="revisions must be"):
+            await client.sender.request("GET", "/setpoint/v1/causes", query)
 
 
 def test_states_of_pods() -> None:
-    pod: dict[str, Any] = {"metadata": {"name": "a"}, "status": {"phase": "Running"}}
-    assert pod_state(pod) == "NotReady"
-    pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-    assert pod_state(pod) == "Running"
-    pod["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
-    assert pod_state(pod) == "CrashLoopBackOff"
-    pod["metadata"]["deletionTimestamp"] = "x"
-    assert pod_state(pod) == "Terminating"
+    found: dict[str, Any] = {"metadata": {"name": "a"}, "status": {"phase": "Running"}}
+    assert pod_state(found) == "NotReady"
+    found["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert pod_state(found) == "Running"
+    found["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    assert pod_state(found) == "CrashLoopBackOff"
+    found["metadata"]["deletionTimestamp"] = "x"
+    assert pod_state(found) == "Terminating"
 
 
-def test_what_is_told_cannot_write_on_the_screen() -> None:
+def test_names_and_messages_cannot_write_on_the_screen() -> None:
     model = Model()
     about = {"kind": "Pod", "name": "[red]x"}
     event = {"involvedObject": about, "reason": "Bad", "message": "a\x1b[2Jb\n c", "type": "Warning"}
@@ -82,14 +179,43 @@ def test_what_is_told_cannot_write_on_the_screen() -> None:
     assert "a�[2Jb c" in shown
 
 
-def test_much_is_cut() -> None:
+def test_the_width_of_the_terminal_is_used() -> None:
     model = Model()
+    name = "a-deployment-with-a-name-that-is-as-long-as-names-of-generated-things-are"
+    model.see("Deployment", "ADDED", deployment(1) | {"metadata": {"name": name}}, NOW)
+    assert f"deployment/{name} " in text(model, width=220)
+    assert all(len(line) == 60 for line in text(model, width=60).splitlines())
+
+
+def test_much_is_scrolled() -> None:
+    model, view = Model(), View()
     for number in range(300):
-        model.see("Job", "ADDED", {"metadata": {"name": f"j{number}"}, "spec": {}}, NOW)
-    shown = text(model)
-    assert "more" in shown
+        job = {"metadata": {"name": f"j{number:03}"}, "spec": {}}
+        model.see("Job", "ADDED", job, NOW + timedelta(seconds=number))
+    shown = text(model, view)
     assert len(shown.splitlines()) == 24
     assert len(model.changes) == 200
+    assert "job/j000" in shown and "(1-11 of 300)" in shown
+    for key in ("down", "down", "page down"):
+        view.press(key)
+    assert "(13-23 of 300)" in text(model, view)
+    view.press("end")
+    assert "job/j299" in text(model, view)
+    view.press("down")
+    view.press("next")
+    view.press("page down")
+    shown = text(model, view)
+    assert "(290-300 of 300)" in shown and "(11-21 of 200)" in shown
+    view.press("home")
+    view.press("up")
+    assert "(1-11 of 200)" in text(model, view)
+
+
+def test_keys() -> None:
+    assert keys_of(b"\x1b[A\x1b[B\x1bOA\x1b[5~\x1b[6~") == ["up", "down", "up", "page up", "page down"]
+    assert keys_of(b"\x1b") == [], "an escape character alone may be the beginning of something"
+    assert keys_of(b"\x1b[1;5A\x1bx\xff\x1b[") == []
+    assert keys_of(b"jq\x03") == ["down", "quit", "quit"]
 
 
 async def test_once_as_text(typed: Typed) -> None:

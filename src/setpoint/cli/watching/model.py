@@ -1,27 +1,37 @@
-"""What the screen knows: objects as they are, who changed them last, and what was told. Pure; fed with watch events."""
+"""What the screen shows: objects as they are, what changed and by whom, and Events. Pure; fed with watch events."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from setpoint.meta.times import parse_time
 
 Obj = Mapping[str, Any]
 _MOST_CHANGES = 200
 _MOST_EVENTS = 200
 
 
-class Change(NamedTuple):
+@dataclass(slots=True)
+class Change:
     when: datetime
     what: str
-    """`deployment/web`"""
-    who: str
+    """The object, as `deployment/web`."""
     how: str
-    """`made`, `spec`, `status`, `gone`"""
+    """`created`, `spec`, `status`, `metadata`, `deleting` or `deleted`; `changed` if it happened before the view began
+    and only the time is known."""
+    revision: int
+    """The revision of the write; 0 if it is not known."""
+    who: str
+    """The author; empty while it is not known."""
+    guess: str
+    """The author as far as the object itself tells, for servers that keep no causes."""
 
 
-class Told(NamedTuple):
+class EventLine(NamedTuple):
     when: datetime
     about: str
     reason: str
@@ -29,8 +39,8 @@ class Told(NamedTuple):
     warning: bool
 
 
-class Wish(NamedTuple):
-    """One row: what is wished for against what is."""
+class Workload(NamedTuple):
+    """One row: the desired state of something against the observed state."""
 
     name: str
     desired: int
@@ -43,49 +53,81 @@ class Model:
         self.objects: dict[str, dict[str, Obj]] = {}
         """By kind, then by namespace/name."""
         self.changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
-        self.events: deque[Told] = deque(maxlen=_MOST_EVENTS)
+        """The oldest first."""
+        self.events: deque[EventLine] = deque(maxlen=_MOST_EVENTS)
+        """The oldest first."""
+        self.version = 0
+        """Grows with everything that is seen."""
 
-    def see(self, kind: str, type: str, obj: Obj, now: datetime, *, news: bool = True) -> None:
-        """`news`: it happened now, and was not merely there when we came."""
+    def begin(self, found: Iterable[tuple[str, Obj]], now: datetime) -> None:
+        """Take in what is there when the view starts, by kind. The last change of each object is what its own records
+        tell of it."""
+        changes, events = list[Change](), list[EventLine]()
+        for kind, obj in found:
+            if kind == "Event":
+                events.append(_event_line(obj, now))
+            else:
+                self.objects.setdefault(kind, {})[_key(obj)] = obj
+                changes.append(_last_change(kind, obj, now))
+        self.changes.extend(sorted(changes, key=lambda change: (change.when, change.revision)))
+        self.events.extend(sorted(events, key=lambda event: event.when))
+        self.version += 1
+
+    def see(self, kind: str, type: str, obj: Obj, now: datetime) -> None:
+        """Take in a watch event."""
+        self.version += 1
         if kind == "Event":
-            if news and type != "DELETED":
-                self._tell(obj, now)
+            if type != "DELETED":
+                self.events.append(_event_line(obj, now))
             return
-        key = f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
         known = self.objects.setdefault(kind, {})
+        key = _key(obj)
         before = known.get(key)
+        if before is not None and type == "ADDED" and 0 < _revision(obj) <= _revision(before):
+            return  # seen when the view started
         if type == "DELETED":
             known.pop(key, None)
         else:
             known[key] = obj
-        if news:
-            what = f"{kind.lower()}/{obj['metadata']['name']}"
-            self.changes.append(Change(now, what, _who(before, obj), _how(type, before, obj)))
+        change = Change(now, _name(kind, obj), _how(type, before, obj), _revision(obj), "", _guess(before, obj))
+        self.changes.append(change)
 
-    def _tell(self, event: Obj, now: datetime) -> None:
-        about = event.get("involvedObject") or {}
-        self.events.append(
-            Told(
-                now,
-                f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
-                str(event.get("reason", "")),
-                " ".join(str(event.get("message", "")).split()),
-                event.get("type") == "Warning",
-            )
-        )
+    def see_again(self, kind: str, found: Iterable[Obj], now: datetime) -> None:
+        """Take in what is there after a time in which nobody watched."""
+        there = {_key(obj): obj for obj in found}
+        known = self.objects.get(kind, {})
+        for key in known.keys() - there.keys():
+            del known[key]
+        for obj in there.values():
+            if kind != "Event":
+                self.see(kind, "ADDED", obj, now)
 
-    def wishes(self) -> list[Wish]:
-        """Everything that wishes for a number of something, those that are not met first."""
+    def unattributed(self, most: int) -> list[int]:
+        """Return the revisions of the newest changes whose author is not known."""
+        found = dict.fromkeys(change.revision for change in reversed(self.changes) if not change.who)
+        found.pop(0, None)
+        return list(found)[:most]
+
+    def attribute(self, authors: Mapping[int, str], asked: Iterable[int]) -> None:
+        """Enter the authors of the revisions that were asked for; where nobody knows them, what the object tells."""
+        asked = set(asked)
+        for change in self.changes:
+            if not change.who and (change.revision in asked or not change.revision):
+                change.who = authors.get(change.revision) or change.guess or "?"
+        self.version += 1
+
+    def workloads(self) -> list[Workload]:
+        """Return everything that asks for a number of something, what is not met first."""
         found = [
-            wish
+            workload
             for kind, counted in _COUNTED.items()
             for obj in self.objects.get(kind, {}).values()
-            if (wish := counted(kind, obj)) is not None
+            if (workload := counted(kind, obj)) is not None
         ]
-        return sorted(found, key=lambda wish: (wish.desired == wish.observed, wish.name))
+        return sorted(found, key=lambda one: (one.desired == one.observed, one.name))
 
     def pods(self) -> dict[str, int]:
-        """How many are in which state, as people name it."""
+        """Return how many Pods are in which state, as kubectl names it."""
         states: dict[str, int] = {}
         for pod in self.objects.get("Pod", {}).values():
             state = pod_state(pod)
@@ -93,7 +135,7 @@ class Model:
         return states
 
     def nodes(self) -> tuple[int, int]:
-        """(ready, all)"""
+        """Return how many are ready, and how many there are."""
         found = self.objects.get("Node", {}).values()
         return sum(is_ready(node) for node in found), len(found)
 
@@ -115,7 +157,7 @@ def pod_state(pod: Obj) -> str:
     return "NotReady" if phase == "Running" and not is_ready(pod) else phase
 
 
-def _replicas(kind: str, obj: Obj) -> Wish | None:
+def _replicas(kind: str, obj: Obj) -> Workload | None:
     status = obj.get("status") or {}
     desired = obj["spec"].get("replicas", 1)
     note = ""
@@ -123,51 +165,112 @@ def _replicas(kind: str, obj: Obj) -> Wish | None:
         note = "not seen yet"
     elif "updatedReplicas" in status and status["updatedReplicas"] < desired:
         note = f"{status['updatedReplicas']} updated"
-    return Wish(_name(kind, obj), desired, status.get("readyReplicas", 0), note)
+    return Workload(_name(kind, obj), desired, status.get("readyReplicas", 0), note)
 
 
-def _own_replicas(kind: str, obj: Obj) -> Wish | None:
-    """Sets that belong to something else are shown by it."""
-    return None if obj["metadata"].get("ownerReferences") else _replicas(kind, obj)
+def _own_replicas(kind: str, obj: Obj) -> Workload | None:
+    """Return a row for a ReplicaSet that no Deployment shows."""
+    return None if _owner(obj) == "Deployment" else _replicas(kind, obj)
 
 
-def _daemons(kind: str, obj: Obj) -> Wish | None:
+def _daemons(kind: str, obj: Obj) -> Workload | None:
     status = obj.get("status") or {}
-    return Wish(_name(kind, obj), status.get("desiredNumberScheduled", 0), status.get("numberReady", 0), "")
+    return Workload(_name(kind, obj), status.get("desiredNumberScheduled", 0), status.get("numberReady", 0), "")
 
 
-def _job(kind: str, obj: Obj) -> Wish | None:
+def _job(kind: str, obj: Obj) -> Workload | None:
     status = obj.get("status") or {}
     failed = status.get("failed", 0)
     desired = obj["spec"].get("completions") or 1
-    return Wish(_name(kind, obj), desired, status.get("succeeded", 0), f"{failed} failed" if failed else "")
+    return Workload(_name(kind, obj), desired, status.get("succeeded", 0), f"{failed} failed" if failed else "")
+
+
+def _own_pod(kind: str, pod: Obj) -> Workload | None:
+    """Return a row for a Pod that nothing else on the screen stands for."""
+    if _owner(pod) in _SHOW_THEIR_PODS:
+        return None
+    state = pod_state(pod)
+    return Workload(_name(kind, pod), 1, int(state in ("Running", "Succeeded")), "" if state == "Running" else state)
+
+
+def _owner(obj: Obj) -> str:
+    """Return the kind of the controller that the object belongs to; empty if it has none."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return next((str(owner.get("kind", "")) for owner in owners if owner.get("controller")), "")
 
 
 def _name(kind: str, obj: Obj) -> str:
     return f"{kind.lower()}/{obj['metadata']['name']}"
 
 
+def _key(obj: Obj) -> str:
+    return f"{obj['metadata'].get('namespace', '')}/{obj['metadata']['name']}"
+
+
+_SHOW_THEIR_PODS = {"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "Node"}
 _COUNTED = {
     "Deployment": _replicas, "StatefulSet": _replicas, "ReplicaSet": _own_replicas, "DaemonSet": _daemons, "Job": _job,
+    "ReplicationController": _replicas, "Pod": _own_pod,
 }  # fmt: skip
 
 
-def _who(before: Obj | None, after: Obj) -> str:
-    """Who wrote last, as the object itself says: whose entry is another than it was; times are whole seconds only."""
-    known = (before or {"metadata": {}})["metadata"].get("managedFields") or ()
-    entries = after["metadata"].get("managedFields") or ()
-    changed = [entry for entry in entries if entry not in known] or entries
-    newest = max(changed, key=lambda entry: entry.get("time", ""), default=None)
-    return str(newest.get("manager", "")) if newest else ""
+def _revision(obj: Obj) -> int:
+    version = str(obj["metadata"].get("resourceVersion") or "")
+    return int(version) if version.isdigit() else 0
+
+
+def _event_line(event: Obj, now: datetime) -> EventLine:
+    about = event.get("involvedObject") or {}
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"),
+             event["metadata"].get("creationTimestamp") if "metadata" in event else None)  # fmt: skip
+    return EventLine(
+        _time(next((time for time in times if time), None), now),
+        f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
+        str(event.get("reason", "")),
+        " ".join(str(event.get("message", "")).split()),
+        event.get("type") == "Warning",
+    )
+
+
+def _last_change(kind: str, obj: Obj, now: datetime) -> Change:
+    created = _time(obj["metadata"].get("creationTimestamp"), now)
+    newest = max(_entries(obj), key=lambda entry: entry.get("time") or "", default=None)
+    when = max(_time(newest.get("time"), created), created) if newest is not None else created
+    guess = str(newest.get("manager", "")) if newest is not None else ""
+    return Change(when, _name(kind, obj), "changed", _revision(obj), "", guess)
+
+
+def _guess(before: Obj | None, after: Obj) -> str:
+    """Return who wrote last as far as the object itself tells: whose entry in managedFields is another than it was.
+
+    A binding changes no entry. Times are whole seconds, so the newest entry need not be the last writer's."""
+    known = _entries(before) if before is not None else []
+    changed = [entry for entry in _entries(after) if entry not in known]
+    if changed:
+        return str(max(changed, key=lambda entry: entry.get("time") or "").get("manager", ""))
+    bound = before is not None and not (before.get("spec") or {}).get("nodeName")
+    return "kube-scheduler" if bound and (after.get("spec") or {}).get("nodeName") else ""
+
+
+def _entries(obj: Obj) -> list[Obj]:
+    return list(obj["metadata"].get("managedFields") or ())
 
 
 def _how(type: str, before: Obj | None, after: Obj) -> str:
     if type == "DELETED":
-        return "gone"
+        return "deleted"
     if before is None:
-        return "made"
+        return "created"
     if after["metadata"].get("deletionTimestamp") and not before["metadata"].get("deletionTimestamp"):
-        return "to go"
+        return "deleting"
     if before.get("spec") != after.get("spec"):
         return "spec"
     return "status" if before.get("status") != after.get("status") else "metadata"
+
+
+def _time(text: str | None, otherwise: datetime) -> datetime:
+    try:
+        return parse_time(text) if text else otherwise
+    except ValueError:
+        return otherwise

@@ -1,80 +1,142 @@
-"""The model as a screen."""
+"""The model as a screen of a certain size, and how far its panels are scrolled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.layout import Layout
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from setpoint.cli.watching.model import Change, Model, Told, Wish
+from setpoint.cli.watching.model import Change, EventLine, Model, Workload
 from setpoint.meta.times import human_duration
 
+T = TypeVar("T")
 _GOOD = {"Running", "Succeeded"}
 _FLEETING = {"Pending", "Terminating", "NotReady"}
 _BAR = 12
+_PANELS = ("desired against observed", "what changed, by whom", "events")
 
 
-def draw(model: Model, where: str, now: datetime, height: int) -> RenderableType:
-    """All of it, for a terminal of this height."""
+@dataclass(slots=True)
+class View:
+    """Which panel the keys move, and how many rows of each are scrolled away."""
+
+    focus: int = 0
+    first: list[int] = field(default_factory=lambda: [0] * len(_PANELS))
+    rows: list[int] = field(default_factory=lambda: [1] * len(_PANELS))
+    """How many rows each panel had room for when it was last drawn."""
+    total: list[int] = field(default_factory=lambda: [0] * len(_PANELS))
+    """How many rows there were in all."""
+    presses: int = 0
+    """How many keys were pressed."""
+
+    def press(self, key: str) -> None:
+        """Move by a key of `keys`."""
+        self.presses += 1
+        at = self.focus
+        if key in ("next", "previous"):
+            self.focus = (at + (1 if key == "next" else -1)) % len(_PANELS)
+            return
+        page = max(1, self.rows[at] - 1)
+        steps = {
+            "up": -1,
+            "down": 1,
+            "page up": -page,
+            "page down": page,
+            "home": -self.total[at],
+            "end": self.total[at],
+        }
+        self.first[at] += steps.get(key, 0)
+        self._bound(at)
+
+    def window(self, at: int, rows: Sequence[T], room: int) -> Sequence[T]:
+        """Return the rows of a panel that are to be seen in a room of so many lines."""
+        self.rows[at], self.total[at] = room, len(rows)
+        self._bound(at)
+        return rows[self.first[at] : self.first[at] + room]
+
+    def title(self, at: int) -> str:
+        first, room, total = self.first[at], self.rows[at], self.total[at]
+        hidden = f" ({first + 1}-{min(first + room, total)} of {total})" if total > room else ""
+        return _PANELS[at] + hidden
+
+    def _bound(self, at: int) -> None:
+        self.first[at] = max(0, min(self.first[at], self.total[at] - self.rows[at]))
+
+
+def draw(model: Model, view: View, where: str, now: datetime, height: int) -> RenderableType:
+    """Return all of it, for a terminal of this height."""
     layout = Layout()
-    below = max(6, height // 3)
+    below = max(4, height // 3)
+    room = max(1, height - 3 - below - 2)
     layout.split_column(Layout(_head(model, where), size=3), Layout(name="middle"), Layout(name="events", size=below))
-    layout["middle"].split_row(Layout(name="wishes"), Layout(name="changes"))
-    room = max(1, height - 3 - below - 3)
-    layout["wishes"].update(Panel(_wishes(model.wishes(), room), title="desired against observed", title_align="left"))
-    layout["changes"].update(
-        Panel(_changes(model.changes, room, now), title="what changed, by whom", title_align="left")
-    )
-    layout["events"].update(Panel(_events(model.events, below - 2, now), title="events", title_align="left"))
+    layout["middle"].split_row(Layout(name="workloads"), Layout(name="changes"))
+
+    def panel(
+        at: int, rows: Sequence[T], space: int, drawn: Callable[[Sequence[T], datetime], RenderableType]
+    ) -> Panel:
+        shown = drawn(view.window(at, rows, space), now)
+        return Panel(shown, title=view.title(at), title_align="left", border_style="cyan" if view.focus == at else "")
+
+    layout["workloads"].update(panel(0, model.workloads(), room, _workloads))
+    layout["changes"].update(panel(1, list(reversed(model.changes)), room, _changes))
+    layout["events"].update(panel(2, list(reversed(model.events)), below - 2, _events))
     return layout
 
 
 def _head(model: Model, where: str) -> RenderableType:
     ready, nodes = model.nodes()
-    text = Text.assemble((where, "bold"), "   nodes ", _count(ready, nodes), "   pods ")
+    text = Text.assemble(
+        (where, "bold"), "   nodes ", _count(ready, nodes), "   pods ", no_wrap=True, overflow="ellipsis"
+    )
     for state, count in sorted(model.pods().items()):
         style = "green" if state in _GOOD else "yellow" if state in _FLEETING else "red"
         text.append(f"{count} {state}  ", style)
-    text.append("   q leaves", "dim")
-    return Panel(text, padding=(0, 1))
+    return Panel(text, padding=(0, 1), subtitle="arrows scroll  tab switches  q leaves", subtitle_align="right")
 
 
 def _count(observed: int, desired: int) -> tuple[str, str]:
     return f"{observed}/{desired}", "green" if observed == desired else "yellow"
 
 
-def _wishes(wishes: list[Wish], room: int) -> RenderableType:
+def _workloads(workloads: Sequence[Workload], _: datetime) -> RenderableType:
     table = Table.grid(padding=(0, 1))
-    for wish in wishes[:room]:
-        met = wish.observed == wish.desired
-        share = min(1.0, wish.observed / wish.desired) if wish.desired else 1.0
+    for one in workloads:
+        met = one.observed == one.desired
+        share = min(1.0, one.observed / one.desired) if one.desired else 1.0
         full = round(share * _BAR)
         bar = Text("█" * full + "░" * (_BAR - full), "green" if met else "yellow")
-        counts, style = _count(wish.observed, wish.desired)
-        table.add_row(Text(wish.name), bar, Text(counts, style), Text(wish.note, "dim"))
-    if len(wishes) > room:
-        return Group(table, Text(f"… and {len(wishes) - room} more", "dim"))
-    return table if wishes else Text("nothing is wished for", "dim")
+        counts, style = _count(one.observed, one.desired)
+        table.add_row(_cut(one.name), bar, Text(counts, style), _cut(one.note, "dim"))
+    return table if workloads else Text("no workloads in this namespace", "dim")
 
 
-def _changes(changes: Iterable[Change], room: int, now: datetime) -> RenderableType:
+def _changes(changes: Sequence[Change], now: datetime) -> RenderableType:
     table = Table.grid(padding=(0, 1))
-    for change in reversed(list(changes)[-room:]):
-        age = human_duration((now - change.when).total_seconds())
-        table.add_row(Text(age, "dim"), Text(change.what), Text(change.how, "cyan"), Text(change.who, "dim"))
+    for change in changes:
+        table.add_row(_age(change.when, now), _cut(change.what), Text(change.how, "cyan"), _cut(change.who, "dim"))
     return table
 
 
-def _events(events: Iterable[Told], room: int, now: datetime) -> RenderableType:
+def _events(events: Sequence[EventLine], now: datetime) -> RenderableType:
     table = Table.grid(padding=(0, 1))
-    for told in reversed(list(events)[-room:]):
-        age = human_duration((now - told.when).total_seconds())
-        style = "yellow" if told.warning else ""
-        message = "".join(char if char.isprintable() else "�" for char in told.message)
-        table.add_row(Text(age, "dim"), Text(told.about), Text(told.reason, style), Text(message, style, no_wrap=True))
+    for event in events:
+        style = "yellow" if event.warning else ""
+        table.add_row(_age(event.when, now), _cut(event.about), Text(event.reason, style), _cut(event.message, style))
     return table
+
+
+def _age(when: datetime, now: datetime) -> Text:
+    return Text(human_duration(max(0.0, (now - when).total_seconds())), "dim")
+
+
+def _cut(text: str, style: str = "") -> Text:
+    """Return one line that is cut where the column ends, and cannot write elsewhere on the screen."""
+    shown = "".join(char if char.isprintable() else "�" for char in text)
+    return Text(shown, style, no_wrap=True, overflow="ellipsis")
