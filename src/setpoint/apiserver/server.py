@@ -186,6 +186,10 @@ class ApiServer:
                 return registry
         raise KeyError(f"{plural}.{group}")
 
+    def count(self) -> int:
+        """Return how many objects there are, of all resources."""
+        return sum(map(len, self.caches.values()))
+
     # -- serving --------------------------------------------------------------------------------------------------
 
     async def handle(self, request: Request) -> Answer:

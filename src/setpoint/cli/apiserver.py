@@ -27,7 +27,8 @@ def run(call: Call) -> None:
             with written_down(call, config.data_dir, running_now(call, running, 0)):
                 took = time.monotonic() - STARTED
                 kubeconfig = running.kubeconfig
-                ready(call, f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {kubeconfig})")
+                message = f"setpoint apiserver ready at {running.url} in {took:.2f} s (kubeconfig {kubeconfig})"
+                ready(call, message, running.api.count)
                 await until(stop, running.api)
 
     serve(main)

@@ -21,25 +21,27 @@ def server(run: Callable[[Call], T]) -> Callable[[Call], T]:
     to collect until it is `ready`."""
 
     def without_collecting(call: Call) -> T:
+        thresholds, callbacks = gc.get_threshold(), tuple(gc.callbacks)
         gc.disable()
         try:
             return run(call)
         finally:
+            gc.set_threshold(*thresholds)
+            gc.callbacks[:] = callbacks
             gc.enable()
 
     return without_collecting
 
 
-def ready(call: Call, text: str) -> None:
-    """It is up, and says so.
+def ready(call: Call, text: str, stored: Callable[[], int] = lambda: 0) -> None:
+    """Say that the server is up, and collect garbage from now on. Called on the event loop. `stored` returns how many
+    objects the process stores."""
+    # Here, because `--help` needs none of it.
+    import asyncio
 
-    Objects are trees that nobody ties into cycles; the collector would walk all of them again and again for nothing.
-    What is loaded by now is left out for good, and the rest is looked at when it is new, a little at a time since
-    everybody waits meanwhile, and hardly ever again. It is not searched for cycles first: that takes longer than the
-    few hundred objects are worth that would be found."""
-    gc.freeze()
-    gc.set_threshold(2_000, 10, 5_000)
-    gc.enable()
+    from setpoint.cluster.collecting import Collecting
+
+    Collecting(asyncio.get_running_loop(), stored).start()
     say(call, text)
 
 

@@ -43,7 +43,7 @@ def run(call: Call) -> int | None:
             api = running.apiserver
             _hand_over(call, api.kubeconfig)
             with written_down(call, directory, running_now(call, running.apiserver, nodes)):
-                ready(call, welcome(call, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED))
+                ready(call, welcome(call, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED), api.api.count)
                 if call.around.out_is_terminal and not call.flags.quiet:
                     from setpoint.cli.up_log import tell_events
 

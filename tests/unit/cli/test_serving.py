@@ -1,7 +1,8 @@
-"""A command that is a server has the collector of garbage in hand, and gives it back."""
+"""A command that is a server governs the garbage collector, and gives it back as it was."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import Any
 
@@ -9,16 +10,6 @@ import pytest
 
 from setpoint.cli import serving
 from setpoint.cli.failures import Failed
-
-
-class Collector:
-    """What was asked of it."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: self.asked.append(name)
 
 
 class Listener:
@@ -31,24 +22,22 @@ class Listener:
         pass
 
 
-@pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Collector:
-    found = Collector()
-    monkeypatch.setattr(serving, "gc", found)
-    return found
-
-
-def test_nothing_is_collected_until_it_is_ready(collector: Collector) -> None:
+def test_nothing_is_collected_until_it_is_ready() -> None:
     listener: Any = Listener()
+    before = gc.get_threshold(), list(gc.callbacks)
 
     @serving.server
     def run(call: Any) -> str:
-        assert collector.asked == ["disable"]
-        serving.ready(call, "up")
-        assert collector.asked[-1] == "enable"
+        async def main() -> None:
+            assert not gc.isenabled()
+            serving.ready(call, "up")
+            assert gc.isenabled() and gc.get_threshold() != before[0]
+
+        asyncio.run(main())
         return "over"
 
     assert run(listener) == "over" and listener.said == "up"
+    assert gc.isenabled() and (gc.get_threshold(), gc.callbacks) == before
 
 
 def test_one_that_cannot_start_gives_it_back() -> None:
