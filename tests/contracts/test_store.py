@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from os import urandom
 from pathlib import Path
 
 import pytest
+from lagging_store import LaggingStore, Medium
 
 from setpoint.store.encryption.ciphers import AesGcm
 from setpoint.store.encryption.encrypted_store import EncryptedStore
@@ -26,6 +27,7 @@ from setpoint.store.interface import (
     Put,
     Store,
     StoreError,
+    Unavailable,
 )
 from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
@@ -44,6 +46,10 @@ async def open_encrypted(folder: Path) -> Store:
     return EncryptedStore(MemoryStore(), Always(transformer))
 
 
+async def open_lagging(folder: Path) -> Store:
+    return LaggingStore()
+
+
 @dataclass
 class Always:
     transformer: Transformer
@@ -53,7 +59,7 @@ class Always:
 
 
 BACKENDS: dict[str, Callable[[Path], Awaitable[Store]]] = {
-    "memory": open_memory, "sqlite": open_sqlite, "encrypted": open_encrypted,
+    "memory": open_memory, "sqlite": open_sqlite, "encrypted": open_encrypted, "lagging": open_lagging,
 }  # fmt: skip
 
 
@@ -103,50 +109,56 @@ async def keys(listed: Awaitable[Page]) -> list[str]:
 
 
 async def test_a_new_store_is_empty(store: Store) -> None:
-    assert (store.revision, store.compacted) == (0, 0)
+    assert store.compacted == 0
     assert await store.get("a") is None
-    assert await store.list("") == Page([], 0, False, 0)
+    assert await store.list("") == Page([], store.revision, False, 0)
 
 
 async def test_what_is_put_can_be_read(store: Store) -> None:
+    before = store.revision
     revision, answers = await store.txn([Put("a/b", b"one")])
-    assert (revision, answers) == (1, [KeyValue("a/b", b"one", 1, 1)])
-    assert await store.get("a/b") == KeyValue("a/b", b"one", 1, 1)
-    assert store.revision == 1
+    assert revision > before
+    assert answers == [KeyValue("a/b", b"one", revision, revision)]
+    assert await store.get("a/b") == KeyValue("a/b", b"one", revision, revision)
+    assert store.revision == revision
 
 
 async def test_an_overwrite_keeps_the_create_revision_and_a_re_creation_does_not(store: Store) -> None:
-    await put(store, "a", b"1")
-    assert await put(store, "a", b"2") == KeyValue("a", b"2", 1, 2)
-    await store.txn([Delete("a")])
-    assert await put(store, "a", b"3") == KeyValue("a", b"3", 4, 4)
+    made = await put(store, "a", b"1")
+    second = await put(store, "a", b"2")
+    assert second == KeyValue("a", b"2", made.mod_revision, second.mod_revision)
+    deleted, _ = await store.txn([Delete("a")])
+    again = await put(store, "a", b"3")
+    assert again == KeyValue("a", b"3", again.mod_revision, again.mod_revision)
+    assert made.mod_revision < second.mod_revision < deleted < again.mod_revision
 
 
 async def test_all_operations_of_a_transaction_share_its_revision(store: Store) -> None:
     await put(store, "b", b"old")
-    revision, answers = await store.txn([Put("c", b"3"), Delete("b"), Put("a", b"1", 0), Delete("absent")])
-    assert revision == 2
-    assert answers == [KeyValue("c", b"3", 2, 2), None, KeyValue("a", b"1", 2, 2), None]
+    at, answers = await store.txn([Put("c", b"3"), Delete("b"), Put("a", b"1", 0), Delete("absent")])
+    assert answers == [KeyValue("c", b"3", at, at), None, KeyValue("a", b"1", at, at), None]
     assert await keys(store.list("")) == ["a", "c"]
 
 
 async def test_a_transaction_without_operations_changes_nothing(store: Store) -> None:
-    await put(store, "a")
-    assert await store.txn([]) == (1, [])
-    assert store.revision == 1
+    revision = (await put(store, "a")).mod_revision
+    assert await store.txn([]) == (revision, [])
+    assert store.revision == revision
 
 
 async def test_values_of_three_mebibytes(store: Store) -> None:
     value = bytes(range(256)) * (3 << 12)
-    await put(store, "big", value)
-    assert (await store.get("big")) == KeyValue("big", value, 1, 1)
+    made = await put(store, "big", value)
+    assert made.value == value
+    assert await store.get("big") == made
 
 
 @pytest.mark.parametrize("key", ["", "a\0b", "\ud800"])
 async def test_what_cannot_be_a_key(store: Store, key: str) -> None:
+    before = store.revision
     with pytest.raises(ValueError):
         await store.txn([Put("fine", b""), Put(key, b"")])
-    assert store.revision == 0
+    assert store.revision == before
 
 
 async def test_one_key_twice_in_a_transaction(store: Store) -> None:
@@ -158,30 +170,23 @@ async def test_one_key_twice_in_a_transaction(store: Store) -> None:
 
 
 async def test_expectations_that_hold(store: Store) -> None:
-    await put(store, "a", b"1", 0)
-    await put(store, "a", b"2", 1)
-    await put(store, "a", b"3", None)
-    assert (await store.txn([Delete("a", 3)]))[0] == 4
-    assert await store.txn([Delete("a", 0)]) == (4, [None])
+    made = await put(store, "a", b"1", 0)
+    await put(store, "a", b"2", made.mod_revision)
+    third = await put(store, "a", b"3", None)
+    revision, _ = await store.txn([Delete("a", third.mod_revision)])
+    assert await store.txn([Delete("a", 0)]) == (revision, [None])
 
 
 @pytest.mark.parametrize(
-    ("op", "current"),
-    [
-        (Put("a", b"x", 0), KeyValue("a", b"1", 1, 1)),
-        (Put("a", b"x", 7), KeyValue("a", b"1", 1, 1)),
-        (Delete("a", 7), KeyValue("a", b"1", 1, 1)),
-        (Delete("a", 0), KeyValue("a", b"1", 1, 1)),
-        (Put("b", b"x", 1), None),
-        (Delete("b", 1), None),
-    ],
+    "op",
+    [Put("a", b"x", 0), Put("a", b"x", 999), Delete("a", 999), Delete("a", 0), Put("b", b"x", 1), Delete("b", 1)],
 )
-async def test_expectations_that_do_not(store: Store, op: Op, current: KeyValue | None) -> None:
-    await put(store, "a", b"1")
+async def test_expectations_that_do_not(store: Store, op: Op) -> None:
+    made = await put(store, "a", b"1")
     with pytest.raises(CompareFailed) as failed:
         await store.txn([Put("other", b""), op])
-    assert (failed.value.key, failed.value.current) == (op.key, current)
-    assert store.revision == 1
+    assert (failed.value.key, failed.value.current) == (op.key, made if op.key == "a" else None)
+    assert store.revision == made.mod_revision
     assert await store.get("other") is None
 
 
@@ -195,8 +200,9 @@ async def test_of_many_creations_one_wins_and_the_losers_see_it(store: Store) ->
             return False
         return True
 
+    before = store.revision
     assert sum(await asyncio.gather(*map(create, range(100)))) == 1
-    assert store.revision == 1
+    assert [event.key for event in (await store.replay("", before, 1_000)).events] == ["prize"]
 
 
 async def increment(store: Store, key: str) -> None:
@@ -214,11 +220,12 @@ async def increment(store: Store, key: str) -> None:
 
 async def test_no_increment_is_lost_among_thousands_of_writers(store: Store) -> None:
     ear = Ear()
-    store.watch("counter/", 0, ear)
+    store.watch("counter/", store.revision, ear)
     await asyncio.gather(*(increment(store, f"counter/{number % 200}") for number in range(5_000)))
     assert {item.value for item in (await store.list("counter/")).items} == {b"25"}
-    assert store.revision == 5_000
-    assert [event.revision for event in await ear.heard(5_000)] == [*range(1, 5_001)]
+    revisions = [event.revision for event in await ear.heard(5_000)]
+    assert revisions == sorted(set(revisions))
+    assert store.revision == revisions[-1]
 
 
 async def test_creation_and_deletion_race(store: Store) -> None:
@@ -232,7 +239,7 @@ async def test_creation_and_deletion_race(store: Store) -> None:
 
     await asyncio.gather(*(step for _ in range(50) for step in (create(), store.txn([Delete("a")]), create())))
     ear = Ear()
-    store.watch("", 0, ear)
+    store.watch("", store.compacted, ear)
     for event, following in zip(ear.events, ear.events[1:], strict=False):
         assert following.before == event.now
 
@@ -253,16 +260,16 @@ async def test_a_cancelled_transaction_happens_wholly_or_not_at_all(store: Store
     left, right = await keys(store.list("left/")), await keys(store.list("right/"))
     assert [key.removeprefix("left/") for key in left] == [key.removeprefix("right/") for key in right]
     assert {f"left/{number}" for number in range(1, 50, 2)} <= set(left)
-    assert store.revision == len(left) + 1
+    assert len((await store.replay("left/", store.compacted, 1_000)).events) == len(left)
 
 
 # -- deleting ---------------------------------------------------------------------------------------------------------
 
 
 async def test_to_delete_only_absent_keys_takes_no_revision(store: Store) -> None:
-    await put(store, "a")
-    assert await store.txn([Delete("x"), Delete("y", 0)]) == (1, [None, None])
-    assert store.revision == 1
+    revision = (await put(store, "a")).mod_revision
+    assert await store.txn([Delete("x"), Delete("y", 0)]) == (revision, [None, None])
+    assert store.revision == revision
 
 
 async def test_of_many_deletions_one_counts_and_all_see_it_done(store: Store) -> None:
@@ -273,7 +280,9 @@ async def test_of_many_deletions_one_counts_and_all_see_it_done(store: Store) ->
         assert await store.get("a") is None
         return revision
 
-    assert set(await asyncio.gather(*(delete() for _ in range(20)))) == {2}
+    before = store.revision
+    revisions = set(await asyncio.gather(*(delete() for _ in range(20))))
+    assert revisions == {store.revision} and store.revision > before
 
 
 # -- stamping ---------------------------------------------------------------------------------------------------------
@@ -283,19 +292,20 @@ async def test_the_revision_is_stamped_into_the_value(store: Store) -> None:
     for _ in range(9):
         await put(store, "filler")
     ear = Ear()
-    store.watch("a", 0, ear)
-    _, answers = await store.txn([Put("a", b'{"rv":""}', stamp=7), Put("b", b"x", stamp=0), Put("c", b"x", stamp=1)])
-    assert [answer.value for answer in answers if answer] == [b'{"rv":"10"}', b"10x", b"x10"]
+    store.watch("a", store.revision, ear)
+    at, answers = await store.txn([Put("a", b'{"rv":""}', stamp=7), Put("b", b"x", stamp=0), Put("c", b"x", stamp=1)])
+    assert [answer.value for answer in answers if answer] == [b'{"rv":"%d"}' % at, b"%dx" % at, b"x%d" % at]
     assert (await store.get("a")) == answers[0]
     assert (await store.list("a")).items == [answers[0]]
     assert [event.now for event in await ear.heard(1)] == [answers[0]]
 
 
 async def test_a_stamp_outside_of_the_value(store: Store) -> None:
+    before = store.revision
     for stamp in (-1, 3):
         with pytest.raises(ValueError, match="outside"):
             await store.txn([Put("a", b"ab", stamp=stamp)])
-    assert store.revision == 0
+    assert store.revision == before
 
 
 # -- listing ----------------------------------------------------------------------------------------------------------
@@ -323,7 +333,7 @@ async def test_prefix_start_limit(prefix: str, start: str) -> None:
 
 
 async def test_pages_of_one_revision_while_writers_write(store: Store) -> None:
-    await store.txn([Put(f"pods/{number:04}", b"old") for number in range(0, 2_000, 2)])
+    made, _ = await store.txn([Put(f"pods/{number:04}", b"old") for number in range(0, 2_000, 2)])
     await store.txn([Put("podsecurity/x", b""), Put("pod", b"")])
 
     async def write(number: int) -> None:
@@ -349,14 +359,28 @@ async def test_pages_of_one_revision_while_writers_write(store: Store) -> None:
             assert page.total == 1_000 - len(seen)
             seen += page.items
     assert store.revision > first + 2_000
-    assert seen == [KeyValue(f"pods/{number:04}", b"old", 1, 1) for number in range(0, 2_000, 2)]
+    assert seen == [KeyValue(f"pods/{number:04}", b"old", made, made) for number in range(0, 2_000, 2)]
 
 
 # -- the past ---------------------------------------------------------------------------------------------------------
 
 
-async def write_a_past(store: Store) -> list[dict[str, KeyValue]]:
-    """The states by revision."""
+@dataclass
+class Past:
+    """What was written: `states[n]` is the state after the nth transaction, which has the revision `revisions[n]`; the
+    first are those before all."""
+
+    states: list[dict[str, KeyValue]]
+    revisions: list[int]
+
+    def before(self, revision: int) -> dict[str, KeyValue]:
+        return self.states[self.revisions.index(revision) - 1]
+
+    def at(self, revision: int) -> dict[str, KeyValue]:
+        return self.states[self.revisions.index(revision)]
+
+
+async def write_a_past(store: Store) -> Past:
     ops: list[list[Op]] = [
         [Put("a", b"1")],
         [Put("b", b"2"), Put("c", b"2")],
@@ -366,16 +390,16 @@ async def write_a_past(store: Store) -> list[dict[str, KeyValue]]:
         [Delete("a"), Delete("c")],
         [Put("a", b"7")],
     ]
-    states: list[dict[str, KeyValue]] = [{}]
+    past = Past([{}], [store.revision])
     for each in ops:
-        await store.txn(each)
-        states.append({item.key: item for item in (await store.list("")).items})
-    return states
+        past.revisions.append((await store.txn(each))[0])
+        past.states.append({item.key: item for item in (await store.list("")).items})
+    return past
 
 
 async def test_get_and_list_at_every_revision(store: Store) -> None:
-    states = await write_a_past(store)
-    for revision, state in [*enumerate(states)][1:]:
+    past = await write_a_past(store)
+    for revision, state in [*zip(past.revisions, past.states, strict=True)][1:]:
         page = await store.list("", revision=revision)
         assert page == Page([state[key] for key in sorted(state)], revision, False, len(state))
         for key in "abcdx":
@@ -387,48 +411,53 @@ async def test_get_and_list_at_every_revision(store: Store) -> None:
 
 
 async def test_the_future_cannot_be_read(store: Store) -> None:
-    await put(store, "a")
+    now = (await put(store, "a")).mod_revision
     with pytest.raises(FutureRevision) as future:
-        await store.get("a", 2)
-    assert (future.value.asked, future.value.current) == (2, 1)
+        await store.get("a", now + 1)
+    assert (future.value.asked, future.value.current) == (now + 1, now)
     with pytest.raises(FutureRevision):
-        await store.list("", revision=2)
+        await store.list("", revision=now + 1)
     with pytest.raises(FutureRevision):
-        await store.compact(2)
+        await store.compact(now + 1)
 
 
 async def test_compaction(store: Store) -> None:
-    states = await write_a_past(store)
-    await store.compact(4)
-    assert store.compacted == 4
-    for revision in range(1, 5):
+    past = await write_a_past(store)
+    states, revisions = past.states, past.revisions
+    compacted = revisions[4]
+    await store.compact(compacted)
+    assert store.compacted == compacted
+    for revision in revisions[1:5]:
         with pytest.raises(Compacted) as gone:
             await store.get("a", revision)
-        assert (gone.value.asked, gone.value.oldest) == (revision, 5)
+        assert (gone.value.asked, gone.value.oldest) == (revision, compacted + 1)
         with pytest.raises(Compacted):
             await store.list("", revision=revision)
-    for after in range(4):
+    for after in revisions[:4]:
         with pytest.raises(Compacted):
             store.watch("", after, Ear())
-    for revision in range(5, 8):
-        assert (await store.list("", revision=revision)).items == [
-            states[revision][k] for k in sorted(states[revision])
+        with pytest.raises(Compacted):
+            await store.replay("", after, 10)
+    for number in range(5, 8):
+        assert (await store.list("", revision=revisions[number])).items == [
+            states[number][k] for k in sorted(states[number])
         ]
     ear = Ear()
-    store.watch("", 4, ear)
-    assert [event.revision for event in await ear.heard(4)] == [5, 6, 6, 7]
+    store.watch("", compacted, ear)
+    assert [event.revision for event in await ear.heard(4)] == [revisions[number] for number in (5, 6, 6, 7)]
     assert [event.before for event in ear.events] == [None, states[5]["a"], states[5]["c"], None]
 
 
 async def test_the_present_can_be_read_whatever_was_compacted(store: Store) -> None:
-    states = await write_a_past(store)
-    await store.compact(7)
-    await store.compact(3)
-    assert store.compacted == 7
-    assert (await store.list("", revision=7)).items == [states[7][k] for k in sorted(states[7])]
-    assert await store.get("a", 7) == await store.get("a")
+    past = await write_a_past(store)
+    last, state = past.revisions[7], past.states[7]
+    await store.compact(last)
+    await store.compact(past.revisions[3])
+    assert store.compacted == last
+    assert (await store.list("", revision=last)).items == [state[k] for k in sorted(state)]
+    assert await store.get("a", last) == await store.get("a")
     ear = Ear()
-    store.watch("", 7, ear)
+    store.watch("", last, ear)
     await put(store, "z")
     assert len(await ear.heard(1)) == 1
 
@@ -456,29 +485,62 @@ async def test_compaction_amid_writers(store: Store) -> None:
 
 async def test_a_watch_resumes_after_any_revision(store: Store) -> None:
     live = Ear()
-    store.watch("", 0, live)
-    states = await write_a_past(store)
+    store.watch("", store.revision, live)
+    past = await write_a_past(store)
     everything = await live.heard(10)
     for event in everything:
-        assert event.now == states[event.revision].get(event.key)
-        assert event.before == states[event.revision - 1].get(event.key)
-    for after in range(8):
+        assert event.now == past.at(event.revision).get(event.key)
+        assert event.before == past.before(event.revision).get(event.key)
+    for after in past.revisions:
         ear = Ear()
         store.watch("", after, ear)
         expected = [event for event in everything if event.revision > after]
         assert await ear.heard(len(expected)) == expected
+        for limit in (1, 3, 100):
+            assert await replayed(store, "", after, limit) == expected
+
+
+async def replayed(store: Store, prefix: str, after: int, limit: int) -> list[Event]:
+    found: list[Event] = []
+    while after < store.revision:
+        events, reached = await store.replay(prefix, after, limit)
+        assert reached > after
+        assert not events or (after < events[0].revision and events[-1].revision <= reached)
+        found += events
+        after = reached
+    return found
+
+
+async def test_a_replay_joins_live_events_without_a_gap(store: Store) -> None:
+    """A reader replays in steps while writers write, and subscribes when it has caught up."""
+    begin = store.revision
+    writers = [asyncio.create_task(put(store, f"a/b/{number}")) for number in range(300)]
+    others = [asyncio.create_task(put(store, f"a/c/{number}")) for number in range(300)]
+    after, found, ear = begin, list[Event](), Ear()
+    while True:
+        events, after = await store.replay("a/b/", after, 7)
+        found += events
+        if after >= store.revision and len(found) > 50:
+            store.watch("a/b/", after, ear)
+            break
+        await asyncio.sleep(0)
+    await asyncio.gather(*writers, *others)
+    await ear.heard(300 - len(found))
+    revisions = [event.revision for event in (*found, *ear.events)]
+    assert revisions == sorted(set(revisions)) and len(revisions) == 300
 
 
 async def test_a_watch_hears_past_and_present_without_a_seam(store: Store) -> None:
     ears: list[Ear] = []
+    begin = store.revision
     writers = [asyncio.create_task(put(store, f"a/{number}")) for number in range(300)]
     for _ in range(100):
         ears.append(Ear())
-        store.watch("a/", 0, ears[-1])
+        store.watch("a/", begin, ears[-1])
         await asyncio.sleep(0)
-    await asyncio.gather(*writers)
+    revisions = sorted(made.mod_revision for made in await asyncio.gather(*writers))
     for ear in ears:
-        assert [event.revision for event in await ear.heard(300)] == [*range(1, 301)]
+        assert [event.revision for event in await ear.heard(300)] == revisions
 
 
 async def test_the_events_of_a_transaction_come_together(store: Store) -> None:
@@ -505,11 +567,11 @@ async def test_each_prefix_hears_its_own(store: Store) -> None:
 
 
 async def test_a_watch_from_the_future_waits_for_it(store: Store) -> None:
-    ear = Ear()
-    store.watch("", 3, ear)
-    for _ in range(5):
-        await put(store, "a")
-    assert [event.revision for event in await ear.heard(2)] == [4, 5]
+    ear, future = Ear(), store.revision + 3
+    store.watch("", future, ear)
+    revisions = [(await put(store, "a")).mod_revision for _ in range(20)]
+    later = [revision for revision in revisions if revision > future]
+    assert [event.revision for event in await ear.heard(len(later))] == later
 
 
 async def test_nothing_is_heard_after_close(store: Store) -> None:
@@ -531,13 +593,14 @@ async def test_subscribers_may_close_each_other_and_open_new_ones_while_they_are
     def first(events: Sequence[Event], revision: int) -> None:
         doomed.close()
         own.close()
-        store.watch("", 0, late)
+        store.watch("", begin, late)
 
-    own = store.watch("", 0, first)
-    doomed = store.watch("", 0, second)
+    begin = store.revision
+    own = store.watch("", begin, first)
+    doomed = store.watch("", begin, second)
     await put(store, "a")
     await put(store, "b")
-    assert [event.revision for event in await late.heard(2)] == [1, 2]
+    assert [event.key for event in await late.heard(2)] == ["a", "b"]
     assert second.events == []
 
 
@@ -548,50 +611,206 @@ async def test_a_sink_that_raises_harms_nobody_else(store: Store, caplog: pytest
     ear = Ear()
     store.watch("", 0, broken)
     store.watch("", 0, ear)
-    assert (await put(store, "a")).mod_revision == 1
+    made = await put(store, "a")
     await ear.heard(1)
-    assert "failed on revision 1" in caplog.text
+    assert f"failed on revision {made.mod_revision}" in caplog.text
 
 
 async def test_what_was_acknowledged_or_heard_can_be_read(store: Store) -> None:
     def sink(events: Sequence[Event], revision: int) -> None:
-        told.append(revision)
+        told.append(events[-1].revision)
         assert store.revision >= revision
 
     told: list[int] = []
-    store.watch("", 0, sink)
-    for _ in range(3):
+    store.watch("", store.revision, sink)
+    for _ in range(30):
         kept = await put(store, "a")
         assert store.revision >= kept.mod_revision
         assert await store.get("a") == kept
+        assert told[-1] == kept.mod_revision, "subscribers have been called before the writer is answered"
+
+
+async def test_who_lost_a_comparison_sees_what_made_it_fail(store: Store) -> None:
+    """Also by subscription: a cache that follows the store is as new as the failure."""
+    seen: dict[str, int] = {}
+
+    def sink(events: Sequence[Event], revision: int) -> None:
+        seen.update((event.key, event.now.mod_revision) for event in events if event.now is not None)
+
+    store.watch("", store.revision, sink)
+    made = await put(store, "a", b"0")
+    attempts = 0
+
+    async def write(number: int) -> None:
+        nonlocal attempts
+        expected = made.mod_revision
+        while True:
+            attempts += 1
+            try:
+                await put(store, "a", b"%d" % number, expected)
+                return
+            except CompareFailed as failed:
+                assert failed.current is not None and failed.current.mod_revision <= seen["a"] != expected
+                expected = seen["a"]
+
+    await asyncio.gather(*map(write, range(10)))
+    assert attempts <= 55, "each attempt that fails was beaten by another writer"
+
+
+# -- other writers ----------------------------------------------------------------------------------------------------
+
+
+async def test_sync_and_reached(store: Store) -> None:
+    assert await store.sync() == store.revision
+    made = await put(store, "a")
+    assert await store.sync() >= made.mod_revision
+    await store.reached(made.mod_revision)
+    future = made.mod_revision + 5
+    waiting = [asyncio.create_task(store.reached(future)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    while store.revision < future:
+        assert not waiting[1].done()
+        await put(store, "a")
+    await asyncio.gather(*waiting[1:])
+
+
+async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
+    store = MemoryStore()
+    for _ in range(100):
+        waiting = asyncio.create_task(store.reached(10**15))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert store._waiters == []
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite", "encrypted"])
+async def test_sync_of_the_only_writer_does_not_suspend(backend: str, tmp_path: Path) -> None:
+    store = await BACKENDS[backend](tmp_path)
+    made = await put(store, "a")
+    with pytest.raises(StopIteration) as returned:
+        store.sync().send(None)  # type: ignore[attr-defined]
+    assert returned.value.value == made.mod_revision
+    await store.close()
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[LaggingStore, LaggingStore]]:
+    """Two stores on one medium."""
+    medium = Medium()
+    one, other = LaggingStore(medium), LaggingStore(medium)
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+async def test_sync_shows_what_the_other_has_acknowledged(pair: tuple[LaggingStore, LaggingStore]) -> None:
+    one, other = pair
+    stale = 0
+    for number in range(50):
+        made = await put(one, "a", b"%d" % number)
+        stale += await other.get("a") != made
+        assert await other.sync() >= made.mod_revision
+        assert await other.get("a") == made
+    assert stale, "without sync a store may be behind"
+
+
+async def test_both_see_one_order_and_their_own_writes(pair: tuple[LaggingStore, LaggingStore]) -> None:
+    ears = Ear(), Ear()
+    for store, ear in zip(pair, ears, strict=True):
+        store.watch("", store.revision, ear)
+
+    async def count(store: LaggingStore) -> None:
+        for number in range(30):
+            await increment(store, f"counter/{number % 3}")
+            await store.txn([Put(f"x/{number}/{id(store)}", b""), Put(f"y/{number}/{id(store)}", b"")])
+
+    await asyncio.gather(*(count(store) for store in pair for _ in range(3)))
+    for store in pair:
+        await store.sync()
+    assert ears[0].events == ears[1].events
+    assert {item.value for item in (await pair[0].list("counter/")).items} == {b"60"}
+    ends = [call[-1].revision for call in ears[1].calls]
+    begins = [call[0].revision for call in ears[1].calls]
+    assert all(end < begin for end, begin in zip(ends, begins[1:], strict=False)), "no transaction is split"
+
+
+async def test_a_watch_resumes_on_the_other_store(pair: tuple[LaggingStore, LaggingStore]) -> None:
+    one, other = pair
+    begin = one.revision
+    revisions = [(await put(one, f"a/b/{number}")).mod_revision for number in range(40)]
+    await other.reached(revisions[20])
+    ear = Ear()
+    other.watch("a/b/", revisions[20], ear)
+    assert [event.revision for event in await ear.heard(19)] == revisions[21:]
+    assert [event.revision for event in await replayed(other, "a/b/", begin, 7)] == revisions
+
+
+async def test_compaction_by_one_is_learnt_by_the_other(pair: tuple[LaggingStore, LaggingStore]) -> None:
+    one, other = pair
+    first = await put(one, "a")
+    last = await put(one, "a")
+    await other.sync()
+    await one.compact(last.mod_revision)
+    with pytest.raises(Compacted):
+        other.watch("", first.mod_revision, Ear())
+
+
+async def test_causes_of_both_are_known_to_both(pair: tuple[LaggingStore, LaggingStore]) -> None:
+    begin = pair[0].revision
+    for number, store in enumerate((*pair, *pair)):
+        await store.txn([Put("a", b"")], b"%d" % number)
+    for store in pair:
+        await store.sync()
+        assert [cause.cause for cause in await store.causes(begin)] == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_medium_that_is_away_comes_back(pair: tuple[LaggingStore, LaggingStore]) -> None:
+    one, _ = pair
+    made = await put(one, "a")
+    one.medium.away = True
+    for call in (one.sync(), one.txn([Put("a", b"x")])):
+        with pytest.raises(Unavailable):
+            await call
+    assert one.unavailable and one.failure is None
+    assert await one.get("a") == made
+    one.medium.away = False
+    assert await one.sync() >= made.mod_revision
+    assert one.unavailable is None
 
 
 # -- causes and closing -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def causal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore | SqliteStore]:
-    yield MemoryStore() if request.param == "memory" else SqliteStore.open(tmp_path / "causal.db")
-
-
-async def test_causes(causal: MemoryStore | SqliteStore) -> None:
+async def test_causes(store: Store) -> None:
+    begin, revisions = store.revision, list[int]()
     for number in range(1, 7):
-        await causal.txn([Put("a", b""), Put("b", b"")], b"cause %d" % number if number != 3 else b"")
-    assert await causal.causes(0, 2) == [Cause(1, b"cause 1"), Cause(2, b"cause 2")]
-    assert [cause.revision for cause in await causal.causes(2)] == [4, 5, 6]
-    await causal.compact(4)
-    assert [cause.revision for cause in await causal.causes(4)] == [5, 6]
+        cause = b"cause %d" % number if number != 3 else b""
+        revisions.append((await store.txn([Put("a", b""), Put("b", b"")], cause))[0])
+    assert await store.causes(begin, 2) == [Cause(revisions[0], b"cause 1"), Cause(revisions[1], b"cause 2")]
+    assert [cause.revision for cause in await store.causes(revisions[1])] == revisions[3:]
+    await store.compact(revisions[3])
+    assert [cause.revision for cause in await store.causes(revisions[3])] == revisions[4:]
     with pytest.raises(Compacted):
-        await causal.causes(3)
-    await causal.close()
+        await store.causes(revisions[2])
+    assert store.size() > 0
 
 
 async def test_a_closed_store_says_so(store: Store) -> None:
+    assert store.failure is None
     pending = asyncio.create_task(put(store, "accepted"))
+    waiting = asyncio.create_task(store.reached(store.revision + 1_000))
     await asyncio.sleep(0)
     await store.close()
-    assert (await pending).mod_revision == 1
-    for call in (store.get("a"), store.list(""), store.txn([Put("a", b"")]), store.compact(0)):
+    assert (await pending).key == "accepted"
+    with pytest.raises(StoreError, match="closed"):
+        await waiting
+    assert store.failure is not None and "closed" in store.failure
+    for call in (
+        store.get("a"), store.list(""), store.txn([Put("a", b"")]), store.compact(0), store.sync(), store.reached(1),
+        store.replay("", 0, 1), store.causes(0),
+    ):  # fmt: skip
         with pytest.raises(StoreError, match="closed"):
             await call
     with pytest.raises(StoreError, match="closed"):

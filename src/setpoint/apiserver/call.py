@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.http.message import Request
-from setpoint.apiserver.request import Target
+from setpoint.apiserver.request import READS, Target
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Context, UserInfo
 from setpoint.meta.times import format_time
@@ -83,3 +83,8 @@ class Call:
             warn=self.warn,
             emptied=self.emptied,
         )
+
+
+def names_revision(call: Call) -> bool:
+    """Return whether this is a read that says how old its answer may be."""
+    return call.verb in READS and call.option("resourceVersion") != ""

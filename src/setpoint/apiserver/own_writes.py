@@ -18,6 +18,7 @@ from setpoint.meta.decode import decode
 from setpoint.meta.errors import AlreadyExists, NotFound
 
 MANAGER = "kube-apiserver"
+_ATTEMPTS = 4
 _SELF = UserInfo("system:apiserver", groups=("system:masters", "system:authenticated"))
 
 
@@ -44,21 +45,25 @@ def current(api: ApiServer, group: str, plural: str, namespace: str, name: str) 
 
 
 async def ensure(api: ApiServer, group: str, plural: str, obj: Obj, manager: str = MANAGER) -> Entry:
-    """The object as it is stored; made now if it was not there."""
+    """Return the object as it is stored, or as it is made now if it is not there."""
     registry = api.registry(group, plural)
     meta = obj["metadata"]
     namespace, name = meta.get("namespace", ""), meta["name"]
-    existing = registry.cache.get(registry.key(namespace, name))
-    if existing is not None:
-        return existing
-    call = own_call(api, registry, namespace, name, manager=manager)
-    fresh = _bare(registry, obj)
-    registry.strategy.default(fresh)
-    own(call, registry, None, fresh)
-    try:
-        return await registry.create(call, fresh)
-    except AlreadyExists:
-        return registry.get(namespace, name)
+    for attempt in range(_ATTEMPTS):
+        existing = registry.cache.get(registry.key(namespace, name))
+        if existing is not None:
+            return existing
+        call = own_call(api, registry, namespace, name, manager=manager)
+        fresh = _bare(registry, obj)
+        registry.strategy.default(fresh)
+        own(call, registry, None, fresh)
+        try:
+            return await registry.create(call, fresh)
+        except AlreadyExists:
+            # What another server has made is visible by now, unless it has been deleted again.
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
 
 
 async def update(

@@ -10,12 +10,16 @@ from setpoint.apiserver.filters.inflight import Overloaded
 from setpoint.apiserver.http.message import Answer, ObjectRequest, Request, Response
 from setpoint.apiserver.negotiate import Form, negotiate
 from setpoint.apiserver.rendering import respond_error
-from setpoint.meta.errors import ApiError, NotAcceptable
+from setpoint.apiserver.request import READS
+from setpoint.meta.errors import ApiError, InternalError, NotAcceptable, ServiceUnavailable, Timeout
 from setpoint.meta.goformat import quote
+from setpoint.store.interface import StoreError, Unavailable
 
 log = logging.getLogger("setpoint.apiserver")
 
 NOT_ALLOWED = "the server does not allow this method on the requested resource"
+_RETRY_AFTER = 1
+"""Seconds until a client may ask again when the store could not be reached."""
 _PLAIN = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
 
 
@@ -38,6 +42,19 @@ def refusal(call: Call, error: ApiError) -> Answer:
     if call.audit is not None:
         call.audit.refused(error, negotiated=form is not None)
     return respond_error(call, Form(form.media_type) if form is not None else Form(), error)
+
+
+def unavailable(error: Unavailable) -> ServiceUnavailable:
+    """Return the refusal of a request that has done nothing yet, because the store cannot be reached for now."""
+    return ServiceUnavailable(str(error), details={"retryAfterSeconds": _RETRY_AFTER})
+
+
+def store_refusal(call: Call, error: StoreError) -> ApiError:
+    """Return the answer to a request that the store could not serve. A write whose outcome is unknown is a timeout
+    without a time to retry after: a client must look before it writes again."""
+    if not isinstance(error, Unavailable):
+        return InternalError.of(str(error))
+    return unavailable(error) if call.verb in READS else Timeout.of(str(error))
 
 
 def undecided(request: Request, problem: Problem) -> Response:

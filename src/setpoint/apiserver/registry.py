@@ -63,6 +63,10 @@ Change = Callable[[Obj | None], Awaitable[Obj]]
 _NO_HOOKS = Hooks()
 
 
+class _Present(AlreadyExists):
+    """The store has an object of this name, whatever others may refuse with the same words."""
+
+
 class Registry:
     def __init__(self, resource: Resource, encoding: Encoding, cache: ResourceCache, env: Environment) -> None:
         self.resource = resource
@@ -191,7 +195,7 @@ class Registry:
 
     def _exists(self, name: str, entry: Entry | None) -> AlreadyExists:
         """Return the refusal of a creation; `entry` is what is there already."""
-        error = AlreadyExists.of(self.resource.group, self.resource.plural, name)
+        error = _Present.of(self.resource.group, self.resource.plural, name)
         if entry is not None and not isinstance(entry, CorruptEntry) and entry.obj["metadata"].get("deletionTimestamp"):
             error.message = f"object is being deleted: {error.message}"
         return error
@@ -220,6 +224,7 @@ class Registry:
         main = self.strategy
         strategy = strategy or main
         key = self.key(call.target.namespace, name)
+        lost = 0  # creations
         while True:
             entry = self.cache.get(key)
             if entry is None and not (create or strategy.allow_create_on_update):
@@ -230,9 +235,10 @@ class Registry:
                     self.check_uid(call, name, obj["metadata"], "")
                 try:
                     return await self._create_by_update(call, name, obj), True
-                except AlreadyExists:
-                    # Somebody created it meanwhile: now it is an update.
-                    if self.cache.get(key) is None:
+                except _Present:
+                    # Somebody created it meanwhile: now it is an update, or, if it is gone again, another creation.
+                    lost += 1
+                    if self.cache.ended or lost == _CONTENDED_ATTEMPTS:
                         raise
                     continue
             if self.encoding.remote:

@@ -19,6 +19,10 @@ COLLECTIONS = frozenset({"list", "watch"})
 """Verbs that read many objects."""
 
 
+READS = COLLECTIONS | {"get"}
+"""Verbs that change nothing."""
+
+
 class Target(NamedTuple):
     """What a path names. `resource` is empty for paths outside the API (and for discovery documents)."""
 

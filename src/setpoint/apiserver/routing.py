@@ -64,7 +64,10 @@ class Routing:
         key = (target.group, target.version, target.resource)
         resource = api.resources.get(key)
         if resource is None:
-            return self._unknown(target)
+            await api.await_definition(target)
+            resource = api.resources.get(key)
+            if resource is None:
+                return self._unknown(target)
         call.resource = resource
         if resource.is_custom:
             return await self._custom(call, resource)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.admission.plugin import Chain, Plugin
-from setpoint.apiserver.call import Call
+from setpoint.apiserver.call import Call, names_revision
 from setpoint.apiserver.discovery import Discovery, RemoteVersion
 from setpoint.apiserver.encoding import Encoding, encoding_of
 from setpoint.apiserver.fairness.fairness import Fairness
@@ -32,10 +32,10 @@ from setpoint.apiserver.metrics import Metrics
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.node_connection import NodeRoutes
 from setpoint.apiserver.post_start import SERVED, PostStart
-from setpoint.apiserver.refusals import refusal, undecided, unreadable
+from setpoint.apiserver.refusals import refusal, store_refusal, unavailable, undecided, unreadable
 from setpoint.apiserver.registry import Environment, Registry
 from setpoint.apiserver.rendering import respond_status
-from setpoint.apiserver.request import COLLECTIONS, UNREADABLE, parse_path, parse_query, verb_of
+from setpoint.apiserver.request import COLLECTIONS, UNREADABLE, Target, parse_path, parse_query, verb_of
 from setpoint.apiserver.routing import Handler, Routing
 from setpoint.apiserver.turns import Turns
 from setpoint.apiserver.warning_headers import warning_headers
@@ -44,9 +44,9 @@ from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import ApiError, InternalError, RequestTooLarge
+from setpoint.meta.errors import ApiError, RequestTooLarge
 from setpoint.meta.tracebacks import drop_traceback
-from setpoint.store.interface import Store, StoreError
+from setpoint.store.interface import Store, StoreError, Unavailable
 
 if TYPE_CHECKING:
     from setpoint.apiserver.aggregation.routing import Aggregation
@@ -109,6 +109,8 @@ class ApiServer:
         """Group versions that other servers answer, as discovery shows them."""
         self.probe: Callable[[Any, Any], Awaitable[str]] | None = None
         """Asks the server behind an APIService whether it is there."""
+        self.await_definition: Callable[[Target], Awaitable[None]] = _nothing_to_await
+        """Returns when a custom resource that should be served here is, or after a short time."""
         self.background: list[Callable[[], Coroutine[Any, Any, None]]] = []
         """What is to run as long as the server does."""
         self.secret_token_used: Callable[[str, str], None] = lambda namespace, name: None
@@ -120,6 +122,7 @@ class ApiServer:
     # -- putting together -----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        await self.store.sync()
         for resource in RESOURCES:
             await self.serve(resource)
         for hooks in list(self.env.hooks.values()):
@@ -209,7 +212,7 @@ class ApiServer:
             drop_traceback(error)
         except StoreError as error:
             log.error("store: %s", error)
-            answer = refusal(call, InternalError.of(str(error)))
+            answer = refusal(call, store_refusal(call, error))
             drop_traceback(error)
         except BaseException as error:
             if call.audit is not None:
@@ -230,6 +233,13 @@ class ApiServer:
         """Who is it, and is it their turn."""
         if "timeout" in call.query:
             check_timeout(call)
+        if call.target.resource and not (call.query and names_revision(call)):
+            # Reads that name a revision are content with any state from there on. All others, and who may do what, go
+            # by the state at their arrival.
+            try:
+                await self.store.sync()
+            except Unavailable as error:
+                raise unavailable(error) from None
         user = self.authenticator.authenticate(call.request, call.warnings)
         call.user = user if isinstance(user, UserInfo) else await user
         if self.auditor is not None:
@@ -285,6 +295,10 @@ class ApiServer:
             headers.append(("X-Content-Type-Options", "nosniff"))
         if call.warnings:
             headers += warning_headers(call.warnings)
+
+
+async def _nothing_to_await(target: Target) -> None:
+    """There are no custom resources."""
 
 
 _NOBODY = UserInfo()

@@ -279,8 +279,8 @@ class ResourceCache:
 
     @property
     def fresh(self) -> int:
-        """The revision that reads from here are as new as. The subscription is synchronous: nothing visible in the
-        store is missing here."""
+        """The revision that reads from here are as new as. A store delivers what becomes visible in the same turn of
+        the event loop, so nothing visible in it is missing here. What others have committed is visible after `sync`."""
         return max(self.revision, self._store.revision)
 
     def scan(self, namespace: str = "") -> Iterator[Entry]:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.corrupt import summary
@@ -52,7 +52,6 @@ from setpoint.system import RandomIds, SystemClock, hostname, outward_address
 if TYPE_CHECKING:
     from setpoint.cluster.auditing import AuditLog
     from setpoint.cluster.encryption import Encryption
-    from setpoint.store.encryption.encrypted_store import Below
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -214,7 +213,7 @@ def _encryption(config: ApiServerConfig, store: Store, clock: Clock) -> Encrypti
         return None
     from setpoint.cluster.encryption import Encryption  # most servers have none
 
-    return Encryption(config.encryption_provider_config, cast("Below", store), clock)
+    return Encryption(config.encryption_provider_config, store, clock)
 
 
 def _follow_encryption(api: ApiServer, config: ApiServerConfig, encryption: Encryption) -> None:
@@ -256,9 +255,8 @@ async def _listen(server: Server, config: ApiServerConfig) -> tuple[str, int]:
 async def until(stop: asyncio.Event, api: ApiServer) -> None:
     """Until told to stop. A store that has failed cannot serve any more: that ends the wait too, with an error."""
     while True:
-        failure = getattr(api.store, "failure", None)
-        if failure:
-            raise ConfigError(failure)
+        if api.store.failure:
+            raise ConfigError(api.store.failure)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _LOOK_EVERY)
             return

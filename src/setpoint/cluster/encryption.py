@@ -15,7 +15,8 @@ from setpoint.cluster.encryption_config import EncryptionConfigError, read_encry
 from setpoint.cluster.followed_file import FollowedFile
 from setpoint.meta.clock import Clock
 from setpoint.meta.exposition import Family, counter, gauge
-from setpoint.store.encryption.encrypted_store import Below, EncryptedStore
+from setpoint.store.encryption.encrypted_store import EncryptedStore
+from setpoint.store.interface import Store
 
 log = logging.getLogger("setpoint.cluster")
 
@@ -23,7 +24,7 @@ log = logging.getLogger("setpoint.cluster")
 class Encryption:
     """`store` is what the server is to use. `follow` is for those who want changes of the file to take effect."""
 
-    def __init__(self, path: str, below: Below, clock: Clock) -> None:
+    def __init__(self, path: str, below: Store, clock: Clock) -> None:
         """Raises ConfigError."""
         self._path = path
         self._clock = clock

@@ -199,11 +199,12 @@ def _subresources(api: ApiServer) -> None:
         return await bind(call, api.registry("", "pods"), form)
 
     api.reviews[("", "bindings")] = bind_by_name
-    api.reviews[("", "componentstatuses")] = ComponentStatuses({"etcd-0": lambda: _store_failure(api)}).handle
+    api.reviews[("", "componentstatuses")] = ComponentStatuses({"etcd-0": lambda: _store_problem(api)}).handle
 
 
-def _store_failure(api: ApiServer) -> str:
-    return getattr(api.store, "failure", None) or ""
+def _store_problem(api: ApiServer) -> str:
+    """Return why the store cannot be used, for good or for now; empty: it can."""
+    return api.store.failure or api.store.unavailable or ""
 
 
 def _health(api: ApiServer, config: ApiServerConfig) -> Health:
@@ -211,7 +212,10 @@ def _health(api: ApiServer, config: ApiServerConfig) -> Health:
         return ""
 
     def store() -> str:
-        return _store_failure(api)
+        return api.store.failure or ""
+
+    def store_reachable() -> str:
+        return _store_problem(api)
 
     built_in = frozenset(resource.storage_prefix for resource in RESOURCES)
 
@@ -228,7 +232,7 @@ def _health(api: ApiServer, config: ApiServerConfig) -> Health:
     steps = api.post_start.checks(() if config.enable_priority_and_fairness else FLOW_CONTROL)
     # The server reaches itself within the process, where no certificate can expire.
     live = {"ping": ok, "log": ok, "loopback-serving-certificate": ok, "etcd": store, **steps}
-    ready = {"ping": ok, "log": ok, "etcd": store, "etcd-readiness": store, "informer-sync": synced}
+    ready = {"ping": ok, "log": ok, "etcd": store, "etcd-readiness": store_reachable, "informer-sync": synced}
     return Health({"healthz": live, "livez": live, "readyz": {**ready, **steps, "shutdown": shutdown}})
 
 
@@ -254,8 +258,7 @@ def _gauges(api: ApiServer) -> None:
                 yield {"group": resource.group, "resource": resource.plural}, len(registry.cache)
 
     def size() -> Iterable[tuple[dict[str, str], float]]:
-        measured = getattr(api.store, "size", None)
-        return (({}, measured()),) if measured is not None else ()
+        return (({}, api.store.size()),)
 
     metrics.gauge("apiserver_current_inflight_requests", "Requests being handled, watches aside.", in_flight)
     metrics.gauge("apiserver_longrunning_requests", "Open watches.", watches)

@@ -2,10 +2,16 @@
 
 What every backend promises (`tests/contracts/test_store.py` holds each to it):
 
-- **One order.** Every committed transaction gets the next revision; revisions are cluster-wide, start above 0 and only
-  grow, across restarts too. All operations of a transaction share its revision.
+- **One order.** Every committed transaction gets a revision greater than all before. Revisions are cluster-wide, start
+  above 0 and only grow, across restarts too. They need not be consecutive, and the first is not fixed. All operations
+  of a transaction share its revision.
 - **Acknowledged means durable.** When `txn` returns, a crash of process or machine does not lose the write (the memory
   backend: a crash loses everything, as said on the tin). Nobody sees a write (get, list, watch) before it is durable.
+- **Visible here.** Several stores may use one medium. What another one commits becomes visible here later, in order;
+  `revision` is the latest that is visible here. A revision becomes visible to get, list and `revision` and is delivered
+  to subscribers in one turn of the event loop. When `txn` returns or raises CompareFailed, what it speaks of is visible
+  here: a caller reads its own writes, and a retry starts from nothing older than what it lost to. `sync` waits for
+  everything that was committed anywhere before it was called, `reached` for one revision.
 - **Compare and swap.** `expect` names the key's mod_revision: a number must match, 0 means "must not exist", None means
   "whatever is there". One failed comparison and nothing of the transaction happened.
 - **Cancellation.** A cancelled `txn` has either fully happened or not at all; the caller cannot know which and reads
@@ -13,8 +19,9 @@ What every backend promises (`tests/contracts/test_store.py` holds each to it):
 - **Watch** is ordered by revision, complete, without duplicates, resumable after any revision not yet compacted, and
   delivers all events of one transaction together.
 - **History.** get and list at a revision answer as of that revision until it is compacted; then `Compacted`.
-- **Fail-stop.** If the medium fails (full, corrupt, gone) the store says so on every later call; it never answers from
-  what may not be durable.
+- **Failure.** If the medium fails for good (full, corrupt, gone) the store says so on every later call and in
+  `failure`; it never answers from what may not be durable. While a medium cannot be reached for a time, calls raise
+  `Unavailable` and may be repeated; of a `txn` it is then not known whether it happened.
 
 **Stamping.** The wire form of an object holds its own revision. A Put may name a byte offset `stamp` in its value; the
 store inserts the decimal revision there, once, when it is known. What get, list and watch return is stamped.
@@ -28,6 +35,10 @@ from typing import NamedTuple, Protocol
 
 class StoreError(Exception):
     """The store cannot answer; the message says why, in a sentence for people."""
+
+
+class Unavailable(StoreError):
+    """The medium cannot be reached for now; the call may be repeated. A transaction may have happened or not."""
 
 
 class Compacted(StoreError):
@@ -49,8 +60,10 @@ class FutureRevision(StoreError):
 
 
 class CompareFailed(StoreError):
-    """A transaction's expectation did not hold. `current` is the key as it is now (None: absent), already durable and
-    visible to readers: to retry from it is never stale."""
+    """A transaction's expectation did not hold.
+
+    `current` is the key as it is now (None: absent), durable, visible to readers here and delivered to subscribers: to
+    retry from it, or from a cache that follows the store, is never stale."""
 
     def __init__(self, key: str, current: KeyValue | None) -> None:
         super().__init__(f"{key}: not at the expected revision")
@@ -119,6 +132,13 @@ class Replay(NamedTuple):
     """Every event up to this revision is in this step or in those before."""
 
 
+class Cause(NamedTuple):
+    """A transaction's recorded cause, as kept in history."""
+
+    revision: int
+    cause: bytes
+
+
 Sink = Callable[[Sequence[Event], int], None]
 """Called on the event loop with the events of one or more transactions in order, and the revision reached. It must not
 block and must not raise. It may be called with no events to tell that the revision has moved on."""
@@ -133,13 +153,32 @@ class Subscription(Protocol):
 class Store(Protocol):
     @property
     def revision(self) -> int:
-        """The latest revision visible to readers."""
+        """The latest revision visible here."""
         ...
 
     @property
     def compacted(self) -> int:
         """Revisions up to and including this one are gone (0: none). The present can be read all the same, and a watch
         can resume after exactly this one."""
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store answers no more (closed, or its medium failed for good); None: it does."""
+        ...
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why the medium cannot be reached for now; None: it can, or the store has failed."""
+        ...
+
+    async def sync(self) -> int:
+        """Return when everything that was committed anywhere before the call is visible here, with a revision that
+        covers it. A store that is the only writer of its medium returns without suspending. Raises Unavailable."""
+        ...
+
+    async def reached(self, revision: int) -> None:
+        """Return when `revision` is visible here, however long that takes: callers bring their own time limit."""
         ...
 
     async def get(self, key: str, revision: int = 0) -> KeyValue | None:
@@ -151,12 +190,14 @@ class Store(Protocol):
         ...
 
     async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
-        """All or nothing. Returns the revision and, for each op, the key as it now is (None: deleted).
+        """All or nothing. Returns the revision and, for each op, the key as this transaction left it (None: deleted).
 
-        `cause` says who did this and why; it is kept beside the revision for as long as history is.
-        Deleting only absent keys takes no revision: the current one is returned.
-        Raises CompareFailed (nothing happened) or StoreError (it is not known whether it happened); ValueError for ops
-        that could never work: one key twice, a key that is empty or holds a zero byte, a stamp outside of the value."""
+        By the time the caller goes on, others may have written the same keys again: the answer, and not what get shows,
+        is this transaction. `cause` says who did this and why; it is kept beside the revision for as long as history
+        is. Deleting only absent keys takes no revision: the current one is returned.
+        Raises CompareFailed (nothing happened), Unavailable or another StoreError (it is not known whether it
+        happened); ValueError for ops that could never work: one key twice, a key that is empty or holds a zero byte, a
+        stamp outside of the value."""
         ...
 
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
@@ -173,17 +214,19 @@ class Store(Protocol):
         history since `after` is not complete any more, also in the middle of a replay."""
         ...
 
+    async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]:
+        """Return the recorded causes of the revisions greater than `after`, oldest first, at most `limit` (0: all).
+        Revisions without a cause are left out. Raises Compacted as `watch` does."""
+        ...
+
     async def compact(self, revision: int) -> None:
         """Forget what was overwritten or deleted at or before `revision`."""
+        ...
+
+    def size(self) -> int:
+        """Return the bytes that the store takes on its medium, about."""
         ...
 
     async def close(self) -> None:
         """Let what was accepted become durable, then let go of the medium. Further calls raise StoreError."""
         ...
-
-
-class Cause(NamedTuple):
-    """A transaction's recorded cause, as kept in history."""
-
-    revision: int
-    cause: bytes

@@ -32,6 +32,8 @@ class MemoryStore(ReadableStore):
         if events:
             history.apply(events, cause)
             self._subscriptions.publish(events, history.revision)
+            if self._waiters:
+                self._wake_reached()
         return history.revision, answers
 
     async def compact(self, revision: int) -> None:
@@ -48,4 +50,4 @@ class MemoryStore(ReadableStore):
         return sum(len(each.key) + len(each.value) for each in self._history.state.values())
 
     async def close(self) -> None:
-        self._refusal = "the store is closed"
+        self._refuse("the store is closed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import Sequence
 
 from setpoint.store.history import History
@@ -10,13 +12,19 @@ from setpoint.store.subscriptions import PrefixSubscription, Subscriptions
 
 
 class ReadableStore:
-    """No method here ever suspends: an `await` of one returns without a turn of the event loop."""
+    """No method here but `reached` ever suspends: an `await` of one returns without a turn of the event loop.
+
+    A backend applies a change to the history, publishes it to the subscriptions and calls `_wake_reached`, in one turn
+    of the event loop."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._subscriptions = Subscriptions()
         # Why no call is answered any more; None while all is well. Once set it stays.
         self._refusal: str | None = None
+        # Callers that wait for a revision to become visible: (revision, tie breaker, future).
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waited = 0
 
     def _check(self) -> None:
         if self._refusal is not None:
@@ -32,8 +40,12 @@ class ReadableStore:
 
     @property
     def failure(self) -> str | None:
-        """Why the store answers no more (closed, or its medium failed); None: it does."""
         return self._refusal
+
+    @property
+    def unavailable(self) -> str | None:
+        """The medium is this process or its disk: it is there, or has failed for good."""
+        return None
 
     def peek(self, key: str) -> KeyValue | None:
         """`get` of now, for callers that cannot await."""
@@ -45,6 +57,46 @@ class ReadableStore:
         """`list`, for callers that cannot await."""
         self._check()
         return self._history.page(prefix, start, limit, revision)
+
+    async def sync(self) -> int:
+        """Nobody else writes: what is visible here is everything. Called with every request."""
+        if self._refusal is not None:
+            raise StoreError(self._refusal)
+        return self._history.revision
+
+    async def reached(self, revision: int) -> None:
+        self._check()
+        await self._visible(revision)
+
+    async def _visible(self, revision: int) -> None:
+        """Return when `revision` is visible, also while the store is being closed."""
+        if revision > self._history.revision:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waited += 1
+            heapq.heappush(self._waiters, (revision, self._waited, waiter))
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # The revision may be far away, and nobody waits for it any more.
+                self._waiters = [each for each in self._waiters if not each[2].done()]
+                heapq.heapify(self._waiters)
+                raise
+
+    def _wake_reached(self) -> None:
+        """Wake the callers whose revision is visible now."""
+        waiters, revision = self._waiters, self._history.revision
+        while waiters and waiters[0][0] <= revision:
+            waiter = heapq.heappop(waiters)[2]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _refuse(self, why: str) -> None:
+        """Answer no more, from now on. Callers that wait for a revision are refused too."""
+        self._refusal = why
+        waiters, self._waiters = self._waiters, []
+        for _, _, waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(StoreError(why))
 
     async def get(self, key: str, revision: int = 0) -> KeyValue | None:
         self._check()
@@ -59,8 +111,6 @@ class ReadableStore:
         return self._history.replay(prefix, after, limit)
 
     async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]:
-        """The recorded causes of the revisions greater than `after`, oldest first, at most `limit` (0: all). Revisions
-        without a cause are left out. Raises Compacted as `watch` does."""
         self._check()
         return self._history.causes(after, limit)
 

@@ -9,7 +9,6 @@ then everything under way fails, in order, and the store stops.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -45,9 +44,6 @@ class SqliteStore(ReadableStore):
         self._pending: dict[str, Event] = {}
         self._flights: deque[Flight] = deque()  # all under way, by revision
         self._chores: set[Chore] = set()
-        # Those who wait for a revision to become visible: (revision, tie breaker, future).
-        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._waited = 0
         self._writer: Writer | None = None  # begins with the first use of the event loop
         self._ended: asyncio.Future[None] | None = None
         self._left_behind = deque(dead)  # rows of an interrupted compaction, to be deleted by the next
@@ -93,7 +89,7 @@ class SqliteStore(ReadableStore):
                 if pending is None:
                     raise
                 # The caller must not learn of a change that may yet be lost.
-                await self._until_visible(pending.revision)
+                await self._visible(pending.revision)
                 current = self._history.state.get(failed.key)
                 expected = next(op.expect for op in ops if op.key == failed.key)
                 if expected != (current.mod_revision if current is not None else 0):
@@ -102,7 +98,7 @@ class SqliteStore(ReadableStore):
         if not events:
             # "There is nothing to delete" may rest on a deletion under way.
             if under_way := [self._pending[op.key].revision for op in ops if op.key in self._pending]:
-                await self._until_visible(max(under_way))
+                await self._visible(max(under_way))
             return self._history.revision, answers
         self._head_revision = revision
         for event in events:
@@ -116,12 +112,6 @@ class SqliteStore(ReadableStore):
     def _head(self, key: str) -> KeyValue | None:
         pending = self._pending.get(key)
         return self._history.state.get(key) if pending is None else pending.now
-
-    async def _until_visible(self, revision: int) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waited += 1
-        heapq.heappush(self._waiters, (revision, self._waited, waiter))
-        await waiter
 
     # -- what the writer says, on the event loop ----------------------------------------------------------------------
 
@@ -145,10 +135,7 @@ class SqliteStore(ReadableStore):
             events += flight.events
         self._subscriptions.publish(events, history.revision)
         self._tell(batch)
-        while self._waiters and self._waiters[0][0] <= history.revision:
-            waiter = heapq.heappop(self._waiters)[2]
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake_reached()
 
     def _tell(self, batch: Sequence[Flight], start: int = 0) -> None:
         """A few of the callers in each turn of the loop: what hundreds of them do next would make it a long one."""
@@ -165,19 +152,18 @@ class SqliteStore(ReadableStore):
             chore.done.set_result(result)
 
     def _on_failed(self, why: StoreError) -> None:
-        self._refusal = str(why)
+        self._refuse(str(why))
         waiting: list[asyncio.Future[Any]] = [flight.landed for flight in self._flights]
         waiting += [chore.done for chore in self._chores]
-        waiting += [waiter for _, _, waiter in self._waiters]
         self._flights.clear()
         self._chores.clear()
-        self._waiters.clear()
         self._pending.clear()
         for future in waiting:
             if not future.done():
-                future.set_exception(StoreError(self._refusal))
+                future.set_exception(StoreError(str(why)))
 
     def _on_ended(self) -> None:
+        self._refuse(self._refusal or _CLOSED)
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
@@ -230,6 +216,7 @@ class SqliteStore(ReadableStore):
         if first:
             self._refusal = _CLOSED
         if self._writer is None or self._ended is None:
+            self._refuse(self._refusal or _CLOSED)
             self._file.close()
             return
         if first:

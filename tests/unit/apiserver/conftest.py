@@ -9,10 +9,13 @@ import pytest
 
 from setpoint.apiserver.http.limits import Limits
 from setpoint.apiserver.http.server import Server
+from setpoint.store.interface import Store
+from setpoint.store.memory import MemoryStore
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from front_door import FrontDoor, YieldingStore
+from lagging_store import LaggingStore
 from mutation_detector import MutationDetector, nothing_shared_is_changed
 from wire_client import Wire
 
@@ -33,29 +36,49 @@ def quiet_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFix
     assert not loud, [record.getMessage() for record in loud]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Modules that name `STORES` are run on each of them, where a test uses a server."""
+    stores = getattr(metafunc.module, "STORES", ())
+    if stores and "store_kind" in metafunc.fixturenames:
+        metafunc.parametrize("store_kind", stores, indirect=True)
+
+
 @pytest.fixture
-async def door(mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture) -> AsyncIterator[FrontDoor]:
-    front_door = await FrontDoor.open()
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """`memory`, or `lagging`: a store that shows nothing earlier than the contract demands."""
+    return str(getattr(request, "param", "memory"))
+
+
+@pytest.fixture
+def new_store(store_kind: str) -> Store:
+    return LaggingStore() if store_kind == "lagging" else MemoryStore()
+
+
+@pytest.fixture
+async def door(
+    new_store: Store, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
+) -> AsyncIterator[FrontDoor]:
+    front_door = await FrontDoor.open(new_store)
     yield front_door
     await front_door.close()
 
 
 @pytest.fixture
 async def busy_door(
-    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
+    store_kind: str, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
 ) -> AsyncIterator[FrontDoor]:
     """One whose store takes its time, so that writers meet."""
-    front_door = await FrontDoor.open(YieldingStore())
+    front_door = await FrontDoor.open(LaggingStore() if store_kind == "lagging" else YieldingStore())
     yield front_door
     await front_door.close()
 
 
 @pytest.fixture
 async def full_door(
-    mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
+    new_store: Store, mutation_detector: MutationDetector, quiet_log: pytest.LogCaptureFixture
 ) -> AsyncIterator[FrontDoor]:
     """With everything that a cluster begins with."""
-    front_door = await FrontDoor.open(full=True)
+    front_door = await FrontDoor.open(new_store, full=True)
     yield front_door
     await front_door.close()
 

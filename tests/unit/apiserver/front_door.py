@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
+from lagging_store import LaggingStore
 
 from setpoint.apiserver.bootstrap import bootstrap
 from setpoint.apiserver.filters.authenticate import AUTHENTICATED, AuthenticatorChain, TokenFileAuthenticator
@@ -35,6 +36,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+_ROUNDS_WITH_LAG = 200
 
 
 async def settle(rounds: int = 10) -> None:
@@ -52,8 +54,10 @@ def peak_memory() -> int:
 class VirtualClock:
     """Time that passes when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int = 10) -> None:
+        """`rounds`: turns of the event loop after which all that can happen at one moment has happened."""
         self._now = 1000.0
+        self._rounds = rounds
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._count = 0
 
@@ -72,14 +76,14 @@ class VirtualClock:
     async def advance(self, seconds: float) -> None:
         """Everyone wakes at their own moment, in order."""
         end = self._now + seconds
-        await settle()
+        await settle(self._rounds)
         while self._sleepers and self._sleepers[0][0] <= end:
             moment, _, waiter = heapq.heappop(self._sleepers)
             if waiter.done():
                 continue
             self._now = max(self._now, moment)
             waiter.set_result(None)
-            await settle()
+            await settle(self._rounds)
         self._now = end
 
 
@@ -197,7 +201,8 @@ class FrontDoor:
         cls, store: Store | None = None, *, modes: Sequence[str] = ("RBAC",), full: bool = False, **settings: Any
     ) -> FrontDoor:
         """`full`: with all the objects that a cluster begins with, else with the namespaces `default` and `other`."""
-        store, clock = store or MemoryStore(), VirtualClock()
+        store = store or MemoryStore()
+        clock = VirtualClock(_ROUNDS_WITH_LAG if isinstance(store, LaggingStore) else 10)
         users = {
             ADMIN_TOKEN: UserInfo("admin", "admin-uid", ("system:masters", AUTHENTICATED)),
             LIMITED_TOKEN: UserInfo("limited", "limited-uid", ("some-group", AUTHENTICATED)),

@@ -13,7 +13,8 @@ from effort import tries
 from front_door import APPLY, FrontDoor, Reply, YieldingStore
 from interleaved_store import InterleavedStore
 
-from setpoint.store.interface import Op
+from setpoint.store.interface import Delete, KeyValue, Op, Put
+from setpoint.store.memory import MemoryStore
 from setpoint.store.sqlite import SqliteStore
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -187,3 +188,27 @@ async def test_a_collection_is_deleted_though_nodes_complete_deletions(
     store.after_commit = node_deletes
     reply = await door.delete(f"{PODS}?gracePeriodSeconds=0")
     assert (reply.status, [item["metadata"]["name"] for item in reply.json["items"]]) == (200, ["p"])
+
+
+class FleetingStore(MemoryStore):
+    """Somebody else creates the object `fleeting` just before its first creation here, and deletes it just after."""
+
+    armed = True
+
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+        first = ops[0]
+        if not (self.armed and isinstance(first, Put) and first.key.endswith("/fleeting")):
+            return await super().txn(ops, cause)
+        self.armed = False
+        await super().txn([first])
+        try:
+            return await super().txn(ops, cause)
+        finally:
+            await super().txn([Delete(first.key)])
+
+
+async def test_to_apply_what_was_there_for_a_moment_creates_it(quiet_log: pytest.LogCaptureFixture) -> None:
+    door = await FrontDoor.open(FleetingStore())
+    reply = await write(door, "apply", "fleeting", "mine")
+    assert (reply.status, reply.json["data"]) == (201, {"writer": "mine"})
+    await door.close()

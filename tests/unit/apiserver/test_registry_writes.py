@@ -10,6 +10,8 @@ from front_door import APPLY, STRATEGIC, FrontDoor
 
 from setpoint.meta.clock import Ids
 
+STORES = ("memory", "lagging")
+
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 

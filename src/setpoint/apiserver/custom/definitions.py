@@ -17,8 +17,10 @@ from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.own_writes import update
 from setpoint.apiserver.post_start import CUSTOM_CONTROLLERS
 from setpoint.apiserver.reader import CacheReader
+from setpoint.apiserver.request import Target
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.upkeep.loop import KeyedLoop
+from setpoint.apiserver.waiting import happens_within
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.apiserver.webhook_client import WebhookClient
 from setpoint.apiserver.write_hooks import Hooks
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("setpoint.apiserver")
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+_LONGEST_WAIT = 1.0
+"""Seconds that a request waits for an established definition to be served here."""
 
 
 class Definitions(Hooks):
@@ -59,6 +63,7 @@ class Definitions(Hooks):
         self._loop = KeyedLoop("custom resources", api.clock, self._sync)
         self._loop.on_started = partial(api.post_start.finish, CUSTOM_CONTROLLERS)
         api.background.append(self._loop.run)
+        api.await_definition = self._await_definition
 
     @cached_property
     def _serving(self) -> Serving:
@@ -87,7 +92,7 @@ class Definitions(Hooks):
         for entry in cache.scan():
             if _is_servable(entry.obj):
                 try:
-                    await self._serving.serve(entry.obj, since=0)
+                    await self._serving.serve(entry.obj, since=await self._since(entry.obj))
                 except Exception:  # one definition that makes no sense must not keep the server from starting
                     log.exception("custom resources %s", entry.obj["metadata"]["name"])
         self._loop.follow(cache, lambda entry: [entry.obj["metadata"]["name"]])
@@ -128,9 +133,24 @@ class Definitions(Hooks):
 
     async def _serve(self, obj: Obj) -> None:
         if _is_servable(obj):
-            await self._serving.serve(obj, since=self._api.store.revision)
+            await self._serving.serve(obj, since=await self._since(obj))
         else:
             await self._serving.retire(obj["metadata"]["name"])
+
+    async def _since(self, obj: Obj) -> int:
+        """Return the revision at which the definition was created, the same on every server and after every restart:
+        there were no objects of it before."""
+        meta = obj["metadata"]
+        stored = await self._api.store.get(self._api.registry(GROUP, PLURAL).key("", meta["name"]))
+        return stored.create_revision if stored is not None else int(meta["resourceVersion"])
+
+    async def _await_definition(self, target: Target) -> None:
+        """Return when a definition that another server has established is served here too, or after a while."""
+        entry = self._entry(f"{target.resource}.{target.group}")
+        if entry is None or not is_true(entry.obj, ESTABLISHED):
+            return
+        if any(each["name"] == target.version and each.get("served") for each in entry.obj["spec"]["versions"]):
+            await happens_within(self._api.clock, _LONGEST_WAIT, self._loop.idle())
 
     async def _name(self, name: str, obj: Obj) -> bool:
         """Whether its names had to be looked at and something changed by it."""

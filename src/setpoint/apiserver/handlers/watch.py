@@ -25,10 +25,11 @@ from setpoint.apiserver.negotiate import JSON, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import column_definitions, columns_of, include_object, partial, table_row
+from setpoint.apiserver.waiting import wait_for_revision
 from setpoint.apiserver.watch_cache import Change, Entry, Watch
 from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
-from setpoint.store.interface import Compacted
+from setpoint.store.interface import Compacted, Unavailable
 
 _MAX_BUFFERED = 16 * 1024 * 1024
 """Bytes that a watcher may be behind."""
@@ -54,6 +55,8 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
         include_object(call)
     if registry.cache.corrupt:
         raise list_refusal(registry.resource, registry.cache.corrupt, False)
+    if options.initial_events:
+        await wait_for_revision(registry, options.revision)
     timeout = options.timeout
     if not timeout:
         # Spread, so that watches that began together do not all come back together.
@@ -290,6 +293,8 @@ class _Stream:
         except Compacted:
             self.refuse(Expired("The resourceVersion for the provided watch is too old."))
             self.over.set()
+        except Unavailable:
+            self.over.set()  # the client takes up the watch again
         except ApiError as error:
             self.refuse(error)
             self.over.set()

@@ -33,12 +33,20 @@ class KeyedLoop:
         self._sync = sync
         self._due: dict[str, None] = {}
         self._woken = asyncio.Event()
+        self._running = self._at_work = False
+        self._idle = asyncio.Event()
         self._failures: dict[str, int] = {}
         self._watching: list[tuple[ResourceCache, Watch]] = []
 
     def due(self, *keys: str) -> None:
         self._due.update(dict.fromkeys(keys))
         self._woken.set()
+
+    async def idle(self) -> None:
+        """Return when no key is due and none is being worked on, or the loop does not run at all."""
+        while self._at_work or (self._running and self._due):
+            self._idle.clear()
+            await self._idle.wait()
 
     def follow(self, cache: ResourceCache, keys_of: Callable[[Entry], Iterable[str]]) -> None:
         """Every change of an object in the cache makes keys due; what is there already makes them due now."""
@@ -55,14 +63,18 @@ class KeyedLoop:
             self.due(*keys_of(entry))
 
     async def run(self) -> None:
+        self._running = True
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
                     if self.on_started is not None and not self._due:
                         self.on_started()
                         self.on_started = None
+                    self._at_work = False
+                    self._idle.set()
                     await self._woken.wait()
                     self._woken.clear()
+                    self._at_work = True
                     while self._due:
                         key = next(iter(self._due))
                         del self._due[key]
@@ -70,6 +82,8 @@ class KeyedLoop:
                         if delay is not None:
                             tasks.create_task(self._later(key, delay))
         finally:
+            self._running = self._at_work = False
+            self._idle.set()
             for cache, watch in self._watching:
                 cache.remove(watch)
 

@@ -69,8 +69,11 @@ async def upkeep(
         ("cluster IPs", address_repair.EVERY, addresses.recheck),
         ("priority and fairness", flow_control.EVERY, flow_control.Configuration(api).ensure),
     ]
-    running += [every(name, api.clock, seconds, do, started=started) for name, seconds, do, started in at_once]
-    running += [every(name, api.clock, seconds, do, at_once=False) for name, seconds, do in later]
+    synced = partial(_synced, api)
+    running += [
+        every(name, api.clock, seconds, partial(synced, do), started=started) for name, seconds, do, started in at_once
+    ]
+    running += [every(name, api.clock, seconds, partial(synced, do), at_once=False) for name, seconds, do in later]
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(coroutine) for coroutine in running]
         try:
@@ -78,3 +81,9 @@ async def upkeep(
         finally:
             for task in started:
                 task.cancel()
+
+
+async def _synced(api: ApiServer, do: Turn) -> None:
+    """Do something that goes by the state at its beginning, also where several servers share a store."""
+    await api.store.sync()
+    await do()

@@ -37,19 +37,8 @@ class ByKey(Protocol):
         ...
 
 
-class Below(Store, Protocol):
-    """What a store offers besides."""
-
-    @property
-    def failure(self) -> str | None: ...
-
-    async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]: ...
-
-    def size(self) -> int: ...
-
-
 class EncryptedStore:
-    def __init__(self, below: Below, transformers: ByKey) -> None:
+    def __init__(self, below: Store, transformers: ByKey) -> None:
         self._below = below
         self.transformers = transformers
         """May be replaced at any time: what is written and read from then on goes by the new ones."""
@@ -69,6 +58,16 @@ class EncryptedStore:
     @property
     def failure(self) -> str | None:
         return self._below.failure
+
+    @property
+    def unavailable(self) -> str | None:
+        return self._below.unavailable
+
+    async def sync(self) -> int:
+        return await self._below.sync()
+
+    async def reached(self, revision: int) -> None:
+        await self._below.reached(revision)
 
     async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]:
         return await self._below.causes(after, limit)

@@ -16,6 +16,8 @@ from setpoint.cluster.config import NOWHERE, ApiServerConfig
 from setpoint.cluster.wiring import wire
 from setpoint.system import RandomIds
 
+STORES = ("memory", "lagging")
+
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"

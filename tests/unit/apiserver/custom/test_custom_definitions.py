@@ -10,6 +10,8 @@ from front_door import settle
 
 from setpoint.store.interface import Put
 
+STORES = ("memory", "lagging")
+
 
 async def test_a_definition_is_served_at_once(door: CustomDoor) -> None:
     assert (await door.get(FOOS)).status == 404
@@ -241,7 +243,7 @@ async def test_versions_that_are_missing_and_versions_that_are_empty(door: Custo
     obj["spec"] |= sent
     reply = await door.post(CRDS, obj)
     assert f"spec.versions: Invalid value: {shown}: must have exactly one version" in reply.message
-    made = await door.make(CRDS, definition())
+    made = await door.define()
     spec = {name: value for name, value in made["spec"].items() if name != "versions"}
     put = await door.put(f"{CRDS}/foos.{GROUP}", {**made, "spec": {**spec, **sent}})
     assert f"spec.versions: Invalid value: {shown}: must have exactly one version" in put.message

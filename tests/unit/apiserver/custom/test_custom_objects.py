@@ -8,6 +8,8 @@ import pytest
 from custom_door import CRDS, FOOS, GROUP, CustomDoor, definition, foo, messages, of, version
 from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, YAML, settle
 
+STORES = ("memory", "lagging")
+
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 PARTIAL = {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
 TEXT: dict[str, Any] = {"type": "string"}

@@ -6,6 +6,8 @@ from front_door import EPOCH, FrontDoor
 
 from setpoint.apiserver.upkeep.event_expiry import EventExpiry, last_seen
 
+STORES = ("memory", "lagging")
+
 EVENTS = "/api/v1/namespaces/default/events"
 
 

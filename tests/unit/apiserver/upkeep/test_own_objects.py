@@ -12,6 +12,8 @@ from setpoint.apiserver.upkeep.kubernetes_service import OwnAddress
 from setpoint.apiserver.upkeep.running import upkeep
 from setpoint.apiserver.upkeep.system_namespaces import system_namespaces
 
+STORES = ("memory", "lagging")
+
 OWN = OwnAddress("192.0.2.7", 6443, ["10.96.0.0/16"])
 SERVICES = "/api/v1/namespaces/default/services"
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"

@@ -9,6 +9,8 @@ from setpoint.apiserver.upkeep.address_repair import AddressRepair
 from setpoint.apiserver.upkeep.port_repair import repair_ports
 from setpoint.store.interface import Delete, Put
 
+STORES = ("memory", "lagging")
+
 SERVICES = "/api/v1/namespaces/default/services"
 ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 

@@ -1,0 +1,164 @@
+"""A store that keeps no promise earlier than the contract demands: a view of a medium that others write to as well.
+
+What is committed on the medium becomes visible in each view some turns of the event loop later, in order. Transactions
+of a view are answered when they are visible in it, and then in any order. Revisions start above 1 and have gaps. Lags
+are counted in turns of the event loop and come from a seed, so that a test needs no time and can be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from setpoint.store.history import History
+from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, Unavailable
+from setpoint.store.readable import ReadableStore
+from setpoint.store.transaction import plan
+
+_FIRST_REVISION = 7
+
+
+class Medium:
+    """What is committed, and the views that follow it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.random = random.Random(seed)
+        self.history = History()
+        self.history.revision = _FIRST_REVISION
+        self.views: list[LaggingStore] = []
+        self.transactions = 0
+        """How many transactions were tried."""
+        self.away = False
+        """While it is, no view can reach the medium."""
+
+    def commit(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
+        self.transactions += 1
+        history = self.history
+        events, answers = plan(ops, history.state.get, history.revision + self.random.choice((1, 1, 2, 5)))
+        if events:
+            history.apply(events, cause)
+            for view in self.views:
+                view.arrives(events, cause)
+        return history.revision, answers
+
+
+class LaggingStore(ReadableStore):
+    def __init__(self, medium: Medium | None = None, *, lag: int = 3) -> None:
+        """`lag`: the most turns of the event loop by which what is committed becomes visible later than before."""
+        self.medium = medium or Medium()
+        super().__init__(self.medium.history.fork())
+        self.lag = lag
+        self.held = False
+        """While it is, nothing arrives."""
+        self._random = random.Random(len(self.medium.views))
+        self._arriving: deque[tuple[Sequence[Event], bytes]] = deque()
+        self._under_way: set[asyncio.Future[None]] = set()
+        self.medium.views.append(self)
+
+    # -- what the medium says -------------------------------------------------------------------------------------
+
+    def arrives(self, events: Sequence[Event], cause: bytes) -> None:
+        self._arriving.append((events, cause))
+        if len(self._arriving) == 1 and not self.held:
+            self._show_after(self._random.randint(1, self.lag))
+
+    def hold(self) -> None:
+        """Let nothing arrive until `release`: the view falls behind."""
+        self.held = True
+
+    def release(self) -> None:
+        self.held = False
+        if self._arriving:
+            self._show_after(1)
+
+    def _show_after(self, turns: int) -> None:
+        asyncio.get_running_loop().call_soon(self._show if turns <= 1 else lambda: self._show_after(turns - 1))
+
+    def _show(self) -> None:
+        if self.held:
+            return
+        # One or several transactions become visible together, as messages of a watch hold one or several.
+        shown: list[Event] = []
+        for _ in range(self._random.randint(1, 3)):
+            if self._arriving:
+                events, cause = self._arriving.popleft()
+                self._history.apply(events, cause)
+                shown += events
+        if shown:
+            self._subscriptions.publish(shown, self._history.revision)
+            self._wake_reached()
+        if self._arriving:
+            self._show_after(self._random.randint(1, self.lag))
+
+    # -- the contract -----------------------------------------------------------------------------------------------
+
+    @property
+    def unavailable(self) -> str | None:
+        return "the medium is away" if self.medium.away else None
+
+    async def sync(self) -> int:
+        self._check()
+        await self._ask()
+        committed = self.medium.history.revision
+        await self._visible(committed)
+        return committed
+
+    async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
+        self._check()
+        done = asyncio.get_running_loop().create_future()
+        self._under_way.add(done)
+        try:
+            return await self._txn(ops, cause)
+        finally:
+            self._under_way.discard(done)
+            done.set_result(None)
+
+    async def _txn(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
+        while True:
+            await self._ask()
+            try:
+                revision, answers = self.medium.commit(ops, cause)
+            except CompareFailed as failed:
+                await self._visible(self.medium.history.revision)
+                current = self._history.state.get(failed.key)
+                expected = next(op.expect for op in ops if op.key == failed.key)
+                if expected != (current.mod_revision if current is not None else 0):
+                    raise CompareFailed(failed.key, current) from None
+                continue  # what was expected is true once more
+            await self._visible(revision)
+            await self._pause()
+            return revision, answers
+
+    async def _ask(self) -> None:
+        """The way to the medium."""
+        await self._pause()
+        if self.medium.away:
+            raise Unavailable("the medium is away")
+
+    async def _pause(self) -> None:
+        for _ in range(self._random.randint(0, self.lag)):
+            await asyncio.sleep(0)
+
+    async def compact(self, revision: int) -> None:
+        self._check()
+        if not self._history.compactable(revision):
+            return
+        for history in (self.medium.history, *(view._history for view in self.medium.views)):
+            if revision > history.compacted:
+                history.compacted = min(revision, history.revision)
+                while events := history.oldest(100):
+                    history.drop(len(events))
+                    await asyncio.sleep(0)
+
+    def size(self) -> int:
+        return sum(len(each.key) + len(each.value) for each in self.medium.history.state.values())
+
+    async def close(self) -> None:
+        first, self._refusal = self._refusal is None, self._refusal or "the store is closed"
+        if first and self._under_way:
+            await asyncio.wait(self._under_way)
+        self._refuse(self._refusal)
+        if self in self.medium.views:
+            self.medium.views.remove(self)
