@@ -55,8 +55,7 @@ async def upkeep(
     if event_ttl > 0:
         running.append(EventExpiry(api, event_ttl).run())
     at_once: list[tuple[str, float, Turn, Callable[[], None]]] = [
-        ("node ports", port_repair.EVERY, partial(port_repair.repair_ports, api, services.ports),
-         partial(repaired, "ports")),
+        ("node ports", port_repair.EVERY, port_repair.PortRepair(api, services.ports).run, partial(repaired, "ports")),
         ("own address", kubernetes_service.EVERY, partial(kubernetes_service.ensure_own_address, api, own),
          partial(finish, post_start.OWN_SERVICE)),
         ("identity", identity.RENEW_EVERY, who.renew, partial(finish, post_start.IDENTITY, post_start.PEERS)),

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from front_door import FrontDoor
 
 from setpoint.apiserver.allocation.node_ports import PREFIX
 from setpoint.apiserver.allocation.service_hooks import ServiceHooks
 from setpoint.apiserver.upkeep.address_repair import AddressRepair
-from setpoint.apiserver.upkeep.port_repair import repair_ports
+from setpoint.apiserver.upkeep.port_repair import PortRepair
 from setpoint.store.interface import Delete, Put
 
 STORES = ("memory", "lagging")
@@ -69,6 +70,11 @@ async def test_an_address_that_names_another_is_made_again(door: FrontDoor, runn
     assert await owners(door) == {"10.96.0.5": "a"}
 
 
+async def reserved(door: FrontDoor) -> dict[str, str]:
+    found = (await door.store.list(PREFIX)).items
+    return {kv.key[len(PREFIX) :]: orjson.loads(kv.value)["name"] for kv in found}
+
+
 async def test_ports_are_reserved_for_those_who_hold_them(door: FrontDoor) -> None:
     ports = hooks(door).ports
     for name, port in (("a", 30500), ("b", 30501), ("c", 30502)):
@@ -76,9 +82,41 @@ async def test_ports_are_reserved_for_those_who_hold_them(door: FrontDoor) -> No
         await door.make(SERVICES, {"metadata": {"name": name}, "spec": spec})
     stale = orjson.dumps({"namespace": "default", "name": "gone"})
     await door.store.txn([Delete(f"{PREFIX}30500"), Put(f"{PREFIX}30501", stale), Put(f"{PREFIX}30777", stale)])
-    await repair_ports(door.api, ports)
-    kept = {kv.key[len(PREFIX) :]: orjson.loads(kv.value)["name"] for kv in (await door.store.list(PREFIX)).items}
-    assert kept == {"30500": "a", "30501": "b", "30502": "c"}
+    repair = PortRepair(door.api, ports)
+    await repair.run()
+    assert await reserved(door) == {"30500": "a", "30501": "gone", "30502": "c", "30777": "gone"}
+    await repair.run()
+    await repair.run()
+    assert await reserved(door) == {"30500": "a", "30501": "b", "30502": "c"}
     before = door.store.revision
-    await repair_ports(door.api, ports)
+    await repair.run()
     assert door.store.revision == before
+
+
+async def test_a_port_whose_service_is_not_seen_yet_stays_reserved(
+    door: FrontDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two caches are filled one after the other: a Service may be missing in one of them for a moment."""
+    repair = PortRepair(door.api, hooks(door).ports)
+    spec = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30500}]}
+    services = door.api.registry("", "services").cache
+    for name in ("a", "b", "c", "d"):
+        await door.make(SERVICES, {"metadata": {"name": name}, "spec": spec})
+        with monkeypatch.context() as behind:
+            behind.setattr(services, "scan", lambda *_: iter(()))
+            await repair.run()
+        assert await reserved(door) == {"30500": name}
+        assert (await door.delete(f"{SERVICES}/{name}")).status == 200
+    assert not await reserved(door)
+
+
+async def test_a_port_that_is_reserved_anew_is_not_taken_for_the_former_one(door: FrontDoor) -> None:
+    repair = PortRepair(door.api, hooks(door).ports)
+    gone = orjson.dumps({"namespace": "default", "name": "gone"})
+    for _ in range(5):
+        await door.store.txn([Put(f"{PREFIX}30777", gone)])
+        await repair.run()
+        await repair.run()
+    assert await reserved(door) == {"30777": "gone"}
+    await repair.run()
+    assert not await reserved(door)
