@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from setpoint.cli import connection
+from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Line, UsageProblem
 from setpoint.cli.which_cluster import which_cluster
@@ -227,4 +228,5 @@ class Call:
             self._warnings.add(text)
             self.warned += 1
             yellow = self.around.stderr.isatty() and self.around.colour
+            text = escaped(text)
             self.tell(f"\x1b[33;1mWarning:\x1b[0m {text}" if yellow else f"Warning: {text}")

@@ -11,6 +11,7 @@ from setpoint.cli import connection
 from setpoint.cli.call import Call, Surroundings
 from setpoint.cli.catalog import ROOT
 from setpoint.cli.command import Command, loaded
+from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import EXPECTED, Failed, exit_code, told
 from setpoint.cli.flags import Flag, Flags, UsageProblem, switch
 from setpoint.cli.printing.interface import PrintProblem
@@ -76,7 +77,7 @@ def _telling(around: Surroundings) -> Iterator[_Outcome]:
                 around.stdout.write(error.output.encode("utf-8", "surrogateescape"))
             around.stdout.flush()
             if text := told(error, outcome.command):
-                around.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))
+                around.stderr.write((escaped(text) + "\n").encode("utf-8", "surrogateescape"))
             outcome.code = exit_code(error, outcome.fails_with)
         around.stdout.flush()
         around.stderr.flush()

@@ -18,6 +18,7 @@ from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import human_duration, parse_time
 
 _SAMPLE = re.compile(r'^(workqueue_depth|workqueue_adds_total)\{[^}]*name="([^"]+)"[^}]*\} ([0-9.e+-]+)$', re.MULTILINE)
+_FAILED_CHECK = re.compile(r"^\[-\](\S+) failed", re.MULTILINE)
 _ELECTED = ("kube-controller-manager", "kube-scheduler")
 
 
@@ -55,7 +56,9 @@ async def _components(call: Call, now: datetime) -> list[list[str]]:
         await call.client.sender.request("GET", "/readyz")
         state = "ready"
     except ApiError as error:
-        state = f"not ready: {error.message}"
+        # The server names what failed, check by check.
+        failed = _FAILED_CHECK.findall(error.message)
+        state = f"not ready: {', '.join(failed) or error.message}"
     rows = [["kube-apiserver", state, "", ""]]
     for name in _ELECTED:
         try:

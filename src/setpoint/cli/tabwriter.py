@@ -2,13 +2,15 @@
 
 A cell belongs to a column only if a tab ends it; what follows the last tab of a line is written as it is. A column goes
 on for as long as the lines have a cell in it, one after the other, and is as wide as its widest cell. So one line
-without a tab is enough to begin a new block with widths of its own.
+without a tab is enough to begin a new block with widths of its own. Control characters in cells are made visible.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+
+from setpoint.cli.escaping import escaped
 
 _CELL_END = re.compile("[\t\v]")
 _LINE_END = re.compile("[\n\f]")
@@ -49,7 +51,7 @@ def _block(
     lines: list[str], least: int, padding: int, widest: list[int] | None = None, paint: Paint | None = None
 ) -> list[str]:
     """The widths that columns had before, and have now at their widest, are kept in `widest`."""
-    cells = [_CELL_END.split(line) for line in lines]
+    cells = [[escaped(cell) for cell in _CELL_END.split(line)] for line in lines]
     widths: list[list[int]] = [[] for _ in cells]
     column = 0
     going_on = [at for at, line in enumerate(cells) if len(line) > 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from setpoint.cli.printing.escaping import escaped
+from setpoint.cli.escaping import escaped
 from setpoint.cli.tabwriter import align
 
 

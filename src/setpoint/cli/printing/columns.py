@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from setpoint.cli.printing.escaping import escaped
+from setpoint.cli.escaping import escaped
 from setpoint.cli.printing.hints import path_hint
 from setpoint.cli.printing.interface import Obj, Printable, PrintProblem, as_document, list_items
 from setpoint.cli.tabwriter import SteadyColumns

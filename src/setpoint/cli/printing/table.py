@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from setpoint.cli.printing.escaping import cell as safe
+from setpoint.cli.escaping import cell as safe
 from setpoint.cli.printing.interface import Obj, Printable, WatchEvent, list_items
 from setpoint.cli.tabwriter import SteadyColumns
 from setpoint.meta.goformat import plain
@@ -95,7 +95,7 @@ class TablePrinter:
                 cells.insert(0, _TYPES.get(type_, type_))
         shown = [at for at, column in enumerate(table.columns) if self._options.wide or not column.get("priority", 0)]
         if with_headers and rows:
-            self._header([table.columns[at].get("name", "").upper() for at in shown])
+            self._header([_shown(table.columns[at].get("name", "").upper()) for at in shown])
         for cells in table.rows:
             count = len(cells)
             self._lines.append("\t".join(_shown(cells[at]) for at in shown if at < count) + "\n")
@@ -116,7 +116,7 @@ class TablePrinter:
             cells = [_TYPES.get(type_, type_)] * bool(type_) + [meta.get("namespace", "")] * options.with_namespace
             cells += [f"{options.kind}/{name}" if options.kind else name, self._age(meta.get("creationTimestamp"))]
             cells += _label_cells(meta.get("labels"), options)
-            self._lines.append("\t".join(cells) + "\n")
+            self._lines.append("\t".join(map(_shown, cells)) + "\n")
 
     def _age(self, created: str | None) -> str:
         if not created:

@@ -6,9 +6,9 @@ from typing import Any
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
+from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text, texts
-from setpoint.cli.printing.escaping import escaped
 from setpoint.cli.printing.go_sort import sort
 from setpoint.cli.resources import ALL_NAMESPACES
 from setpoint.cli.resources.choosing import find_kind

@@ -6,6 +6,7 @@ from typing import Any
 
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
+from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.resources.choosing import find_kind
@@ -39,7 +40,7 @@ async def run(call: Call) -> None:
 
         document = await call.client.sender.json("GET", "/openapi/v2")
         older = ExplainerV2(document, flags.recursive, flags.max_depth)
-        call.say(older.explain(group, version, resource.kind, path), end="")
+        call.say(escaped(older.explain(group, version, resource.kind, path)), end="")
         return
     # Here, because it is of no use to what fails before.
     from setpoint.cli.explaining.plaintext import Explainer
@@ -47,7 +48,7 @@ async def run(call: Call) -> None:
     document = await _document(call, group, version, resource.plural)
     explainer = Explainer(document, flags.recursive, flags.max_depth)
     for part in explainer.explain(group, version, resource.plural, path):
-        call.say(part, end="")
+        call.say(escaped(part), end="")
 
 
 async def _asked(call: Call, word: str) -> tuple[Resource, list[str]]:
