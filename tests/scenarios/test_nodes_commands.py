@@ -42,7 +42,10 @@ async def test_nodes_come_and_go(cluster: VirtualCluster, tmp_path: Path) -> Non
     third = (await nodes())["node-3"]
     assert third["status"]["capacity"]["cpu"] == "64"
     assert third["status"]["allocatable"]["pods"] == "110", "the rest is as of all others"
-    assert third["metadata"]["labels"]["zone"] == "b"
+    assert third["metadata"]["labels"] == {
+        "zone": "b", "kubernetes.io/hostname": "node-3", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
+    }  # fmt: skip
     assert {"key": "only", "value": "big", "effect": "NoSchedule"} in third["spec"]["taints"]
 
     assert (await typed(cluster, tmp_path, "nodes partition node-2")).out == "node/node-2 partitioned\n"
@@ -73,3 +76,24 @@ async def test_what_makes_no_sense(cluster: VirtualCluster, tmp_path: Path) -> N
         done = await typed(cluster, tmp_path, line)
         assert done.code == 1
         assert said in done.err, line
+
+
+@virtual(nodes=1)
+async def test_a_node_made_by_hand_gets_the_labels_of_a_kubelet(cluster: VirtualCluster) -> None:
+    """And DaemonSets that select by them reach it, as do Pods that are spread by host."""
+    for kind, spec in (("by-hand", {}), ("wrong", {"kubernetes.io/os": "plan9", "tier": "x"})):
+        await cluster.client.create(
+            {
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": kind, "labels": spec, "annotations": {"simulate.setpoint.dev/node": "true"}},
+            }
+        )  # fmt: skip
+
+    async def labelled() -> bool:
+        nodes = [one["metadata"] for one in (await cluster.client.list(NODES)).items]
+        found = {one["name"]: one.get("labels") or {} for one in nodes}
+        same = [{k: v for k, v in labels.items() if "hostname" not in k and k != "tier"} for labels in found.values()]
+        hosts = {labels.get("kubernetes.io/hostname") for labels in found.values()}
+        return same[0] == same[1] == same[2] and hosts == set(found) and found["wrong"]["tier"] == "x"
+
+    await cluster.until(labelled, within=30)

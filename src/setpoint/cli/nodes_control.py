@@ -22,6 +22,9 @@ _MOST = 50_000
 
 
 async def add(call: Call) -> None:
+    # Here, because the other commands about nodes do not need it.
+    from setpoint.node.registration import default_labels
+
     flags = call.flags
     if call.args and flags.given("count"):
         raise Failed("either names, or --count for as many as are wanted: not both")
@@ -32,7 +35,7 @@ async def add(call: Call) -> None:
         node: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "annotations": {_SIMULATED: "true"}, "labels": labels},
+            "metadata": {"name": name, "annotations": {_SIMULATED: "true"}, "labels": default_labels(name) | labels},
             "spec": {"taints": taints} if taints else {},
         }
         if capacity:

@@ -21,6 +21,7 @@ from setpoint.node.registration import (
     EVENTS,
     LEASE_NAMESPACE,
     STATUS_EVERY,
+    default_labels,
     extended,
     lease_object,
     node_object,
@@ -139,9 +140,21 @@ class Heartbeat:
 
     async def take_over(self, node: NodeState) -> None:
         """A Node that somebody else made, or one that comes back: from now on it is alive."""
+        await self._attempt(node, self._label)
         await self._attempt(node, self._refresh)
         await self._attempt(node, self._renew)
         self._tell_of_start(node)
+
+    async def _label(self, node: NodeState) -> None:
+        """Give the Node the labels that a kubelet sets when it finds one that somebody else made."""
+        if node.object is None:
+            return
+        labels, wanted = node.object["metadata"].get("labels") or {}, default_labels(node.name)
+        if any(labels.get(key) != value for key, value in wanted.items()):
+            with suppress(NotFound):  # removed: the watch will tell
+                node.object = await self._client_for(node.name).patch(
+                    NODES, node.name, {"metadata": {"labels": wanted}}
+                )
 
     def _tell_of_start(self, node: NodeState) -> None:
         if len(self._nodes) > _MOST_TALKING or node.object is None:

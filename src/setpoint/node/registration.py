@@ -27,12 +27,18 @@ CONDITIONS = (
 EVENTS = ("NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady")
 
 
-def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> Obj:
-    """As it registers; `number` decides its zone."""
+def default_labels(name: str) -> dict[str, str]:
+    """Return the labels that every kubelet gives its Node, whoever made that."""
     labels: dict[str, str] = {}
     for prefix in ("beta.kubernetes.io", "kubernetes.io"):
         labels |= {f"{prefix}/arch": "amd64", f"{prefix}/os": "linux"}
     labels["kubernetes.io/hostname"] = name
+    return labels
+
+
+def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> Obj:
+    """As it registers; `number` decides its zone."""
+    labels = default_labels(name)
     if template.zones:
         labels[ZONE] = template.zones[number % len(template.zones)]
     metadata: Obj = {"name": name, "labels": {**labels, **template.labels}}
