@@ -20,12 +20,15 @@ from setpoint.node.registration import (
     CHANGE_EVERY,
     EVENTS,
     LEASE_NAMESPACE,
+    MANAGED_ATTACHING,
     STATUS_EVERY,
+    csi_node,
     default_labels,
     extended,
     lease_object,
     node_object,
     node_status,
+    resumed_csi_node,
 )
 from setpoint.reconcile import EventRecorder
 
@@ -34,6 +37,7 @@ log = logging.getLogger("setpoint.node")
 Obj = dict[str, Any]
 
 NODES, LEASES = builtin("nodes"), builtin("leases", "coordination.k8s.io")
+CSI_NODES = builtin("csinodes", "storage.k8s.io")
 _AT_ONCE = 32
 _RENEWALS = 4
 """In the life of a Lease, as a kubelet's."""
@@ -134,14 +138,16 @@ class Heartbeat:
             node.object = await client.create(fresh)
         except AlreadyExists:
             node.object = await client.get(NODES, node.name)
-            await self._refresh(node)
+            await self._resume(node)
+        await self._attempt(node, self._offer_volumes)
         await self._renew(node)
         self._tell_of_start(node)
 
     async def take_over(self, node: NodeState) -> None:
         """A Node that somebody else made, or one that comes back: from now on it is alive."""
         await self._attempt(node, self._label)
-        await self._attempt(node, self._refresh)
+        await self._attempt(node, self._resume)
+        await self._attempt(node, self._offer_volumes)
         await self._attempt(node, self._renew)
         self._tell_of_start(node)
 
@@ -177,14 +183,39 @@ class Heartbeat:
         )  # fmt: skip
 
     async def _refresh(self, node: NodeState) -> None:
+        await self._report(node, {})
+
+    async def _resume(self, node: NodeState) -> None:
+        """Report on a Node that exists already, as a kubelet does when it starts."""
+        await self._report(node, {MANAGED_ATTACHING: "true"})
+
+    async def _report(self, node: NodeState, annotations: dict[str, str]) -> None:
         if node.object is None:
             return
         node.status_changed = False
-        status = self._status(node, node.object.get("status") or {})
+        change: Obj = {"status": self._status(node, node.object.get("status") or {})}
+        if annotations:
+            change["metadata"] = {"annotations": annotations}
         with suppress(NotFound):  # removed: the watch will tell
             node.object = await self._client_for(node.name).patch(
-                NODES, node.name, {"status": status}, kind="strategic", subresource="status"
+                NODES, node.name, change, kind="strategic", subresource="status"
             )
+
+    # -- volumes ------------------------------------------------------------------------------------------------------
+
+    async def _offer_volumes(self, node: NodeState) -> None:
+        """Make the node's CSINode, or see to it that the one that exists lists its drivers and belongs to it."""
+        if node.object is None:
+            return
+        client, fresh = self._client_for(node.name), csi_node(node.object, self._template.drivers)
+        try:
+            await client.create(fresh)
+        except AlreadyExists:
+            with suppress(NotFound, Conflict):  # deleted with its former Node, or edited: neither is ours to undo
+                found = await client.get(CSI_NODES, node.name)
+                resumed = resumed_csi_node(found, fresh)
+                if resumed != found:
+                    await client.update(resumed)
 
     # -- leases -------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ nodes:
   labels: {pool: batch}
   zones: [a, b, c]              # spread over the nodes as topology.kubernetes.io/zone
   leaseDurationSeconds: 40      # of their Leases; they are renewed four times as often
+  csiDrivers:                   # in their CSINodes, as if the drivers had registered
+  - {name: hostpath.csi.k8s.io, topologyKeys: [topology.hostpath.csi/node], allocatable: {count: 10}}
 images:
 - {pattern: "^docker.io/library/nginx:", pullSeconds: 2.5, sizeBytes: 72000000}
 - {pattern: "registry.example/secret", error: "rpc error: code = Unknown desc = unauthorized"}
@@ -33,6 +35,24 @@ class FleetProblem(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeDriver:
+    """A CSI driver that is registered on every node; it calls a node by the node's name."""
+
+    name: str
+    topology_keys: tuple[str, ...] = ()
+    """Labels of the nodes, each with the node's name as its value."""
+    most_volumes: int | None = None
+    """How many of its volumes a node can have; None means no limit."""
+
+    def registered(self, node: str) -> dict[str, Any]:
+        """Return its entry in the CSINode of a node."""
+        entry: dict[str, Any] = {"name": self.name, "nodeID": node, "topologyKeys": list(self.topology_keys) or None}
+        if self.most_volumes is not None:
+            entry["allocatable"] = {"count": self.most_volumes}
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
 class NodeTemplate:
     capacity: Mapping[str, str] = field(default_factory=lambda: dict(_CAPACITY))
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +61,7 @@ class NodeTemplate:
     zones: tuple[str, ...] = ()
     lease_seconds: int = 40
     """How long a node's Lease is good for. It is renewed after a quarter of that."""
+    drivers: tuple[VolumeDriver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +80,7 @@ def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
     except BodyError as error:
         raise FleetProblem(f"not YAML: {error}") from None
     document = _table(found or {}, "", ("nodes", "images", "pullSeconds", "stages"))
-    known = ("count", "capacity", "labels", "annotations", "taints", "zones", "leaseDurationSeconds")
+    known = ("count", "capacity", "labels", "annotations", "taints", "zones", "leaseDurationSeconds", "csiDrivers")
     about = _table(document.get("nodes") or {}, "nodes", known)
     stages = []
     for number, each in enumerate(_list(document, "stages", "")):
@@ -74,6 +95,10 @@ def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
         tuple(_list(about, "taints", "nodes.")),
         tuple(str(each) for each in _list(about, "zones", "nodes.")),
         _whole(about.get("leaseDurationSeconds", 40), "nodes.leaseDurationSeconds", least=1),
+        tuple(
+            _driver(each, f"nodes.csiDrivers[{number}]")
+            for number, each in enumerate(_list(about, "csiDrivers", "nodes."))
+        ),
     )
     rules = tuple(_rule(each, f"images[{number}]") for number, each in enumerate(_list(document, "images", "")))
     count = _whole(about.get("count", nodes), "nodes.count")
@@ -120,6 +145,15 @@ def _seconds(found: Any, where: str) -> float:
     if isinstance(found, bool) or not isinstance(found, (int, float)) or found < 0:
         raise FleetProblem(f"{where}: must be a number of seconds, not {found!r}")
     return float(found)
+
+
+def _driver(found: Any, where: str) -> VolumeDriver:
+    table = _table(found, where, ("name", "topologyKeys", "allocatable"))
+    name, limits = table.get("name"), _table(table.get("allocatable") or {}, f"{where}.allocatable", ("count",))
+    if not isinstance(name, str) or not name:
+        raise FleetProblem(f"{where}.name: is required")
+    count = _whole(limits["count"], f"{where}.allocatable.count") if "count" in limits else None
+    return VolumeDriver(name, tuple(str(each) for each in _list(table, "topologyKeys", f"{where}.")), count)
 
 
 def _rule(found: Any, where: str) -> ImageRule:

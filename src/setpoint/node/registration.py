@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from setpoint.kinds.core.resources import is_extended
 from setpoint.meta.times import format_micro, format_time
-from setpoint.node.options import NodeTemplate
+from setpoint.node.options import NodeTemplate, VolumeDriver
 
 Obj = dict[str, Any]
 
@@ -17,6 +17,8 @@ LEASE_NAMESPACE = "kube-node-lease"
 STATUS_EVERY, CHANGE_EVERY = 300.0, 10.0
 """A status that says nothing new is written every five minutes, one that does within ten seconds."""
 ZONE = "topology.kubernetes.io/zone"
+MANAGED_ATTACHING = "volumes.kubernetes.io/controller-managed-attach-detach"
+"""Annotation of a Node: a controller attaches its volumes, not the node itself."""
 
 CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -39,11 +41,18 @@ def default_labels(name: str) -> dict[str, str]:
 def node_object(name: str, number: int, template: NodeTemplate, status: Obj) -> Obj:
     """As it registers; `number` decides its zone."""
     labels = default_labels(name)
+    labels |= {key: name for driver in template.drivers for key in driver.topology_keys}
     if template.zones:
         labels[ZONE] = template.zones[number % len(template.zones)]
-    metadata: Obj = {"name": name, "labels": {**labels, **template.labels}}
-    if template.annotations:
-        metadata["annotations"] = dict(template.annotations)
+    annotations = {MANAGED_ATTACHING: "true"}
+    if template.drivers:
+        ids = ",".join(f'"{driver.name}":"{name}"' for driver in template.drivers)
+        annotations["csi.volume.kubernetes.io/nodeid"] = f"{{{ids}}}"
+    metadata: Obj = {
+        "name": name,
+        "labels": {**labels, **template.labels},
+        "annotations": {**annotations, **template.annotations},
+    }
     made: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
     if template.taints:
         made["spec"] = {"taints": [dict(taint) for taint in template.taints]}
@@ -123,12 +132,36 @@ def node_conditions(now: datetime, current: Mapping[str, Obj]) -> list[Obj]:
     return made
 
 
+def csi_node(node: Mapping[str, Any], drivers: Iterable[VolumeDriver]) -> Obj:
+    """Return the CSINode of a node on which these drivers have registered."""
+    name = node["metadata"]["name"]
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "ownerReferences": [_owner(node)]},
+        "spec": {"drivers": [driver.registered(name) for driver in drivers]},
+    }
+
+
+def resumed_csi_node(found: Obj, fresh: Obj) -> Obj:
+    """Return a CSINode that exists already as a node leaves it that starts again: drivers that are listed stay as they
+    are, whoever listed them, and it belongs to the present Node."""
+    listed = (found.get("spec") or {}).get("drivers") or []
+    names = {driver["name"] for driver in listed}
+    missing = [driver for driver in fresh["spec"]["drivers"] if driver["name"] not in names]
+    metadata = {**found["metadata"], "ownerReferences": fresh["metadata"]["ownerReferences"]}
+    return {**found, "metadata": metadata, "spec": {**(found.get("spec") or {}), "drivers": [*listed, *missing]}}
+
+
+def _owner(node: Mapping[str, Any]) -> Obj:
+    return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+
+
 def lease_object(node: Mapping[str, Any], seconds: int, now: datetime) -> Obj:
     name = node["metadata"]["name"]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+        "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [_owner(node)]},
         "spec": {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": format_micro(now)},
     }
