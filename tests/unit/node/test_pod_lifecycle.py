@@ -118,6 +118,28 @@ async def test_what_nobody_knows_ends_where_it_is_meant_to(cluster: VirtualClust
 
 
 @virtual(nodes=1)
+async def test_pods_of_custom_controllers_run_to_completion(cluster: VirtualCluster) -> None:
+    """As those of Jobs, if they are not restarted: a step of a TaskRun, for example."""
+    step = {"name": "step", "image": "busybox", "command": ["/tekton/bin/entrypoint"], "args": ["-entrypoint", "sh"]}
+    owner = await cluster.client.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "run", "namespace": "default"}}
+    )
+    uid = owner["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "run", "uid": uid, "controller": True}
+    for name, policy, owners in (
+        ("never", "Never", [reference]),
+        ("always", "Always", [reference]),
+        ("bare", "Never", []),
+    ):
+        pod = a_pod(name, step, restartPolicy=policy)
+        pod["metadata"]["ownerReferences"] = owners
+        await cluster.client.create(pod)
+    await cluster.sleep(5)
+    phases = [await phase(cluster, name) for name in ("never", "always", "bare")]
+    assert phases == ["Succeeded", "Running", "Running"]
+
+
+@virtual(nodes=1)
 async def test_an_init_container_that_fails(cluster: VirtualCluster) -> None:
     await cluster.client.create(a_pod("never", box("c"), initContainers=[box("i", "exit 4")], restartPolicy="Never"))
     await cluster.client.create(a_pod("always", box("c", "sleep 99"), initContainers=[box("i", "exit 4")]))

@@ -38,13 +38,16 @@ def runs_for_ever(argv: Sequence[str]) -> bool:
 
 
 def is_meant_to_end(pod: Mapping[str, Any], name: str) -> bool:
-    """Init containers that are no sidecars, and the containers of Jobs: what nobody knows in them does its work, it is
-    taken, and ends."""
+    """Return whether a program of which nothing is known does its work and ends, instead of serving until stopped.
+
+    So it is in init containers that are no sidecars, and in Pods that a controller made to run to completion: those of
+    Jobs and of custom resources that are not restarted when they end."""
     for container in pod["spec"].get("initContainers") or ():
         if container["name"] == name:
             return bool(container.get("restartPolicy") != "Always")
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return any(owner.get("controller") and owner["kind"] == "Job" for owner in owners)
+    if pod["spec"].get("restartPolicy", "Always") == "Always":
+        return False
+    return any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences") or ())
 
 
 def is_riddle(argv: Sequence[str] | None) -> bool:
