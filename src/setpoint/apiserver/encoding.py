@@ -12,10 +12,13 @@ import orjson
 from setpoint.apiserver.listing import Listing
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.catalog import RESOURCES, Resource
+from setpoint.kinds.protobuf_numbers import protobuf_fields
 from setpoint.meta.decode import decode
+from setpoint.meta.protobuf.writing import write_envelope, write_message
 from setpoint.meta.schema import Type
 
 Texts = list[str]
+_AS_PROTOBUF = "#protobuf"
 _KEYS = b'{"kind":"%b","apiVersion":"%b",'
 
 
@@ -52,6 +55,22 @@ class Encoding:
         if whole is None or whole["apiVersion"] != self.form:
             whole = entry.whole = {"kind": self.resource.kind, "apiVersion": self.form, **self.obj(entry)}
         return whole
+
+    def protobuf(self, entry: Entry) -> bytes:
+        """Return the object in this version as a protobuf message, encoded once. Only for kinds that have such a
+        form."""
+        message: bytes = entry.remembered(
+            self.form + _AS_PROTOBUF, lambda e: write_message(self.resource.type, self.obj(e), protobuf_fields)
+        )
+        return message
+
+    def protobuf_single(self, entry: Entry) -> bytes:
+        """Return the object as a whole protobuf body."""
+        return write_envelope(self.form, self.resource.kind, self.protobuf(entry))
+
+    def knows_protobuf(self, entry: Entry) -> bool:
+        """Return whether `protobuf` has been asked of this entry before, and costs nothing."""
+        return entry.knows(self.form + _AS_PROTOBUF)
 
     def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
         return Listing(b'%b"metadata":%b,"items":[' % (self._list_head, orjson.dumps(meta)), items, b"]}\n")

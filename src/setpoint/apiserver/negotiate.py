@@ -13,6 +13,7 @@ _LONGEST_KEPT = 512
 """Longer headers are not remembered: strangers could fill the memory with them."""
 _PARAMETER = re.compile(r"""[!#$%&'*+.^_`|~\w-]+=([!#$%&'*+.^_`|~\w-]+|"[^"]*")""", re.ASCII)
 _OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+PROTOBUF_STREAM = f"{PROTOBUF};stream=watch"
 STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 
 
@@ -51,31 +52,38 @@ def accepted(header: str) -> list[_Clause]:
     return [clause for _, _, clause in found]
 
 
-def negotiate(accept: str, *, collection: bool, transforms: frozenset[str], pretty: bool = False) -> Form:
-    """The best form that the client accepts and we can give. `transforms` are the `as=` kinds that the endpoint offers.
+def negotiate(
+    accept: str, *, collection: bool, transforms: frozenset[str], pretty: bool = False, protobuf: bool = False
+) -> Form:
+    """Return the best form that the client accepts and the endpoint can write.
+
+    `transforms` are the `as=` kinds that the endpoint offers; all but tables can be written in protobuf. `protobuf`
+    says whether the objects themselves can.
 
     Raises NotAcceptable, in the two ways upstream has: nothing of the media types fits at all, or the media type fits
     but not with these parameters."""
     decide = _remembered if len(accept) <= _LONGEST_KEPT else _negotiate
-    return decide(accept, collection, transforms, pretty)
+    return decide(accept, collection, transforms, pretty, protobuf)
 
 
-def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty: bool) -> Form:
+def _negotiate(accept: str, collection: bool, transforms: frozenset[str], pretty: bool, protobuf: bool) -> Form:
     if not accept:
         return Form(JSON, pretty=pretty)
     known = False
     for media_type, params in accepted(accept):
         if media_type in ("*/*", "*"):
             return Form(JSON, pretty=pretty)
-        if media_type in (JSON, YAML):
-            known = True
-            kind = params.get("as")
-            if kind is None:
+        if media_type not in (JSON, YAML, PROTOBUF):
+            continue
+        known = True
+        kind = params.get("as")
+        if kind is None:
+            if media_type != PROTOBUF or protobuf:
                 return Form(media_type, pretty=pretty)
-            if kind in transforms and params.get("g") == "meta.k8s.io" and params.get("v") in ("v1", "v1beta1"):
-                return Form(media_type, kind, pretty, f"meta.k8s.io/{params['v']}")
-        elif media_type == PROTOBUF:  # we read it, but never write it
-            known = True
+        elif kind == "Table" and media_type == PROTOBUF:
+            continue
+        elif kind in transforms and params.get("g") == "meta.k8s.io" and params.get("v") in ("v1", "v1beta1"):
+            return Form(media_type, kind, pretty, f"meta.k8s.io/{params['v']}")
     if known:
         raise NotAcceptable(f"only the following media types are accepted: {_OFFERED}")
     raise NotAcceptable(

@@ -36,7 +36,8 @@ def refusal(call: Call, error: ApiError) -> Answer:
         return Response(429, f"{error}\n".encode(), [*_PLAIN, ("Retry-After", str(error.retry_after))])
     try:
         # A client that wants its objects in another shape did not say in which form it wants to hear of failures.
-        form: Form | None = negotiate(call.request.headers.get("accept", ""), collection=False, transforms=frozenset())
+        accept = call.request.headers.get("accept", "")
+        form: Form | None = negotiate(accept, collection=False, transforms=frozenset(), protobuf=True)
     except NotAcceptable:
         form = None
     if call.audit is not None:

@@ -10,7 +10,8 @@ import orjson
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer, ObjectRequest, ObjectResponse, Response
-from setpoint.apiserver.negotiate import JSON, YAML, Form
+from setpoint.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
+from setpoint.apiserver.protobuf_answers import encode_list, encode_value
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.strategy import Column
@@ -31,7 +32,8 @@ _DEFAULT_COLUMNS = (
 
 
 def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Response:
-    """JSON bytes, whole or in pieces, as an answer in JSON or YAML, indented if asked."""
+    """Return JSON bytes, whole or in pieces, as an answer in the wanted form; indented if asked. What has no protobuf
+    form is answered in JSON."""
     if form.media_type == JSON and not form.pretty:
         return Response(status, body, [("Content-Type", JSON)])
     if not isinstance(body, bytes):
@@ -40,7 +42,11 @@ def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Res
         from setpoint.meta.body import dump_yaml  # YAML is rare and its library slow to load
 
         return Response(status, dump_yaml(orjson.loads(body)), [("Content-Type", YAML)])
-    if form.pretty:
+    if form.media_type == PROTOBUF:
+        encoded = encode_value(orjson.loads(body))
+        if encoded is not None:
+            return Response(status, encoded, [("Content-Type", PROTOBUF)])
+    elif form.pretty:
         body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
     return Response(status, body, [("Content-Type", JSON)])
 
@@ -73,6 +79,8 @@ def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, sta
         if value is not None:
             return ObjectResponse(status, value)
     if not form.transform:
+        if form.media_type == PROTOBUF:
+            return Response(status, registry.encoding.protobuf_single(entry), [("Content-Type", PROTOBUF)])
         return respond(form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
         meta = {"resourceVersion": str(entry.revision)}
@@ -108,18 +116,22 @@ def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence
         return ObjectResponse(200, _listed_objects(registry, entries, meta, form))
     if not form.transform:
         encoding = registry.encoding
+        if form.media_type == PROTOBUF:
+            items = [encoding.protobuf(entry) for entry in entries]
+            body = encode_list(registry.resource.api_version, registry.resource.list_kind, meta, items)
+            return Response(200, body, [("Content-Type", PROTOBUF)])
         return respond(form, encoding.list(encoding.items(entries), meta))
     if form.transform == "Table":
         return respond(form, orjson.dumps(table(call, form, registry, entries, meta)))
     if form.transform == "PartialObjectMetadataList":
-        items = [partial(registry, entry, form) for entry in entries]
-        body = {
+        partials = [partial(registry, entry, form) for entry in entries]
+        listed = {
             "kind": "PartialObjectMetadataList",
             "apiVersion": form.meta_version,
             "metadata": meta,
-            "items": items or None,
+            "items": partials or None,
         }
-        return respond(form, orjson.dumps(body) + b"\n")
+        return respond(form, orjson.dumps(listed) + b"\n")
     raise NotAcceptable(
         f"you requested {form.transform}, but the requested object is a list "
         f"({_go_type(registry, registry.resource.list_kind)})"

@@ -15,12 +15,13 @@ from setpoint.apiserver.handlers.patch import patch
 from setpoint.apiserver.handlers.update import update
 from setpoint.apiserver.handlers.watch import watch
 from setpoint.apiserver.http.message import Answer, Response
-from setpoint.apiserver.negotiate import Form, negotiate
+from setpoint.apiserver.negotiate import PROTOBUF, Form, negotiate
 from setpoint.apiserver.refusals import NOT_ALLOWED, page_not_found
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import TRANSFORMS
 from setpoint.apiserver.request import COLLECTIONS, Target, truthy
 from setpoint.kinds.catalog import Resource
+from setpoint.kinds.protobuf_numbers import has_protobuf_form
 from setpoint.meta.errors import ApiError, BadRequest, MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
@@ -150,12 +151,14 @@ class Routing:
         else:
             # People who look at the answer themselves get it indented.
             pretty = call.request.headers.get("user-agent", "").startswith(_READ_BY_PEOPLE)
+        accept, resource = call.request.headers.get("accept", ""), call.resource
         return negotiate(
-            call.request.headers.get("accept", ""),
+            accept,
             collection=call.verb in COLLECTIONS,
             # What is answered on the spot was never meant to be a row.
-            transforms=TRANSFORMS if call.resource is None or call.resource.is_stored else _WITHOUT_TABLES,
+            transforms=TRANSFORMS if resource is None or resource.is_stored else _WITHOUT_TABLES,
             pretty=pretty,
+            protobuf=PROTOBUF in accept and resource is not None and has_protobuf_form(resource.type.name),
         )
 
     def _unknown(self, target: Target) -> Response:

@@ -23,9 +23,11 @@ from setpoint.apiserver.audit.source import source_ips, user_agent
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.filters.authorize import Access, Decision, Problem
 from setpoint.apiserver.http.message import Answer, ObjectResponse, Response, StreamResponse, UpgradeResponse
+from setpoint.apiserver.protobuf_answers import decode_value
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
+from setpoint.meta.protobuf.envelope import MAGIC
 from setpoint.meta.times import format_micro
 
 Obj = dict[str, Any]
@@ -188,10 +190,13 @@ class Record:
                 return  # what others answer, and what is no object of the API
         elif call.target.subresource in _LONG_RUNNING:
             return
+        whole = answer.whole_body if self.level == REQUEST_RESPONSE else b""
+        if isinstance(body, bytes) and body.startswith(MAGIC):
+            body = whole = orjson.dumps(decode_value(body))
         if isinstance(body, bytes) and body.startswith(_STATUS):
             self._take_status(orjson.loads(body))
         if self.level == REQUEST_RESPONSE:
-            self._response = _in_a_line(answer.whole_body, _bare if self._omit_managed_fields else None)
+            self._response = _in_a_line(whole, _bare if self._omit_managed_fields else None)
 
     def _take_status(self, status: Obj) -> None:
         shown = {name: status[name] for name in _STATUS_FIELDS if status.get(name)}

@@ -21,14 +21,16 @@ import orjson
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import list_refusal
 from setpoint.apiserver.http.message import Answer, EventWriter, StreamResponse, StreamWriter, frame, takes_events
-from setpoint.apiserver.negotiate import JSON, STREAMS, Form
+from setpoint.apiserver.negotiate import JSON, PROTOBUF, PROTOBUF_STREAM, STREAMS, Form
 from setpoint.apiserver.options import ListOptions, list_options
+from setpoint.apiserver.protobuf_answers import encode_value
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import column_definitions, columns_of, include_object, partial, table_row
 from setpoint.apiserver.waiting import wait_for_revision
 from setpoint.apiserver.watch_cache import Change, Entry, Watch
 from setpoint.meta.decode import zero
 from setpoint.meta.errors import ApiError, Expired, NotAcceptable
+from setpoint.meta.protobuf.writing import write_watch_event
 from setpoint.store.interface import Compacted, Unavailable
 
 _MAX_BUFFERED = 16 * 1024 * 1024
@@ -44,12 +46,13 @@ _STEP_COST = 0.0002
 _MIN_TIMEOUT = 1800
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
+_CONTENT_TYPES = {JSON: JSON, PROTOBUF: PROTOBUF_STREAM}
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
 async def watch(call: Call, registry: Registry, form: Form) -> Answer:
     options = list_options(call, True, registry)
-    if form.media_type != JSON:
+    if form.media_type not in _CONTENT_TYPES:
         raise NotAcceptable(f"only the following media types are accepted: {STREAMS}")
     if form.transform == "Table":
         include_object(call)
@@ -78,7 +81,7 @@ async def watch(call: Call, registry: Registry, form: Form) -> Answer:
             await stream.run(float(timeout))
             converting.cancel()
 
-    return StreamResponse(200, [("Content-Type", JSON)], run)
+    return StreamResponse(200, [("Content-Type", _CONTENT_TYPES[form.media_type])], run)
 
 
 class _Teller(Protocol):
@@ -96,7 +99,9 @@ class _Frames:
 
     def __init__(self, call: Call, registry: Registry, form: Form, writer: StreamWriter) -> None:
         self._writer = writer
-        self._encode, self._form_key = _encoder(call, registry, form)
+        self._protobuf = form.media_type == PROTOBUF
+        make = _protobuf_encoder if self._protobuf else _encoder
+        self._encode, self._form_key = make(call, registry, form)
 
     def tell(self, kind: str, entry: Entry, change: Change | None = None) -> None:
         if change is None:
@@ -112,7 +117,10 @@ class _Frames:
         self._writer.write_frames(data)
 
     def refuse(self, error: ApiError) -> None:
-        self._writer.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status()))
+        if self._protobuf:
+            self._writer.write(write_watch_event("ERROR", encode_value(error.status()) or b""))
+        else:
+            self._writer.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status()))
 
 
 class _Objects:
@@ -355,6 +363,18 @@ class _Stream:
             self._empty = {n: value for n, value in empty.items() if n not in ("kind", "apiVersion", "metadata")}
         bookmark = {"metadata": meta, **self._empty}
         self.tell("BOOKMARK", self.registry.encoding.entry("", bookmark, self.revision))
+
+
+def _protobuf_encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:
+    """As `_encoder`, in protobuf, in which there are no tables."""
+    encoding = registry.encoding
+    if not form.transform:
+        return lambda kind, entry: write_watch_event(kind, encoding.protobuf_single(entry)), encoding.form + "#protobuf"
+
+    def metadata_only(kind: str, entry: Entry) -> bytes:
+        return write_watch_event(kind, encode_value(partial(registry, entry, form)) or b"")
+
+    return metadata_only, f"{encoding.form}#metadata#{form.meta_version}#protobuf"
 
 
 def _encoder(call: Call, registry: Registry, form: Form) -> tuple[Callable[[str, Entry], bytes], str]:

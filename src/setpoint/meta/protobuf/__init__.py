@@ -1,4 +1,4 @@
-"""Reading the protobuf form of objects, which Go clients send. Nothing is written in it.
+"""The protobuf form of objects, which Go clients send and ask for: reading it, and writing it (`writing`).
 
 Whatever the bytes, reading ends with a value or a ProtobufError, in time and memory that grow with their number alone.
 """

@@ -187,3 +187,15 @@ async def test_a_failure_nobody_thought_of_is_told_without_its_text(door: FrontD
         "metadata": {}, "status": "Failure", "message": "APIServer panic'd: RuntimeError", "reason": "InternalError",
         "code": 500,
     }  # fmt: skip
+
+
+async def test_answers_in_protobuf_are_logged_as_objects(door: FrontDoor) -> None:
+    kept = audit(door, {"level": "RequestResponse"}, omitStages=["RequestReceived"])
+    accept = {"accept": "application/vnd.kubernetes.protobuf"}
+    made = {"metadata": {"name": "one"}, "data": {"a": "1"}}
+    await door.post("/api/v1/namespaces/default/configmaps", made, headers=accept)
+    await door.get("/api/v1/namespaces/default/configmaps/none", headers=accept)
+    first, second = kept.taken()
+    assert first["responseObject"]["kind"] == "ConfigMap"
+    assert first["responseObject"]["data"] == {"a": "1"}
+    assert (second["responseStatus"]["code"], second["responseStatus"]["reason"]) == (404, "NotFound")
