@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from setpoint.apiserver.http.message import Request
 from setpoint.apiserver.request import READS, Target
+from setpoint.apiserver.worker import LARGE, Worker
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import Context, UserInfo
 from setpoint.meta.times import format_time
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 
 Emptied = list[tuple[dict[str, Any], str]]
+P = ParamSpec("P")
+R = TypeVar("R")
+_INLINE = Worker()
 
 
 @dataclass(slots=True)
@@ -43,6 +48,9 @@ class Call:
     audit: Record | None = None
     """None: nothing is told of this request."""
     _moment: str = ""
+    size: int = 0
+    """Bytes of what this request is about, as far as is known: its body and query, or the stored object if larger."""
+    worker: Worker = _INLINE
     hands_over: bool = True
     """What is written holds nothing that somebody could still change: all came from a decoder or is shared already."""
 
@@ -60,6 +68,12 @@ class Call:
     def warn(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
+
+    async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a pure function of what this request is about: beside the event loop, if that is large."""
+        if self.size < LARGE:
+            return function(*args, **kwargs)
+        return await self.worker.run(self.size, function, *args, **kwargs)
 
     def sent(self, obj: dict[str, Any], kind: str, api_version: str) -> None:
         """This is what came in the body, decoded and with its defaults: for the audit log."""

@@ -14,7 +14,7 @@ from setpoint.apiserver.filters.authorize import AuthorizerChain, Decision, Prob
 from setpoint.apiserver.stored_form import put_in_order
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.catalog import Resource
-from setpoint.kinds.strategy import Strategy
+from setpoint.kinds.strategy import Context, Strategy
 from setpoint.meta.errors import BadRequest, InternalError, Invalid
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.names import path_segment, path_segment_prefix
@@ -39,12 +39,7 @@ async def prepare_create(registry: Registry, call: Call, obj: Obj, attrs: Attrib
         meta["generation"] = 1
     operations = await hooks.before_create(call, obj)
     try:
-        strategy.prepare_for_create(obj, ctx)
-        errs: Errors = []
-        validate_object_meta(meta, resource.namespaced, strategy.validate_name, "metadata", errs)
-        if strategy.qualified_finalizers and "finalizers" in meta:
-            validate_qualified_finalizers(meta, "metadata", errs)
-        strategy.validate(obj, errs, ctx)
+        errs = await call.work(_prepared, registry, obj, ctx)
         if hooks.judges:
             errs[:0] = await hooks.objections(call, obj, None, not errs)
         if not errs:
@@ -52,7 +47,7 @@ async def prepare_create(registry: Registry, call: Call, obj: Obj, attrs: Attrib
             errs += [invalid("metadata.name", meta["name"], text) for text in path_segment(meta["name"])]
         if errs:
             raise Invalid.of(registry.error_group, resource.kind, meta.get("name", ""), errs)
-        for text in strategy.warnings_on_create(obj, ctx):
+        for text in await call.work(strategy.warnings_on_create, obj, ctx):
             call.warn(text)
         attrs.name = meta["name"]
         if call.verb != "create":
@@ -62,6 +57,41 @@ async def prepare_create(registry: Registry, call: Call, obj: Obj, attrs: Attrib
         hooks.release(call, obj)
         raise
     return operations
+
+
+def _prepared(registry: Registry, obj: Obj, ctx: Context) -> Errors:
+    """Let the kind prepare the object for its creation, and return what is wrong with it."""
+    strategy, meta = registry.strategy, obj["metadata"]
+    strategy.prepare_for_create(obj, ctx)
+    errs: Errors = []
+    validate_object_meta(meta, registry.resource.namespaced, strategy.validate_name, "metadata", errs)
+    if strategy.qualified_finalizers and "finalizers" in meta:
+        validate_qualified_finalizers(meta, "metadata", errs)
+    strategy.validate(obj, errs, ctx)
+    return errs
+
+
+def _prepared_update(registry: Registry, obj: Obj, old: Obj, strategy: Strategy, ctx: Context) -> Errors:
+    """As `_prepared`, of an update."""
+    meta, old_meta = obj["metadata"], old["metadata"]
+    strategy.prepare_for_update(obj, old, ctx)
+    if registry.strategy.has_generation and registry.strategy.is_new_generation(obj, old):
+        meta["generation"] = old_meta.get("generation", 0) + 1
+    if not meta.get("uid"):
+        meta["uid"] = old_meta["uid"]
+    _keep(meta, old_meta, "creationTimestamp")
+    meta.pop("selfLink", None)
+    if old_meta.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in old_meta:
+        meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
+    errs: Errors = []
+    validate_object_meta(meta, registry.resource.namespaced, _path_segment, "metadata", errs)
+    validate_object_meta_update(meta, old_meta, "metadata", errs)
+    if strategy.qualified_finalizers and "finalizers" in meta:
+        validate_qualified_finalizers(meta, "metadata", errs)
+    strategy.validate_update(obj, old, errs, ctx)
+    return errs
 
 
 async def prepare_update(
@@ -74,28 +104,12 @@ async def prepare_update(
     _keep(meta, old_meta, "generation")
     operations = await hooks.before_update(call, obj, old)
     try:
-        strategy.prepare_for_update(obj, old, ctx)
-        if registry.strategy.has_generation and registry.strategy.is_new_generation(obj, old):
-            meta["generation"] = old_meta.get("generation", 0) + 1
-        if not meta.get("uid"):
-            meta["uid"] = old_meta["uid"]
-        _keep(meta, old_meta, "creationTimestamp")
-        meta.pop("selfLink", None)
-        if old_meta.get("deletionTimestamp"):
-            meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
-        if "deletionGracePeriodSeconds" in old_meta:
-            meta.setdefault("deletionGracePeriodSeconds", old_meta["deletionGracePeriodSeconds"])
-        errs: Errors = []
-        validate_object_meta(meta, resource.namespaced, _path_segment, "metadata", errs)
-        validate_object_meta_update(meta, old_meta, "metadata", errs)
-        if strategy.qualified_finalizers and "finalizers" in meta:
-            validate_qualified_finalizers(meta, "metadata", errs)
-        strategy.validate_update(obj, old, errs, ctx)
+        errs = await call.work(_prepared_update, registry, obj, old, strategy, ctx)
         if hooks.judges:
             errs[:0] = await hooks.objections(call, obj, old, not errs)
         if errs:
             raise Invalid.of(registry.error_group, resource.kind, meta.get("name", ""), errs)
-        for text in strategy.warnings_on_update(obj, old, ctx):
+        for text in await call.work(strategy.warnings_on_update, obj, old, ctx):
             call.warn(text)
         put_in_order(obj)
         if admit:

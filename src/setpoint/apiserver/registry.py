@@ -247,11 +247,12 @@ class Registry:
                 live = self.encoding.live(entry)
             except CorruptObject as error:
                 raise error.for_writers() from None
+            call.size = max(call.size, len(entry.value))
             obj = await change(live)
             if check_uid:
                 self.check_uid(call, name, obj["metadata"], live["metadata"]["uid"])
             if not call.target.subresource:
-                _unshare(obj, live)
+                await call.work(_unshare, obj, live)
             attrs = self.attributes(call, "UPDATE", obj, live, name)
             attrs.shape = shape
             if admit:
@@ -262,8 +263,8 @@ class Registry:
                 return await self._remove_emptied(call, key, entry, obj), False
             if call.dry_run:
                 return self._imagined(key, obj, entry.revision), False
-            obj = keep_times(live, obj)
-            if self.encoding.same(obj, live) and not await self._needs_writing(entry, obj):
+            obj = await call.work(keep_times, live, obj)
+            if await call.work(self.encoding.same, obj, live) and not await self._needs_writing(entry, obj):
                 self.hooks.release(call, obj)
                 return entry, False
             try:

@@ -40,6 +40,7 @@ from setpoint.apiserver.routing import Handler, Routing
 from setpoint.apiserver.turns import Turns
 from setpoint.apiserver.warning_headers import warning_headers
 from setpoint.apiserver.watch_cache import ResourceCache
+from setpoint.apiserver.worker import Worker
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.strategy import UserInfo
@@ -75,6 +76,7 @@ class ApiServer:
         self.store = store
         self.clock = clock
         self.turns = Turns(clock)
+        self.worker = Worker()
         self.ids = ids
         self.authenticator = options.authenticator
         self.authorizer = options.authorizer
@@ -203,6 +205,9 @@ class ApiServer:
             return unreadable()
         query = parse_query(request.query)
         call = Call(request, target, query, verb_of(request.method, target, query), _NOBODY, self.clock.now())
+        call.worker = self.worker
+        if not isinstance(request, ObjectRequest):
+            call.size = len(request.body) + len(request.query)
         try:
             answer = await self._filtered(call, started)
         except ApiError as error:

@@ -157,6 +157,7 @@ async def apiserver(
         if encryption is not None:
             store = encryption.store
         api = ApiServer(store, clock, ids, options)
+        api.worker.use_threads()
         if encryption is not None:
             _follow_encryption(api, config, encryption)
         services = wire(api, config, files)
@@ -200,6 +201,7 @@ async def apiserver(
                     checking.cancel()
                 await api.stop()
                 await server.stop(10.0)
+                api.worker.stop()
                 if auditing is not None:
                     auditing.cancel()
     finally:

@@ -45,13 +45,13 @@ AS_GIVEN = AsGiven()
 async def bind(call: Call, registry: Registry, form: Form) -> Answer:
     """`registry` is that of Pods."""
     write_options(call, "CreateOptions")
-    binding = read_object(call, "", "v1", "Binding", type_of(_TYPE))
+    binding = await call.work(read_object, call, "", "v1", "Binding", type_of(_TYPE))
     call.sent(binding, "Binding", "v1")
     name = binding["metadata"].get("name", "")
     if call.target.name and name != call.target.name:
         raise BadRequest("name in URL does not match name in Binding object")
     errs: Errors = []
-    validate_binding(binding, errs)
+    await call.work(validate_binding, binding, errs)
     if errs:
         raise PlainServerError(aggregate_message(errs))
 

@@ -79,7 +79,7 @@ def _warn(call: Call, registry: Registry, options: DeleteOptions) -> None:
 
 
 async def delete(call: Call, registry: Registry, form: Form) -> Answer:
-    options = read_options(call)
+    options = await call.work(read_options, call)
     if options.unread:
         return await _delete_unread(call, registry, form)
     _warn(call, registry, options)
@@ -124,12 +124,12 @@ def success(call: Call, form: Form, registry: Registry, entry: Entry) -> Answer:
 
 async def delete_collection(call: Call, registry: Registry, form: Form) -> Answer:
     """Each matching object as if deleted alone; the answer lists them as they were before."""
-    options = read_options(call)
+    options = await call.work(read_options, call)
     if options.unread:
         text = "is not allowed with DELETECOLLECTION, try again after removing the option"
         raise Invalid.of("meta.k8s.io", "DeleteOptions", "", [invalid(UNREAD, True, text)])
     _warn(call, registry, options)
-    wanted = list_options(call, False, registry)
+    wanted = await call.work(list_options, call, False, registry)
     of_the_past = is_past(wanted) or (wanted.revision and not wanted.match)
     page = await (past_page if of_the_past else _present_page)(call, registry, wanted)
     for entry in page.entries:

@@ -21,7 +21,7 @@ from setpoint.store.interface import Compacted, FutureRevision, KeyValue
 
 
 async def list_(call: Call, registry: Registry, form: Form) -> Answer:
-    options = list_options(call, False, registry)
+    options = await call.work(list_options, call, False, registry)
     if is_past(options):
         return await _respond(call, form, registry, await past_page(call, registry, options))
     await wait_for_revision(registry, options.revision)

@@ -64,12 +64,10 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
     strategy = strategy_for(call, registry)
     if media_type == APPLY:
         return await _apply(call, registry, form, strategy, force)
-    patcher = patcher_for(call, registry.resource, media_type)
+    patcher = await call.work(patcher_for, call, registry.resource, media_type)
     encoding = registry.encoding
 
-    async def change_by_patch(live: Obj | None) -> Obj:
-        if live is None:
-            raise registry.not_found(call.target.name)
+    def patched(live: Obj) -> Obj:
         versioned = encoding.versioned(live)
         full = {"kind": registry.resource.kind, "apiVersion": registry.resource.api_version, **versioned}
         obj = patcher(full)
@@ -78,6 +76,11 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
         check_name(call, obj)
         own(call, registry, versioned, obj)
         return encoding.to_storage(obj)
+
+    async def change_by_patch(live: Obj | None) -> Obj:
+        if live is None:
+            raise registry.not_found(call.target.name)
+        return await call.work(patched, live)
 
     entry, _ = await registry.update(call, call.target.name, change_by_patch, strategy=strategy, check_uid=False)
     return respond_object(call, form, registry, entry)
@@ -265,13 +268,16 @@ def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
 async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy, force: bool) -> Answer:
     """Server-side apply: the manager's wish is merged into what is there."""
     resource, encoding = registry.resource, registry.encoding
-    config, duplicates = read_applied(call, resource)
+    config, duplicates = await call.work(read_applied, call, resource)
 
-    async def change(live: Obj | None) -> Obj:
+    def applied(live: Obj | None) -> Obj:
         obj = apply_config(call, registry, encoding.versioned(live) if live is not None else None, config, force)
         check_name(call, obj)
         report_strict(call, duplicates, "error ")
         return encoding.to_storage(obj)
+
+    async def change(live: Obj | None) -> Obj:
+        return await call.work(applied, live)
 
     entry, created = await registry.update(
         call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False

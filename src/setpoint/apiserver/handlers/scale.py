@@ -141,7 +141,7 @@ class ScaleHandlers:
 
     async def update(self, call: Call, registry: Registry, form: Form) -> Answer:
         write_options(call, "UpdateOptions")
-        scale = read_resource(call, SCALE)
+        scale = await call.work(read_resource, call, SCALE)
         call.sent(scale, SCALE.kind, SCALE.api_version)
         check_name(call, scale)
 
@@ -156,7 +156,7 @@ class ScaleHandlers:
         force = write_options(call, "PatchOptions", apply=media_type == APPLY, patch=True)
         if media_type == APPLY:
             return await self._apply(call, registry, form, force)
-        patcher = patcher_for(call, SCALE, media_type)
+        patcher = await call.work(patcher_for, call, SCALE, media_type)
 
         def patched(live: Obj) -> Obj:
             scale = patcher(self._scaling.live_scale(registry, live))
@@ -169,6 +169,9 @@ class ScaleHandlers:
         async def change(live: Obj | None) -> Obj:
             if live is None:
                 raise registry.not_found(call.target.name)
+            return await call.work(changed, live)
+
+        def changed(live: Obj) -> Obj:
             scale = scale_for(live)
             self._check(registry, scale, live)
             before = _owned_scale(self._scaling, registry, live)
@@ -214,8 +217,8 @@ class ScaleHandlers:
     async def _apply(self, call: Call, registry: Registry, form: Form, force: bool) -> Answer:
         """The applied Scale is the workload's replicas, and nothing else of it, in the manager's ownership."""
         try:
-            config, _ = read_applied(call, SCALE)
-            check_types(SCALE.type, config)
+            config, _ = await call.work(read_applied, call, SCALE)
+            await call.work(check_types, SCALE.type, config)
             check_name(call, config)
         except (ApiError, apply.TypeMismatch):
             # Nobody looks at what cannot be applied to anything.
@@ -225,6 +228,9 @@ class ScaleHandlers:
         async def change(live: Obj | None) -> Obj:
             if live is None:
                 raise registry.not_found(call.target.name)
+            return await call.work(applied, live)
+
+        def applied(live: Obj) -> Obj:
             try:
                 merged = apply.apply(
                     SCALE.type,

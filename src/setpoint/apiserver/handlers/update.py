@@ -48,20 +48,25 @@ def _copy(call: Call, type_: Type, sent: Obj, emptied: Emptied) -> Obj:
     return copy
 
 
-async def update(call: Call, registry: Registry, form: Form) -> Answer:
-    write_options(call, "UpdateOptions")
+def _read(call: Call, registry: Registry) -> Obj:
+    """Return the object in the body with its defaults."""
     sent = read_resource(call, registry.resource)
-    strategy = strategy_for(call, registry)
     registry.strategy.default(sent)
     registry.strategy.stamp(sent, call.now)
     call.sent(sent, registry.resource.kind, registry.resource.api_version)
     check_name(call, sent)
-    sent = registry.encoding.settle(sent)
+    return registry.encoding.settle(sent)
+
+
+async def update(call: Call, registry: Registry, form: Form) -> Answer:
+    write_options(call, "UpdateOptions")
+    sent = await call.work(_read, call, registry)
+    strategy = strategy_for(call, registry)
     encoding, type_ = registry.encoding, registry.resource.type
     emptied = call.emptied
     first = True
 
-    async def change(live: Obj | None) -> Obj:
+    def changed(live: Obj | None) -> Obj:
         nonlocal first
         # What was sent is used up by the first attempt; later ones begin with a copy.
         obj = sent if first and not live_conflict_possible else _copy(call, type_, sent, emptied)
@@ -72,6 +77,9 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
         versioned = encoding.versioned(live) if live is not None else None
         own(call, registry, versioned, obj)
         return encoding.to_storage(obj)
+
+    async def change(live: Obj | None) -> Obj:
+        return await call.work(changed, live)
 
     live_conflict_possible = not sent["metadata"].get("resourceVersion")
     entry, created = await registry.update(call, call.target.name, change, strategy=strategy)

@@ -51,7 +51,7 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 
 async def watch(call: Call, registry: Registry, form: Form) -> Answer:
-    options = list_options(call, True, registry)
+    options = await call.work(list_options, call, True, registry)
     if form.media_type not in _CONTENT_TYPES:
         raise NotAcceptable(f"only the following media types are accepted: {STREAMS}")
     if form.transform == "Table":

@@ -32,10 +32,10 @@ class AccessReviews:
 
     async def _review(self, call: Call, form: Form, user_of: Callable[[Obj], UserInfo]) -> Answer:
         assert call.resource is not None
-        review = read(call, call.resource)
+        review = await call.work(read, call, call.resource)
         await admit(call, self._api.env.admission, review)
         spec = review["spec"]
-        access, errors = _access(user_of(spec), spec)
+        access, errors = await call.work(_access, user_of(spec), spec)
         decision, reason = await self._api.authorizer.decide(access)
         status: Obj = {"allowed": decision is Decision.ALLOW}
         if decision is Decision.DENY:
@@ -52,7 +52,7 @@ class AccessReviews:
 
     async def rules(self, call: Call, _: Registry, form: Form) -> Answer:
         assert call.resource is not None
-        review = read(call, call.resource)
+        review = await call.work(read, call, call.resource)
         await admit(call, self._api.env.admission, review)
         rules, errors, incomplete = self._api.authorizer.rules_for(call.user, review["spec"]["namespace"])
         status: Obj = {

@@ -18,7 +18,7 @@ class IdentityReviews:
 
     async def token(self, call: Call, _: Registry, form: Form) -> Answer:
         assert call.resource is not None
-        review = read(call, call.resource)
+        review = await call.work(read, call, call.resource)
         await admit(call, self._api.env.admission, review)
         spec = review["spec"]
         verified, error = await self._api.authenticator.review(spec["token"], spec.get("audiences") or ())
@@ -33,6 +33,6 @@ class IdentityReviews:
 
     async def self_(self, call: Call, _: Registry, form: Form) -> Answer:
         assert call.resource is not None
-        await admit(call, self._api.env.admission, read(call, call.resource))
+        await admit(call, self._api.env.admission, await call.work(read, call, call.resource))
         status = {"userInfo": user_info(call.user)}
         return answer(call.resource, form, {"metadata": {"creationTimestamp": format_time(call.now)}, "status": status})

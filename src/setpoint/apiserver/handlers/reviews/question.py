@@ -75,7 +75,7 @@ async def admit(call: Call, admission: Chain, obj: Obj) -> None:
         attrs.audit, attrs.audit_objects = call.audit.annotations, call.audit.tells_objects
     await admission.mutate(attrs)
     errs: Errors = []
-    resource.strategy.validate(obj, errs, call.context())
+    await call.work(resource.strategy.validate, obj, errs, call.context())
     if errs:
         # Upstream has forgotten the kind by then.
         raise Invalid.of(resource.group, "", "", errs)

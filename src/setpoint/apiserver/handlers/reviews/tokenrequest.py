@@ -36,7 +36,7 @@ class TokenRequests:
         self._extends = extends
 
     async def create(self, call: Call, registry: Registry, form: Form) -> Answer:
-        request = self._read(call)
+        request = await call.work(self._read, call)
         attrs = registry.attributes(call, "CREATE", request, None, call.target.name)
         await registry.env.admission.mutate(attrs)
         account = self._account(call, registry, request)
