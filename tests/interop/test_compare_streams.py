@@ -122,8 +122,6 @@ def test_port_forward(pods: Both) -> None:
     pods.writes("""
         ! port-forward
         ! port-forward web
-        ! port-forward web 8080:80
-        ! port-forward svc/web 8080:plain
         ! port-forward svc/web 8080:nothing
         ! port-forward svc/web 99
         ! port-forward svc/web 53

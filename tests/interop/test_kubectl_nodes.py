@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kubectl_environment import kubectl_environment
 from up_process import up_process
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -117,4 +121,34 @@ def test_exec(kubectl: Kubectl, binary: Path) -> None:
     assert Path(f"{given}-back").read_text() == "copied\n"
     assert "executable file not found" in kubectl.refused("exec", box, "--", "mysql")
     assert "container nope is not valid" in kubectl.refused("exec", box, "-c", "nope", "--", "ls")
-    assert "listen on no ports" in kubectl.refused("port-forward", box, "18080:80")
+
+
+@pytest.mark.parametrize("binary", [BINARIES[0], BINARIES[-1]] if BINARIES else [], ids=lambda path: path.name)
+def test_port_forward(kubectl: Kubectl, binary: Path) -> None:
+    """The older ones speak SPDY, the newer ones SPDY in a WebSocket."""
+    kubectl = replace(kubectl, binary=binary)
+    name = f"web-{kubectl.minor}"
+    kubectl("run", name, "--image=nginx", "--port=80")
+    kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=30s")
+    command = [
+        str(binary),
+        "--kubeconfig",
+        str(kubectl.kubeconfig),
+        "-n",
+        kubectl.namespace,
+        "port-forward",
+        name,
+        ":80",
+    ]
+    environment = kubectl_environment(kubectl.home)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.fullmatch(r"Forwarding from 127.0.0.1:(\d+) -> 80\n", line)
+            assert found is not None, line
+            for _ in range(40):
+                with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=10) as reply:
+                    assert "It works!" in reply.read().decode()
+        finally:
+            process.kill()

@@ -276,9 +276,6 @@ async def test_what_is_refused(cluster: VirtualCluster) -> None:
     await cluster.sleep(1)
     answer = await opened(cluster, "exec", [("command", "ls")])
     assert isinstance(answer, Response) and b'container not found (\\"c\\")' in bytes(answer.body)
-    answer = await opened(cluster, "portforward", [("ports", "80")])
-    assert isinstance(answer, Response) and answer.status == 400
-    assert b"listen on no ports" in bytes(answer.body)
     path = "/api/v1/namespaces/default/pods/p/exec"
     plain = await cluster.client.sender.transport.request("GET", path, "command=ls", [], b"")
     assert plain.status == 400 and b"Upgrade request required" in plain.body

@@ -22,6 +22,8 @@ Obj = dict[str, Any]
 _DATA, _ERROR = 0, 1
 _PIECE = 32 * 1024
 _LOOK_EVERY = 2.0
+_LINGER = 1.0
+_PREFIX = "error forwarding port"
 
 
 async def run(call: Call) -> None:
@@ -45,6 +47,7 @@ class _Forwarding:
         self._call = call
         self._meta = pod["metadata"]
         self._listeners: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self, wanted: list[Pair], where: list[tuple[str, bool]]) -> None:
         # A node that forwards nothing says so now, and not when somebody calls.
@@ -61,6 +64,10 @@ class _Forwarding:
         finally:
             for listener in self._listeners:
                 listener.close()
+            for connection in self._connections:
+                connection.cancel()
+            if self._connections:
+                await asyncio.wait(self._connections)
 
     async def _until_over(self) -> None:
         """By Ctrl-C, which is how it is meant to end, or with the Pod."""
@@ -124,26 +131,42 @@ class _Forwarding:
         return True
 
     def _handler(self, remote: int) -> Any:
-        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            local = writer.get_extra_info("sockname")[1]
-            self._call.say(f"Handling connection for {local}")
-            self._call.flush()
-            try:
-                await self._carry(reader, writer, await self._dial(remote))
-            except EXPECTED as error:
-                told = error.message if isinstance(error, ApiError) else str(error)
-                self._call.tell(f"error forwarding port {remote} to pod {self._meta['name']}: {told}")
-            finally:
-                writer.close()
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._handle(remote, reader, writer))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
 
-        return handle
+        return connected
+
+    async def _handle(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        local = writer.get_extra_info("sockname")[1]
+        self._call.say(f"Handling connection for {local}")
+        self._call.flush()
+        try:
+            await self._carry(reader, writer, await self._dial(remote))
+        except ConnectionError:
+            pass  # the local client is gone
+        except EXPECTED as error:
+            told = error.message if isinstance(error, ApiError) else str(error)
+            told = told if told.startswith(_PREFIX) else f"{_PREFIX} {remote} to pod {self._meta['name']}: {told}"
+            self._call.tell(told)
+        finally:
+            writer.close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, channels: Channels) -> None:
+        """Carry both ways until the Pod ends it. A client that has sent everything may still receive: the protocol
+        cannot tell the Pod of that, so the connection ends when nothing has come back for a while."""
         there = asyncio.ensure_future(_to_pod(reader, channels))
-        back = asyncio.ensure_future(_from_pod(writer, channels))
+        received = asyncio.Event()
+        back = asyncio.ensure_future(_from_pod(writer, channels, received))
         try:
-            # Who has said everything may still hear; what the Pod has ended is over.
-            await back
+            await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
+            while not back.done():
+                received.clear()
+                await asyncio.wait((back,), timeout=_LINGER)
+                if not received.is_set():
+                    return
+            back.result()
         finally:
             for task in (there, back):
                 task.cancel()
@@ -156,11 +179,12 @@ async def _to_pod(reader: asyncio.StreamReader, channels: Channels) -> None:
         await channels.send(_DATA, piece)
 
 
-async def _from_pod(writer: asyncio.StreamWriter, channels: Channels) -> None:
+async def _from_pod(writer: asyncio.StreamWriter, channels: Channels, received: asyncio.Event) -> None:
     """Each stream begins with the number of its port, in two bytes."""
     skip, problem = {_DATA: 2, _ERROR: 2}, b""
-    while (received := await channels.receive()) is not None:
-        channel, data = received
+    while (message := await channels.receive()) is not None:
+        received.set()
+        channel, data = message
         skipped = min(skip.get(channel, 0), len(data))
         if skipped:
             skip[channel] -= skipped

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from setpoint.meta.clock import Clock
 from setpoint.node.kubelet_api import metrics, stats
-from setpoint.node.kubelet_api.commands import attach_to_container, exec_in_container, port_forward
+from setpoint.node.kubelet_api.commands import attach_to_container, exec_in_container
 from setpoint.node.kubelet_api.container_logs import container_logs
 from setpoint.node.kubelet_api.host import NodeHost
 from setpoint.node.kubelet_api.messages import NodeAnswer, NodeRequest, Refused, Whole
+from setpoint.node.kubelet_api.port_forwarding import port_forward
 
 Answerer = Callable[[NodeRequest, NodeHost, Clock, list[str]], NodeAnswer]
 

@@ -110,11 +110,6 @@ def attach_to_container(request: NodeRequest, host: NodeHost, clock: Clock, part
     return _switched(request, wanted, run)
 
 
-def port_forward(request: NodeRequest, host: NodeHost, clock: Clock, parts: list[str]) -> NodeAnswer:
-    named_pod(host, parts[0], parts[1])
-    raise Refused(400, "the containers of simulated nodes listen on no ports: there is nothing to forward to")
-
-
 def _must_run(pod: Obj, container: str) -> None:
     fields = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
     for field in fields:

@@ -12,6 +12,7 @@ from setpoint.node.node_state import NodeState
 from setpoint.node.pod_worker import PodWorker
 from setpoint.node.runtime.commands import is_known
 from setpoint.node.runtime.interface import ContainerLog, Execution, NoSuchContainer, Usage
+from setpoint.node.runtime.network import TCP, Failure
 from setpoint.node.runtime.simulated import SimulatedRuntime
 from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 from setpoint.node.service_tokens import ServiceTokens
@@ -104,6 +105,12 @@ class FleetHost:
     def web(self, pod: Obj, request: WebRequest) -> WebAnswer | None:
         """What the Pod answers; None: nothing listens there. Raises NoSuchContainer when that is not known."""
         return self._fleet.runtime.servers.ask(pod["metadata"]["uid"], request)
+
+    def listens(self, pod: Obj, port: int) -> bool:
+        return self._fleet.runtime.servers.listens(pod["metadata"]["uid"], port, TCP) is None
+
+    def deliver(self, pod: Obj, request: WebRequest) -> WebAnswer | Failure:
+        return self._fleet.runtime.servers.deliver(pod["metadata"]["uid"], request)
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:
         return self._fleet.runtime.usage(pod["metadata"]["uid"])

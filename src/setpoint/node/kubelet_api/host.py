@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from setpoint.node.runtime.interface import ContainerLog, Execution, Usage
+from setpoint.node.runtime.network import Failure
+from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 Obj = Mapping[str, Any]
 
@@ -46,6 +48,14 @@ class NodeHost(Protocol):
 
     def main_program(self, pod: Obj, container: str) -> tuple[Sequence[str], Execution] | None:
         """What a container runs that reads what somebody types, by its words and as it is; None: it does not read."""
+        ...
+
+    def listens(self, pod: Obj, port: int) -> bool:
+        """Return whether something in the Pod listens on the TCP port."""
+        ...
+
+    def deliver(self, pod: Obj, request: WebRequest) -> WebAnswer | Failure:
+        """Return what the server at a port of the Pod answers, or why it does not."""
         ...
 
     def usage(self, pod: Obj) -> Mapping[str, Usage]:

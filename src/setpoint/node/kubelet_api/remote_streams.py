@@ -74,6 +74,9 @@ class WebSocketStreams:
             return Received(message[0], message[1:])
         return None
 
+    def close(self) -> None:
+        self._socket.close()
+
     def finish(self, status: Obj) -> None:
         if self._protocol in _WITH_STATUS:
             self.write(STATUS, orjson.dumps(status))

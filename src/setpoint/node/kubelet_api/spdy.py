@@ -20,7 +20,8 @@ _HEAD: Final = Struct(">II")
 _LONGEST_FRAME: Final = 4 * 1024 * 1024
 _LONGEST_HEADERS: Final = 64 * 1024
 _MOST_STREAMS: Final = 64
-_NO_STREAM_PROTOCOL, _REFUSED_STREAM = 1, 3
+_REFUSED_STREAM: Final = 3
+_BY_CLIENT, _BY_US = 1, 2
 
 _COMMON: Final = (
     "options", "head", "post", "put", "delete", "trace", "accept", "accept-charset", "accept-encoding",
@@ -72,7 +73,9 @@ class SpdyConnection:
         self._buffer = bytearray()
         self._unpacking = zlib.decompressobj(zdict=DICTIONARY)
         self._packing = zlib.compressobj(zdict=DICTIONARY)
-        self._streams: set[int] = set()
+        self._streams: dict[int, int] = {}
+        """The open streams, and which ends have closed them."""
+        self._newest = 0
         self._over = False
 
     async def receive(self) -> Opened | Data | Ended | None:
@@ -80,28 +83,33 @@ class SpdyConnection:
         while (frame := await self._frame()) is not None:
             first, flags, payload = frame
             if not first & 0x80000000:
+                if flags & _FIN:
+                    self._closed(first, _BY_CLIENT)
                 return Data(first, payload, bool(flags & _FIN))
             kind = first & 0xFFFF
             if (first >> 16) & 0x7FFF != _VERSION:
                 raise SpdyError(f"version {(first >> 16) & 0x7FFF} is not spoken here")
             if kind == _SYN_STREAM:
-                return self._opened(payload)
+                return self._opened(payload, flags)
             if kind == _RST_STREAM and len(payload) == 8:
-                return Ended(int.from_bytes(payload[:4], "big") & 0x7FFFFFFF)
+                stream = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
+                self._streams.pop(stream, None)
+                return Ended(stream)
             if kind == _PING and len(payload) == 4 and int.from_bytes(payload, "big") % 2 == 1:
                 self._control(_PING, payload)
             elif kind == _GOAWAY:
                 return None
         return None
 
-    def _opened(self, payload: bytes) -> Opened:
+    def _opened(self, payload: bytes, flags: int) -> Opened:
         if len(payload) < 10:
             raise SpdyError("a stream without an id")
         stream = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
         headers = self._headers(payload[10:])
-        if stream % 2 == 0 or stream in self._streams or len(self._streams) >= _MOST_STREAMS:
+        if stream % 2 == 0 or stream <= self._newest or len(self._streams) >= _MOST_STREAMS:
             raise SpdyError(f"stream {stream} cannot be opened")
-        self._streams.add(stream)
+        self._newest = stream
+        self._streams[stream] = _BY_CLIENT if flags & _FIN else 0
         packed = self._packing.compress(pack(">I", 0)) + self._packing.flush(zlib.Z_SYNC_FLUSH)
         self._control(_SYN_REPLY, pack(">I", stream) + packed)
         return Opened(stream, headers)
@@ -126,8 +134,22 @@ class SpdyConnection:
         return found
 
     def write(self, stream: int, data: bytes, *, last: bool = False) -> None:
-        if not self._over and (data or last):
+        if not self._over and stream in self._streams and (data or last):
             self._connection.write(_HEAD.pack(stream, (_FIN if last else 0) << 24 | len(data)) + data)
+            if last:
+                self._closed(stream, _BY_US)
+
+    def reset(self, stream: int) -> None:
+        """Refuse a stream that the client has opened."""
+        if self._streams.pop(stream, None) is not None:
+            self._control(_RST_STREAM, pack(">II", stream, _REFUSED_STREAM))
+
+    def _closed(self, stream: int, end: int) -> None:
+        """A stream that both ends have closed is no more: others may be opened in its place."""
+        if stream in self._streams:
+            self._streams[stream] |= end
+            if self._streams[stream] == _BY_CLIENT | _BY_US:
+                del self._streams[stream]
 
     def close(self, last_stream: int) -> None:
         """Says that there is no more to come."""

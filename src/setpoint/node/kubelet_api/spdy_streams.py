@@ -20,16 +20,16 @@ def is_spdy(headers: Mapping[str, str]) -> bool:
     return headers.get("upgrade", "").strip().lower() == "spdy/3.1"
 
 
-def accepted(offered: Sequence[str]) -> tuple[str, Headers]:
+def accepted(offered: Sequence[str], ours: Sequence[str] = PROTOCOLS) -> tuple[str, Headers]:
     """The protocol to speak, the first of ours that the client knows too, and the headers of the answer.
     Raises Refused."""
     known = [each.strip() for line in offered for each in line.split(",")]
-    chosen = next((each for each in PROTOCOLS if each in known), None)
+    chosen = next((each for each in ours if each in known), None)
     if not any(known):
-        chosen = PROTOCOLS[-1]  # an old client, from before they were named
+        chosen = ours[-1]  # an old client, from before they were named
     if chosen is None:
         raise Refused(
-            403, f"unable to upgrade: unable to negotiate protocol: client supports {known}, server accepts {PROTOCOLS}"
+            403, f"unable to upgrade: unable to negotiate protocol: client supports {known}, server accepts {ours}"
         )
     answer = [("Upgrade", "SPDY/3.1"), ("Connection", "Upgrade"), ("X-Stream-Protocol-Version", chosen)]
     return chosen, answer
