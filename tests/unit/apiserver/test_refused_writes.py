@@ -92,3 +92,13 @@ async def test_a_key_that_stands_twice_in_yaml_is_named(door: FrontDoor, body: b
     assert (warned.status, warned.warnings) == (201, ['299 - "unknown field \\"unknown\\""'])
     assert (await door.put(f"{MAPS}/m?fieldValidation=Strict", body, YAML)).message == strict.message
     assert (await door.put(f"{MAPS}/m?fieldValidation=Ignore", body, YAML)).status == 200
+
+
+async def test_a_key_that_stands_twice_in_an_apply_is_named(door: FrontDoor) -> None:
+    body = _TWICE.replace(b"unknown: 1\n", b"")
+    strict = await door.patch(f"{MAPS}/m?fieldManager=f&fieldValidation=Strict", body, APPLY)
+    said = f"error strict decoding patch: error converting YAML to JSON: {_SAID}"
+    assert (strict.status, strict.message) == (400, said)
+    for validation in ("Warn", "Ignore"):
+        reply = await door.patch(f"{MAPS}/m?fieldManager=f&fieldValidation={validation}", body, APPLY)
+        assert (reply.status, reply.warnings) in ((201, []), (200, []))

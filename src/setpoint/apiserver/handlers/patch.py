@@ -265,6 +265,17 @@ def read_applied(call: Call, resource: Resource) -> tuple[Obj, list[str]]:
     return config, duplicates
 
 
+def report_applied_twice(call: Call, duplicates: list[str]) -> None:
+    """Duplicate keys of an apply: an error, a warning, or nothing, as the client asked."""
+    validation = call.option("fieldValidation") or "Warn"
+    if not duplicates or validation == "Ignore":
+        return
+    text = f"error converting YAML to JSON: {duplicates[0]}"
+    if validation == "Strict":
+        raise BadRequest(f"error strict decoding patch: {text}")
+    call.warn(text)
+
+
 async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy, force: bool) -> Answer:
     """Server-side apply: the manager's wish is merged into what is there."""
     resource, encoding = registry.resource, registry.encoding
@@ -273,7 +284,7 @@ async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy,
     def applied(live: Obj | None) -> Obj:
         obj = apply_config(call, registry, encoding.versioned(live) if live is not None else None, config, force)
         check_name(call, obj)
-        report_strict(call, duplicates, "error ")
+        report_applied_twice(call, duplicates)
         return encoding.to_storage(obj)
 
     async def change(live: Obj | None) -> Obj:

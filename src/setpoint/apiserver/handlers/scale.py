@@ -9,7 +9,7 @@ import orjson
 
 from setpoint.apiserver.bodies import read_resource
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.handlers.patch import APPLY, patch_type, patcher_for, read_applied
+from setpoint.apiserver.handlers.patch import APPLY, patch_type, patcher_for, read_applied, report_applied_twice
 from setpoint.apiserver.handlers.update import check_name
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
@@ -217,7 +217,7 @@ class ScaleHandlers:
     async def _apply(self, call: Call, registry: Registry, form: Form, force: bool) -> Answer:
         """The applied Scale is the workload's replicas, and nothing else of it, in the manager's ownership."""
         try:
-            config, _ = await call.work(read_applied, call, SCALE)
+            config, duplicates = await call.work(read_applied, call, SCALE)
             await call.work(check_types, SCALE.type, config)
             check_name(call, config)
         except (ApiError, apply.TypeMismatch):
@@ -245,6 +245,7 @@ class ScaleHandlers:
                 )
             except apply.TypeMismatch as error:
                 raise PlainServerError(str(error)) from None
+            report_applied_twice(call, duplicates)
             scale = _typed(merged)
             self._check(registry, scale, live)
             return self._scaled(registry, live, scale, merged["metadata"].get("managedFields") or [])
