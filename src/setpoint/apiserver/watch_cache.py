@@ -9,6 +9,7 @@ Entries are shared by all readers. Nobody changes `Entry.obj`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,6 +24,8 @@ Obj = dict[str, Any]
 FieldsOf = Callable[["Entry"], dict[str, str]]
 
 _VERSION = b'"resourceVersion":"'
+_MOST_REPLAYED = 2_048
+"""Changes of the past that are kept for the watches that read it at the same time."""
 
 
 class Entry:
@@ -235,6 +238,9 @@ class ResourceCache:
         """By namespace, and in the order in which they came: whoever repeats a run finds them told in the same."""
         self._subscription: Subscription | None = None
         self._expected: dict[str, Expected] = {}
+        self._replaying = 0
+        self._replayed: dict[tuple[int, str], Change] = {}
+        """Changes of the past by revision and key, while several watches read it; the latest of them."""
         self.ended = False
         """It follows the store no more: what is in here is the past."""
         self.object_watches = 0
@@ -326,11 +332,34 @@ class ResourceCache:
     def watch_count(self) -> int:
         return sum(len(watches) for watches in self._watches.values())
 
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Changes of the past are shared by the watches that are in such a block at the same time: after an outage
+        hundreds resume from about the same revision."""
+        self._replaying += 1
+        try:
+            yield
+        finally:
+            self._replaying -= 1
+            if not self._replaying:
+                self._replayed.clear()
+
     async def changes(self, watch: Watch, after: int, limit: int) -> tuple[list[Change], int]:
         """Return what concerns `watch` of about `limit` changes after revision `after`, and the revision up to which
         that is complete. Raises Compacted."""
         events, reached = await self._store.replay(self._below(watch.namespace), after, limit)
-        return [_change(event) for event in events if self.concerns(watch, event.key)], reached
+        return [self._replayed_change(event) for event in events if self.concerns(watch, event.key)], reached
+
+    def _replayed_change(self, event: Event) -> Change:
+        known, key = self._replayed, (event.revision, event.key)
+        change = known.get(key)
+        if change is None:
+            change = _change(event)
+            if self._replaying > 1:
+                if len(known) >= _MOST_REPLAYED:
+                    del known[next(iter(known))]
+                known[key] = change
+        return change
 
     def concerns(self, watch: Watch, key: str) -> bool:
         """Whether the key is in the watch's namespace and under its name."""

@@ -346,6 +346,22 @@ async def test_a_long_past_is_sent_in_steps_and_joins_the_present(door: FrontDoo
     assert revisions == sorted(set(revisions))
 
 
+async def test_watches_that_catch_up_together_share_their_frames(door: FrontDoor) -> None:
+    first = await make(door, "a", app="x")
+    for number in range(100):
+        await change(door, "a", str(number))
+    slow, cache = asyncio.Event(), door.api.registry("", "configmaps").cache
+    path = f"{CONFIGMAPS}?labelSelector=app%3Dx&resourceVersion={first['metadata']['resourceVersion']}"
+    watchers = [await door.watch(path, slow=slow) for _ in range(5)]
+    slow.set()
+    await settle(40)
+    assert [event["object"]["data"]["v"] for event in watchers[0].events] == [str(number) for number in range(100)]
+    # The first read its step before there were others to share it with.
+    one, *others = (watcher.pieces for watcher in watchers[1:])
+    assert all(mine is theirs for other in others for mine, theirs in zip(one, other, strict=True))
+    assert cache._replayed == {}, "nothing is kept once all have caught up"
+
+
 async def test_a_watch_that_catches_up_ends_with_the_server(door: FrontDoor) -> None:
     for number in range(100):
         await make(door, f"o{number}")

@@ -297,7 +297,8 @@ class _Stream:
         """Send the present state, then what has changed since, each as fast as the reader takes it."""
         try:
             await self._send_present(present)
-            await self._send_past()
+            with self.registry.cache.replaying():
+                await self._send_past()
         except Compacted:
             self.refuse(Expired("The resourceVersion for the provided watch is too old."))
             self.over.set()
@@ -321,8 +322,10 @@ class _Stream:
     async def _send_past(self) -> None:
         """Send what has changed after the revision that this watch begins with, and join the live events: nothing
         awaits between the last step and that, so nothing is missing or sent twice."""
-        cache, turns, after = self.registry.cache, self.registry.env.turns, self.revision
+        cache, after = self.registry.cache, self.revision
         while not cache.ended:
+            if after < cache.fresh:
+                await self.registry.env.turns.wait(_STEP_COST)
             changes, after = await cache.changes(self.watch, after, _EXAMINED_AT_ONCE)
             joins = after >= cache.fresh and len(changes) <= _AT_ONCE
             for start in range(0, max(len(changes), 1), _AT_ONCE):
@@ -330,7 +333,6 @@ class _Stream:
                     self.watch.accept(change)
                 if not joins:
                     await self.drained()
-                    await turns.wait(_STEP_COST)
             if joins:
                 self.revision = max(self.revision, after)
                 self._live = True
