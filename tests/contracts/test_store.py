@@ -16,6 +16,7 @@ from setpoint.store.encryption.encrypted_store import EncryptedStore
 from setpoint.store.encryption.providers import Keys, NamedKey, Transformer
 from setpoint.store.interface import (
     Cause,
+    Check,
     Compacted,
     CompareFailed,
     Delete,
@@ -138,6 +139,32 @@ async def test_all_operations_of_a_transaction_share_its_revision(store: Store) 
     at, answers = await store.txn([Put("c", b"3"), Delete("b"), Put("a", b"1", 0), Delete("absent")])
     assert answers == [KeyValue("c", b"3", at, at), None, KeyValue("a", b"1", at, at), None]
     assert await keys(store.list("")) == ["a", "c"]
+
+
+async def test_a_check_changes_nothing_and_must_hold(store: Store) -> None:
+    kept = await put(store, "lease", b"mine")
+    at, answers = await store.txn([Put("a", b"1"), Check("lease", kept.mod_revision), Check("absent", 0)])
+    assert answers == [KeyValue("a", b"1", at, at), None, None]
+    assert await store.get("lease") == kept
+    assert await store.txn([Check("lease", kept.mod_revision)]) == (at, [None])
+    with pytest.raises(CompareFailed) as failed:
+        await store.txn([Put("a", b"2"), Check("lease", at)])
+    assert (failed.value.key, failed.value.current) == ("lease", kept)
+    with pytest.raises(CompareFailed):
+        await store.txn([Put("a", b"2"), Check("lease", 0)])
+    assert await store.get("a") == KeyValue("a", b"1", at, at)
+    # What is under way counts too: the write comes before the renewal or not at all.
+    renewal, late = await asyncio.gather(
+        put(store, "lease", b"yours"),
+        store.txn([Put("a", b"2"), Check("lease", kept.mod_revision)]),
+        return_exceptions=True,
+    )
+    assert isinstance(renewal, KeyValue)
+    if isinstance(late, CompareFailed):
+        assert late.current == renewal
+    else:
+        assert not isinstance(late, BaseException)
+        assert late[0] < renewal.mod_revision
 
 
 async def test_a_transaction_without_operations_changes_nothing(store: Store) -> None:

@@ -67,7 +67,7 @@ async def delete(
             entry = ours = marked
         operations = await registry.hooks.before_delete(call, registry.encoding.live(entry))
         try:
-            revision, _ = await registry.env.store.txn([Delete(key, entry.revision), *operations], registry.cause(call))
+            revision, _ = await registry.commit(call, [Delete(key, entry.revision), *operations])
         except CompareFailed:
             if registry.cache.ended:
                 if ours is not None:
@@ -95,7 +95,7 @@ async def delete_unread(call: Call, registry: Registry, name: str) -> None:
         if call.dry_run:
             return
         try:
-            await registry.env.store.txn([Delete(key, entry.revision)], registry.cause(call))
+            await registry.commit(call, [Delete(key, entry.revision)])
         except CompareFailed:
             continue
         return

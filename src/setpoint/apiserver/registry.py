@@ -17,6 +17,7 @@ from setpoint.apiserver.admission.plugin import Attributes, Chain, Shape
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.corrupt import CorruptObject
 from setpoint.apiserver.encoding import Encoding, stamp_offset
+from setpoint.apiserver.fencing import Fencing
 from setpoint.apiserver.filters.authorize import AuthorizerChain
 from setpoint.apiserver.http.message import ObjectRequest
 from setpoint.apiserver.options import revision_problem
@@ -34,8 +35,9 @@ from setpoint.meta.errors import AlreadyExists, BadRequest, Conflict, Invalid, N
 from setpoint.meta.field import invalid
 from setpoint.meta.free_form import is_closed
 from setpoint.meta.goformat import quote
+from setpoint.meta.lease_term import TERM_HEADER
 from setpoint.meta.names import path_segment
-from setpoint.store.interface import CompareFailed, Delete, Op, Put, Store
+from setpoint.store.interface import CompareFailed, Delete, KeyValue, Op, Put, Store
 
 _GENERATE_ATTEMPTS = 8
 _CONTENDED_ATTEMPTS = 64
@@ -55,6 +57,10 @@ class Environment:
     hooks: dict[tuple[str, str], Hooks] = field(default_factory=dict)
     stale: Callable[[str], Awaitable[bool]] | None = None
     """Whether the value under a key should be written once more, though nothing in it has changed."""
+    fencing: Fencing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fencing = Fencing(self.store)
 
 
 Change = Callable[[Obj | None], Awaitable[Obj]]
@@ -325,7 +331,7 @@ class Registry:
         if not call.dry_run:
             operations = await self.hooks.before_delete(call, self.encoding.live(entry))
             try:
-                await self.env.store.txn([Delete(key, entry.revision), *operations], self.cause(call))
+                await self.commit(call, [Delete(key, entry.revision), *operations])
             except CompareFailed as failure:
                 if failure.key != key or failure.current is not None:
                     raise Conflict.modified(
@@ -334,6 +340,13 @@ class Registry:
         return self._imagined(key, obj, entry.revision)
 
     # -- shared ---------------------------------------------------------------------------------------------------
+
+    async def commit(self, call: Call, ops: Sequence[Op]) -> tuple[int, Sequence[KeyValue | None]]:
+        """Do these operations in one transaction, if the caller may still make it. Raises CompareFailed."""
+        term = call.request.headers.get(TERM_HEADER)
+        if term is None:
+            return await self.env.store.txn(ops, self.cause(call))
+        return await self.env.fencing.commit(term, ops, self.cause(call))
 
     async def put(self, call: Call, key: str, obj: Obj, expect: int, operations: Sequence[Op] = ()) -> Entry:
         """Store the object, which from now on is shared: nobody changes it any more. Return it as this transaction
@@ -347,9 +360,7 @@ class Registry:
         if (shareable and watched) or encoding.final_as:
             self.cache.expect(key, Expected(form, value, stamp, shareable and watched, encoding.final_as))
         try:
-            revision, results = await self.env.store.txn(
-                [Put(key, value, expect, stamp), *operations], self.cause(call)
-            )
+            revision, results = await self.commit(call, [Put(key, value, expect, stamp), *operations])
         finally:
             self.cache.expect_no_more(key, value)
         stored = results[0]

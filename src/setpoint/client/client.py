@@ -16,6 +16,7 @@ from setpoint.client.watch import Watch
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Expired
+from setpoint.meta.lease_term import Fence
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -42,6 +43,7 @@ class Client:
         default_namespace: str = "",
         on_warning: Callable[[str], None] | None = None,
         discovery: Discovery | None = None,
+        fence: Fence | None = None,
     ) -> None:
         """`default_namespace` is where objects of namespaced kinds are that do not say so; lists and watches without a
         namespace are of all namespaces regardless."""
@@ -52,10 +54,11 @@ class Client:
             user_agent=user_agent,
             impersonate=impersonate,
             on_warning=on_warning,
+            fence=fence,
         )
         self.discovery = discovery or Discovery(self.sender.document)
 
-    def named(self, user_agent: str, impersonate: Impersonation | None = None) -> Client:
+    def named(self, user_agent: str, impersonate: Impersonation | None = None, *, fence: Fence | None = None) -> Client:
         """The same connections, for another component."""
         sender = self.sender
         return Client(
@@ -66,7 +69,12 @@ class Client:
             default_namespace=self.default_namespace,
             on_warning=sender.on_warning,
             discovery=self.discovery,
+            fence=fence or sender.fence,
         )
+
+    def fenced(self, fence: Fence | None) -> Client:
+        """The same client for a component that may write only while it leads; without a fence it is this one."""
+        return self if fence is None else self.named(self.sender.user_agent, fence=fence)
 
     async def close(self) -> None:
         await self.sender.transport.close()

@@ -26,6 +26,7 @@ from setpoint.client.transport import (
 from setpoint.client.warning_header import warning_texts
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
+from setpoint.meta.lease_term import TERM_HEADER, Fence, Term
 
 if TYPE_CHECKING:
     from setpoint.client.upgraded import Upgraded
@@ -43,14 +44,17 @@ class Sender:
         user_agent: str = "setpoint",
         impersonate: Impersonation | None = None,
         on_warning: Callable[[str], None] | None = None,
+        fence: Fence | None = None,
     ) -> None:
+        """`fence` is asked before every write, and again before each further attempt."""
         self.transport = transport
         self.clock = clock
         self.user_agent = user_agent
         self.impersonate = impersonate
         self.on_warning = on_warning
+        self.fence = fence
         self._objects = transport if takes_objects(transport) else None
-        self._known: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._known: dict[tuple[str, str, Term | None], list[tuple[str, str]]] = {}
         self._who: list[tuple[str, str]] = [("user-agent", user_agent)]
         if impersonate is not None:
             self._who += impersonate.headers()
@@ -66,8 +70,8 @@ class Sender:
         content_type: str = JSON,
     ) -> Reply:
         """The answer, if it is a success. Waits and tries again where the server asks for that."""
-        headers = self._headers(bool(body), accept, content_type)
         for attempt in range(_MOST_RETRIES + 1):
+            headers = self._headers(method, bool(body), accept, content_type)
             reply = await self.transport.request(method, path, query, headers, body)
             if reply.status < 400:
                 if self.on_warning is not None:
@@ -90,7 +94,8 @@ class Sender:
         content_type: str = JSON,
     ) -> StreamReply:
         """An answer of any status, to be read piece by piece and closed."""
-        stream = await self.transport.stream(method, path, query, self._headers(bool(body), accept, content_type), body)
+        headers = self._headers(method, bool(body), accept, content_type)
+        stream = await self.transport.stream(method, path, query, headers, body)
         if self.on_warning is not None:
             self._warn(stream.headers)
         return stream
@@ -119,7 +124,7 @@ class Sender:
     async def watch(self, path: str, query: str, *, accept: str = JSON) -> EventStream:
         if self._objects is None:
             return await event_lines(await self.stream("GET", path, query, accept=accept))
-        stream = await self._objects.follow(path, query, self._headers(False, accept, ""))
+        stream = await self._objects.follow(path, query, self._headers("GET", False, accept, ""))
         if isinstance(stream, ObjectReply):
             raise _refusal(stream)
         return stream
@@ -128,8 +133,8 @@ class Sender:
         self, objects: ObjectTransport, method: str, path: str, query: str, value: Any, accept: str, content_type: str
     ) -> dict[str, Any]:
         """As `request`, without bytes on either side."""
-        headers = self._headers(value is not None, accept, content_type)
         for attempt in range(_MOST_RETRIES + 1):
+            headers = self._headers(method, value is not None, accept, content_type)
             reply = await objects.exchange(method, path, query, headers, value)
             if reply.status < 400:
                 if self.on_warning is not None:
@@ -144,14 +149,18 @@ class Sender:
             await self.clock.sleep(pause)
         raise _refusal(reply)
 
-    def _headers(self, body: bool, accept: str, content_type: str) -> list[tuple[str, str]]:
-        """The same list for every request alike: nobody changes it."""
-        key = (accept, content_type if body else "")
+    def _headers(self, method: str, body: bool, accept: str, content_type: str) -> list[tuple[str, str]]:
+        """The same list for every request alike: nobody changes it. Raises Conflict for a write that the fence
+        refuses."""
+        term = None if self.fence is None or method == "GET" else self.fence.term()
+        key = (accept, content_type if body else "", term)
         headers = self._known.get(key)
         if headers is None:
             headers = [("accept", accept), *self._who]
             if body:
                 headers.append(("content-type", content_type))
+            if term is not None:
+                headers.append((TERM_HEADER, str(term)))
             self._known[key] = headers
         return headers
 

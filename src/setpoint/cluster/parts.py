@@ -96,10 +96,11 @@ class Parts:
         from setpoint.controllers.garbagecollector.collector import GarbageCollector
 
         client = self._clients.controller_manager()
+        election = self._new_election("kube-controller-manager", client)
 
         @asynccontextmanager
         async def term() -> AsyncIterator[Manager]:
-            manager = self._manager(client, self._clients.controller)
+            manager = self._manager(client, self._clients.controller, fence=election)
             add_controllers(manager, options, names)
             async with running(manager.run, manager.ready):
                 if names is not None and GARBAGE_COLLECTOR not in names:
@@ -118,7 +119,7 @@ class Parts:
                     finally:
                         collecting.cancel()
 
-        async with self._elected("kube-controller-manager", client, term) as elected:
+        async with self._elected(election, term) as elected:
             yield elected
 
     @asynccontextmanager
@@ -126,15 +127,16 @@ class Parts:
         from setpoint.scheduler.scheduler import add_scheduler
 
         client = self._clients.scheduler()
+        election = self._new_election("kube-scheduler", client)
 
         @asynccontextmanager
         async def term() -> AsyncIterator[Manager]:
-            manager = self._manager(client)
+            manager = self._manager(client, fence=election)
             add_scheduler(manager, configuration)
             async with running(manager.run, manager.ready):
                 yield manager
 
-        async with self._elected("kube-scheduler", client, term) as elected:
+        async with self._elected(election, term) as elected:
             yield elected
 
     @asynccontextmanager
@@ -161,19 +163,26 @@ class Parts:
             await fleet.heartbeat.registered.wait()
             yield manager
 
-    def _manager(self, client: Client, client_for: Callable[[str], Client] | None = None) -> Manager:
-        return Manager(client, self._clock, self._ids, client_for=client_for, host=self._host)
+    def _manager(
+        self, client: Client, client_for: Callable[[str], Client] | None = None, fence: LeaderElection | None = None
+    ) -> Manager:
+        """With a fence, nothing of it writes when it does not lead."""
+        of = None if client_for is None else lambda name: client_for(name).fenced(fence)
+        return Manager(client.fenced(fence), self._clock, self._ids, client_for=of, host=self._host)
+
+    def _new_election(self, name: str, client: Client) -> LeaderElection | None:
+        asked = self._election
+        if asked is None:
+            return None
+        return LeaderElection(
+            client, self._clock, self._ids,
+            name=name, identity=asked.identity, namespace=asked.namespace, times=asked.times,
+        )  # fmt: skip
 
     @asynccontextmanager
     async def _elected(
-        self, name: str, client: Client, term: Callable[[], AbstractAsyncContextManager[Manager]]
+        self, election: LeaderElection | None, term: Callable[[], AbstractAsyncContextManager[Manager]]
     ) -> AsyncIterator[Elected]:
-        election, asked = None, self._election
-        if asked is not None:
-            election = LeaderElection(
-                client, self._clock, self._ids,
-                name=name, identity=asked.identity, namespace=asked.namespace, times=asked.times,
-            )  # fmt: skip
         elected = Elected(election, term)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(elected.run())

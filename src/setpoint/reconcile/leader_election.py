@@ -1,8 +1,9 @@
 """One of many: whoever holds a Lease works, the others wait for it to run out.
 
 Nobody trusts the clock of another. A candidate counts the time since it last saw the Lease change; a leader gives up
-well before a candidate could have counted to the end. So there are never two, as long as what a leader began is over
-within the seconds between its own deadline and the end of the Lease.
+well before a candidate could have counted to the end. A leader that was paused beyond its deadline does not know yet
+that it is none: a client with the election as its fence (`meta/lease_term.py`) refuses to send its writes, and the API
+server refuses those that are on their way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.meta.clock import Clock, Ids
-from setpoint.meta.errors import ApiError, NotFound
+from setpoint.meta.errors import ApiError, Conflict, NotFound
+from setpoint.meta.lease_term import Term
 from setpoint.meta.times import format_micro
 from setpoint.reconcile.events import Recorder
 
@@ -80,6 +82,18 @@ class LeaderElection:
         if not self.leading.is_set():
             return 0.0
         return self._clock.monotonic() - self._seen_at - self._times.lease_duration - _TOLERANCE
+
+    def term(self) -> Term:
+        """Return the term that a write belongs to which is sent now. Raises Conflict if the Lease was not renewed in
+        time, or is known to be another's: somebody else may lead already."""
+        lease = self._lease
+        in_time = self._clock.monotonic() < self._seen_at + self._times.renew_deadline
+        if lease is None or not in_time or not self.leading.is_set() or self.holder != self.identity:
+            raise Conflict(
+                f"not sent: {self.identity} has not renewed the lease {self._namespace}/{self.name} in time and may no "
+                "longer lead"
+            )
+        return Term(self._namespace, self.name, self.identity, lease["spec"].get("leaseTransitions") or 0)
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Waits for the Lease, then does the work for as long as it is held. Raises LeadershipLost, with the work

@@ -111,7 +111,7 @@ class Operator:
     async def lead(self, client: Client, clock: Clock, ids: Ids, *, namespace: str, identity: str) -> None:
         """Works while it holds the Lease with the operator's name, for ever. Raises LeadershipLost."""
         election = LeaderElection(client, clock, ids, name=self.name, identity=identity, namespace=namespace)
-        await election.lead(lambda: self.manager(client, clock, ids).run())
+        await election.lead(lambda: self.manager(client.fenced(election), clock, ids).run())
 
     def run(self, arguments: Sequence[str] | None = None) -> NoReturn:
         """The main of the operator's process: see `setpoint.sdk.run`."""

@@ -234,7 +234,8 @@ class OperatorProcess:
     async def _manage(self) -> None:
         options = self._options
         self._manager = self._operator.manager(
-            self._client, self._clock, self._ids, namespace=options.namespace, dry_run=options.dry_run,
+            self._client.fenced(self._election), self._clock, self._ids,
+            namespace=options.namespace, dry_run=options.dry_run,
             in_flight=self._in_flight,
         )  # fmt: skip
         log.info("%s is at work%s", self._operator.name, " and writes nothing" if options.dry_run else "")

@@ -103,7 +103,14 @@ class Delete(NamedTuple):
     expect: int | None = None
 
 
-Op = Put | Delete
+class Check(NamedTuple):
+    """Changes nothing: the rest of the transaction happens only if the key is at this revision (0: absent)."""
+
+    key: str
+    expect: int
+
+
+Op = Put | Delete | Check
 
 
 class Event(NamedTuple):
@@ -190,11 +197,12 @@ class Store(Protocol):
         ...
 
     async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
-        """All or nothing. Returns the revision and, for each op, the key as this transaction left it (None: deleted).
+        """All or nothing. Returns the revision and, for each op, the key as this transaction left it (None: deleted, or
+        only checked).
 
         By the time the caller goes on, others may have written the same keys again: the answer, and not what get shows,
         is this transaction. `cause` says who did this and why; it is kept beside the revision for as long as history
-        is. Deleting only absent keys takes no revision: the current one is returned.
+        is. Checking and deleting only absent keys takes no revision: the current one is returned.
         Raises CompareFailed (nothing happened), Unavailable or another StoreError (it is not known whether it
         happened); ValueError for ops that could never work: one key twice, a key that is empty or holds a zero byte, a
         stamp outside of the value."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, Put
+from setpoint.store.interface import Check, CompareFailed, Event, KeyValue, Op, Put
 
 MOST_OPS = 65_536
 
@@ -35,6 +35,8 @@ def plan(
             now = KeyValue(key, value, revision if before is None else before.create_revision, revision)
             events.append(Event(revision, key, now, before))
             answers.append(now)
+        elif isinstance(op, Check):
+            answers.append(None)
         else:
             if before is not None:
                 events.append(Event(revision, key, None, before))

@@ -10,6 +10,8 @@ import pytest
 from effort import tries
 
 from setpoint.client import Unreachable
+from setpoint.meta.errors import Conflict
+from setpoint.meta.lease_term import Term
 from setpoint.reconcile.leader_election import LEASES, LeaderElection, LeadershipLost
 from setpoint.testing import VirtualCluster, virtual, virtual_cluster
 from setpoint.testing.virtual_time import run_virtual
@@ -122,6 +124,31 @@ async def test_another_takes_over_after_the_lease_time_and_not_before(cluster: V
         assert at_work == {"a": False, "b": True}
         for task in running:
             task.cancel()
+
+
+@virtual(nodes=0, scheduler=False, controllers=())
+async def test_the_fence_is_open_until_the_deadline_and_while_it_leads(cluster: VirtualCluster) -> None:
+    candidate = Candidate(cluster, "a", {})
+    with pytest.raises(Conflict, match="not sent: a has not renewed the lease kube-system/test in time"):
+        candidate.election.term()
+    task = asyncio.ensure_future(candidate.run())
+    await cluster.sleep(31)
+    assert candidate.election.term() == Term("kube-system", "test", "a", 0)
+    fenced = cluster.client.fenced(candidate.election)
+    made = await fenced.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}})
+    last = cluster.clock.monotonic()
+    asyncio.get_running_loop().pass_time(12)  # type: ignore[attr-defined]  # nobody ran meanwhile
+    with pytest.raises(Conflict, match="not sent"):
+        await fenced.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two"}})
+    assert (await fenced.get(("v1", "Namespace"), "one"))["metadata"]["uid"] == made["metadata"]["uid"]
+    assert cluster.clock.monotonic() == last + 12
+    # Nobody else wanted the Lease: it is renewed, and the term goes on.
+    await cluster.sleep(10)
+    await fenced.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "two"}})
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    with pytest.raises(Conflict, match="not sent"):
+        candidate.election.term()
 
 
 @virtual(nodes=0, scheduler=False, controllers=())

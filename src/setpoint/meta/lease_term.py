@@ -1,0 +1,42 @@
+"""The term of a leader, as a write names it.
+
+A component that was stopped for a while (a paused process, a closed lid) goes on in the middle of what it was doing,
+although another one has taken over. Two checks keep its writes from happening. The client asks its fence before each
+write is sent: a lease that was not renewed in time refuses. And each write names the lease and the term that it belongs
+to, in a header; a Setpoint API server commits it only if that term still holds the lease. Other servers ignore the
+header.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+from urllib.parse import quote, unquote
+
+TERM_HEADER = "setpoint-lease"
+
+
+class Term(NamedTuple):
+    """One holder's uninterrupted time with a Lease."""
+
+    namespace: str
+    name: str
+    holder: str
+    transitions: int
+    """The Lease's leaseTransitions: it grows whenever the holder changes."""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}/{self.transitions}/{quote(self.holder, safe='')}"
+
+
+def parse_term(text: str) -> Term:
+    """Read what the header holds. Raises ValueError."""
+    namespace, name, transitions, holder = text.split("/")
+    if not (namespace and name and holder and transitions.isdecimal() and len(transitions) < 20):
+        raise ValueError("not a term of a lease")
+    return Term(namespace, name, unquote(holder), int(transitions))
+
+
+class Fence(Protocol):
+    def term(self) -> Term:
+        """Return the term that a write belongs to which is sent now. Raises Conflict if it must not be sent."""
+        ...
