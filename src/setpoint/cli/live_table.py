@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import datetime
 
 from setpoint.cli.printing import Obj, Printer
+from setpoint.meta.times import human_duration, parse_time
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_AGE = "Age"
 
 
 class LiveTable:
     """Takes the server's tables, of lists and of single events, and gives what to write so that the screen shows the
-    rows as they are now. Rows keep the order in which they came; the age of rows that do not change stays as it was.
-    """
+    rows as they are now. Rows keep the order in which they came, and their ages grow."""
 
-    def __init__(self, make: Callable[[], Printer], height: int) -> None:
-        """`make` gives a fresh printer for every frame; of a table that is higher than the screen only what changes is
-        told, line by line, since nobody can move the cursor to what has scrolled away."""
+    def __init__(self, make: Callable[[], Printer], size: tuple[int, int]) -> None:
+        """`make` gives a fresh printer for every frame. Of a table that is higher than the terminal of this size
+        (columns, lines) only changes are printed, line by line: no cursor gets to what has scrolled away."""
         self._make = make
-        self._height = height
+        self._width, self._height = size
         self._columns: list[Obj] = []
         self._rows: dict[str, Obj] = {}
         self._drawn = 0
+        self._shown = ""
         self._plain: Printer | None = None
 
     def see(self, table: Obj, *, gone: bool = False) -> str:
+        """Return what to write for a table that the server sent."""
         self._columns = table.get("columnDefinitions") or self._columns
         for row in table.get("rows") or ():
             key = _key(row)
@@ -30,17 +37,34 @@ class LiveTable:
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = row
-        if self._plain is not None or len(self._rows) + 2 > self._height:
+        text = self._text()
+        if self._plain is not None or self._lines(text) + 1 > self._height:
             return self._as_lines(table)
-        return self._redrawn()
+        return self._redrawn(text)
 
-    def _redrawn(self) -> str:
+    def grow_older(self, now: datetime) -> str:
+        """Return what to write so that the ages are those of this moment; empty if they are already."""
+        at = next((index for index, column in enumerate(self._columns) if column.get("name") == _AGE), None)
+        if at is None or self._plain is not None:
+            return ""
+        self._rows = {key: _aged(row, at, now) for key, row in self._rows.items()}
+        text = self._text()
+        return self._redrawn(text) if text != self._shown else ""
+
+    def _text(self) -> str:
         printer = self._make()
         whole = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": self._columns}
-        text = printer.print({**whole, "rows": list(self._rows.values())}) + printer.flush()
+        return printer.print({**whole, "rows": list(self._rows.values())}) + printer.flush()
+
+    def _redrawn(self, text: str) -> str:
         up = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
-        self._drawn = text.count("\n")
+        self._drawn, self._shown = self._lines(text), text
         return up + text
+
+    def _lines(self, text: str) -> int:
+        """Return how many lines of the terminal a text takes: long ones are wrapped."""
+        plain = _COLOUR.sub("", text).splitlines()
+        return sum(max(1, -(-len(line) // self._width)) for line in plain)
 
     def _as_lines(self, table: Obj) -> str:
         if self._plain is None:
@@ -52,3 +76,13 @@ class LiveTable:
 def _key(row: Obj) -> str:
     meta = (row.get("object") or {}).get("metadata") or {}
     return meta.get("uid") or f"{meta.get('namespace', '')}/{meta.get('name') or row.get('cells')}"
+
+
+def _aged(row: Obj, at: int, now: datetime) -> Obj:
+    created = ((row.get("object") or {}).get("metadata") or {}).get("creationTimestamp")
+    cells = row.get("cells") or []
+    try:
+        age = human_duration(max(0.0, (now - parse_time(created)).total_seconds())) if created else ""
+    except ValueError:
+        return row
+    return {**row, "cells": [*cells[:at], age, *cells[at + 1 :]]} if age and at < len(cells) else row

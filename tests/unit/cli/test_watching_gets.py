@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from command_line import Typed
 from local_server import LocalServer
@@ -23,8 +23,11 @@ def table(*rows: tuple[str, str], columns: bool = True) -> Obj:
     }
 
 
-def live(height: int = 24) -> LiveTable:
-    return LiveTable(lambda: make_get_printer(OutputFlags(), lambda: datetime(2026, 1, 1, tzinfo=UTC)), height)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def live(height: int = 24, width: int = 80) -> LiveTable:
+    return LiveTable(lambda: make_get_printer(OutputFlags(), lambda: NOW), (width, height))
 
 
 async def turns() -> None:
@@ -49,6 +52,30 @@ def test_more_than_a_screen_is_told_line_by_line() -> None:
     assert "\x1b" not in more
     assert "c" in more
     assert shown.see(table(("c", "2"), columns=False)).split() == ["c", "2"]
+
+
+def test_ages_grow_although_nothing_changes() -> None:
+    aged = table(("a", "Running"))
+    aged["columnDefinitions"] = [*COLUMNS, {"name": "Age", "type": "string"}]
+    (row,) = aged["rows"]
+    row["cells"].append("2s")
+    row["object"]["metadata"]["creationTimestamp"] = "2025-12-31T23:59:58Z"
+    shown = live()
+    assert shown.see(aged) == "NAME   STATE     AGE\na      Running   2s\n"
+    assert shown.grow_older(NOW) == ""
+    assert shown.grow_older(NOW + timedelta(seconds=3)) == "\x1b[2F\x1b[JNAME   STATE     AGE\na      Running   5s\n"
+    assert shown.grow_older(NOW + timedelta(seconds=3)) == ""
+    # Nothing that has scrolled away is drawn again, and what has no age has none.
+    scrolled = live(height=1)
+    scrolled.see(aged)
+    assert scrolled.grow_older(NOW + timedelta(hours=1)) == ""
+    assert live().grow_older(NOW) == ""
+
+
+def test_long_lines_take_more_than_one_line_of_the_terminal() -> None:
+    shown = live(width=20)
+    shown.see(table(("a-name-that-is-longer-than-the-terminal", "Running")))
+    assert shown.see(table(("b", "New"))).startswith("\x1b[6F\x1b[J")
 
 
 async def test_every_change_is_a_line(typed: Typed, local_server: LocalServer) -> None:

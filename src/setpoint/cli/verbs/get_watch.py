@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,11 @@ from setpoint.client.paths import query_of
 from setpoint.meta.errors import NotFound
 
 if TYPE_CHECKING:
+    from setpoint.cli.live_table import LiveTable
     from setpoint.client import Resource
 
+_SECOND = 1.0
+_USUAL_SIZE = (80, 24)
 Tell = Callable[[str, Obj], None]
 """Shows what happened to an object."""
 
@@ -24,7 +28,31 @@ Tell = Callable[[str, Obj], None]
 async def watch(call: Call, chosen: Chosen) -> None:
     """Until the server ends it, or somebody has seen enough."""
     one = _the_one(chosen)
-    tell = _in_place(call, one.resource) if _on_screen(call) else _line_by_line(call, one.resource)
+    if not _on_screen(call):
+        await _follow(call, one, _line_by_line(call, one.resource))
+        return
+    table = _live_table(call, one.resource)
+
+    def tell(kind: str, obj: Obj) -> None:
+        call.say(table.see(obj, gone=kind == "DELETED"), end="")
+
+    ageing = asyncio.ensure_future(_age(call, table))
+    try:
+        await _follow(call, one, tell)
+    finally:
+        ageing.cancel()
+        await asyncio.wait((ageing,))
+
+
+async def _age(call: Call, table: LiveTable) -> None:
+    while True:
+        await call.around.clock.sleep(_SECOND)
+        if text := table.grow_older(call.around.clock.now()):
+            call.say(text, end="")
+            call.flush()
+
+
+async def _follow(call: Call, one: Target | Selection, tell: Tell) -> None:
     begin, options = await (_named(call, one, tell) if isinstance(one, Target) else _listed(call, one, tell))
     call.flush()
     skip = begin == "0"  # a watch of one object begins with the object as it is, which has been told already
@@ -100,14 +128,8 @@ def _on_screen(call: Call) -> bool:
     return call.around.colour and human(call) and call.flags.server_print and not call.flags.output_watch_events
 
 
-def _in_place(call: Call, resource: Resource) -> Tell:
-    import os
-
+def _live_table(call: Call, resource: Resource) -> LiveTable:
     from setpoint.cli.live_table import LiveTable
+    from setpoint.cli.terminal import size
 
-    table = LiveTable(lambda: printer_for(call, resource), os.get_terminal_size(call.around.stdout.fileno()).lines)
-
-    def tell(kind: str, obj: Obj) -> None:
-        call.say(table.see(obj, gone=kind == "DELETED"), end="")
-
-    return tell
+    return LiveTable(lambda: printer_for(call, resource), size(call.around.stdout) or _USUAL_SIZE)
