@@ -25,7 +25,20 @@ _KINDS_THEN_NAMES = (
     "apply view-last-applied", "apply edit-last-applied",
 )  # fmt: skip
 _PODS = ("logs", "exec", "attach", "port-forward", "debug", "cp")
-_NODES = ("drain", "cordon", "uncordon", "top node")
+_NAMES_OF = {
+    "drain": "nodes", "cordon": "nodes", "uncordon": "nodes", "top node": "nodes", "top pod": "pods",
+    "nodes stop": "nodes", "nodes start": "nodes", "nodes partition": "nodes", "nodes remove": "nodes",
+    "certificate approve": "certificatesigningrequests", "certificate deny": "certificatesigningrequests",
+}  # fmt: skip
+"""Commands whose arguments are names of objects of one kind."""
+_FILES = ("backup", "restore", "kustomize", "create configmap", "create secret generic")
+"""Commands whose arguments are files, or may be."""
+_FILE_FLAGS = (
+    "filename", "kubeconfig", "kustomize", "www", "unix-socket", "custom", "certificate-authority",
+    "client-certificate", "client-key", "from-file", "from-env-file", "cert", "key", "fleet", "into", "kuberc",
+    "kubelet-client-certificate", "kubelet-client-key", "kubelet-certificate-authority",
+)  # fmt: skip
+_FILE_ENDINGS = ("-file", "-dir", "-config", "-path")
 _CONTEXTS = ("config use-context", "config delete-context", "config rename-context", "config set-context",
              "config get-contexts")  # fmt: skip
 _SECTIONS = {"config delete-cluster": "clusters", "config delete-user": "users"}
@@ -48,23 +61,29 @@ async def offers(words: list[str], around: Surroundings) -> Offers:
         name, equals, value = last.partition("=")
         if equals and name.startswith("--"):
             flag = next((one for one in flags.all if f"--{one.name}" == name), None)
-            return await _values(flag, value, path, rest, flags, around) if flag is not None else Offers([], DEFAULT)
+            return (
+                await _values(flag, value, rest, flags, around, command.local)
+                if flag is not None
+                else Offers([], DEFAULT)
+            )
         if rest and (flag := _wanting(flags, rest[-1])) is not None:
-            return await _values(flag, last, path, rest[:-1], flags, around)
+            return await _values(flag, last, rest[:-1], flags, around, command.local)
         if last.startswith("-"):
             return _flag_names(flags, last)
-    children = [f"{name}\t{one.summary}" for name, one in command.children.items()
-                if name.startswith(last) and not one.hidden]  # fmt: skip
-    if command.children and not flags_only(flags, rest):
+    children = _children(command, last)
+    # Flags of a server may stand before the name of a child that has them, though its parent has not.
+    with_server = Flags((*connection.FLAGS, *command.flags, *HELP))
+    if command.children and with_server.first_argument(rest) < 0:
         if command is ROOT and not children:
             return Offers(_plugins(last, around))
         return Offers(children)
-    return await _arguments(path, last, rest, flags, around)
+    return await _arguments(path, last, rest, flags, around, command.local)
 
 
-def flags_only(flags: Flags, words: list[str]) -> bool:
-    """Whether there is an argument already."""
-    return flags.first_argument(words) >= 0
+def _children(command: Command, last: str) -> list[str]:
+    return [
+        f"{name}\t{one.summary}" for name, one in command.children.items() if name.startswith(last) and not one.hidden
+    ]
 
 
 def _found(words: list[str]) -> tuple[Command, list[str], str]:
@@ -106,10 +125,10 @@ def _flag_names(flags: Flags, last: str) -> Offers:
     return Offers(found, NO_FILES | NO_SPACE if single else NO_FILES)
 
 
-async def _values(flag: Flag, last: str, path: str, rest: list[str], flags: Flags, around: Surroundings) -> Offers:
+async def _values(flag: Flag, last: str, rest: list[str], flags: Flags, around: Surroundings, local: bool) -> Offers:
     if flag.choices:
         return Offers([one for one in flag.choices if one.startswith(last)])
-    call = _call(flags, rest, around)
+    call = _call(flags, rest, around, local)
     if call is None:
         return Offers([])
     if flag.name == "namespace":
@@ -118,31 +137,46 @@ async def _values(flag: Flag, last: str, path: str, rest: list[str], flags: Flag
         return Offers(_entries(call, f"{flag.name}s", last))
     if flag.name == "container" and call.args:
         return Offers(await _containers(call, call.args[0], last))
-    files = flag.name in ("filename", "kubeconfig", "kustomize", "patch-file", "www", "unix-socket", "custom",
-                          "certificate-authority", "client-certificate", "client-key", "from-file")  # fmt: skip
+    files = flag.name in _FILE_FLAGS or flag.name.endswith(_FILE_ENDINGS)
     return Offers([], DEFAULT if files else NO_FILES)
 
 
-async def _arguments(path: str, last: str, rest: list[str], flags: Flags, around: Surroundings) -> Offers:
-    call = _call(flags, rest, around)
+async def _arguments(path: str, last: str, rest: list[str], flags: Flags, around: Surroundings, local: bool) -> Offers:
+    call = _call(flags, rest, around, local)
     if call is None:
         return Offers([])
     args = call.args
+    if path == "help":
+        return Offers(_children(_found(args)[0], last))
     if path in _CONTEXTS:
         return Offers(_entries(call, "contexts", last) if not args else [])
     if path in _SECTIONS:
         return Offers(_entries(call, _SECTIONS[path], last) if not args else [])
     if path == "completion":
         return Offers([one for one in ("bash", "fish", "zsh") if one.startswith(last)] if not args else [])
-    if path in _NODES:
-        return Offers(await _names(call, "nodes", last))
+    if path in _NAMES_OF:
+        return Offers([one for one in await _names(call, _NAMES_OF[path], last) if one not in args])
+    if path in ("lesson", "demo"):
+        return Offers(_taught(path, args, last))
     if path in _KINDS:
         return Offers(await _kinds(call, last) if not args else [])
     if path in _KINDS_THEN_NAMES:
         return await _kind_or_name(call, args, last)
     if path in _PODS:
         return await _pod(call, path, args, last)
-    return Offers([], DEFAULT)
+    return Offers([], DEFAULT if path in _FILES else NO_FILES)
+
+
+def _taught(path: str, args: list[str], last: str) -> list[str]:
+    """Return the lessons by name, or the scenes of the demo by number, with their titles."""
+    # Here, because no other command needs them.
+    if path == "lesson":
+        from setpoint.cli.teaching.lessons import LESSONS
+
+        return [f"{one.name}\t{one.title}" for one in LESSONS if one.name.startswith(last)] if not args else []
+    from setpoint.cli.teaching.scenes import SCENES
+
+    return [str(number) for number in range(1, len(SCENES) + 1) if str(number).startswith(last)]
 
 
 async def _kind_or_name(call: Call, args: list[str], last: str) -> Offers:
@@ -174,7 +208,7 @@ async def _pod(call: Call, path: str, args: list[str], last: str) -> Offers:
     return Offers(await _containers(call, args[0], last) if path == "logs" else [])
 
 
-def _call(flags: Flags, rest: list[str], around: Surroundings) -> Call | None:
+def _call(flags: Flags, rest: list[str], around: Surroundings, local: bool) -> Call | None:
     """A command line as far as it is typed."""
     # What is required may come yet, and what is asked must not take long.
     own = {flag.name for flag in flags.all}
@@ -185,7 +219,7 @@ def _call(flags: Flags, rest: list[str], around: Surroundings) -> Call | None:
         line = lenient.parse(rest)
     except UsageProblem:
         return None
-    return Call(around, line, "setpoint __complete")
+    return Call(around, line, "setpoint __complete", local=local)
 
 
 def _entries(call: Call, section: str, last: str) -> list[str]:

@@ -19,6 +19,8 @@ async def shop(local_server: LocalServer) -> None:
         meta = {"name": name, "namespace": "default"}
         await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}})
     await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    for name in ("node-1", "node-2"):
+        await client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,31 @@ async def shop(local_server: LocalServer) -> None:
         ("get nothing ''", ":4"),
         ("exec web -- l", ":4"),
         ("nonsense --x ''", ":4"),
+        # Our own commands: what makes sense there, and no names of files where none is meant.
+        ("nodes ''", "add stop start partition remove :4"),
+        ("nodes stop ''", "node-1 node-2 :4"),
+        ("nodes stop node-1 ''", "node-2 :4"),
+        ("nodes remove node-2 n", "node-1 :4"),
+        ("nodes add ''", ":4"),
+        ("lesson an", "anatomy :4"),
+        ("lesson anatomy ''", ":4"),
+        ("demo ''", "1 2 3 4 5 6 :4"),
+        ("up ''", ":4"),
+        ("up --store ''", "sqlite memory :4"),
+        ("up --na", "--name= :6"),
+        ("up --data-dir ''", ":0"),
+        ("up --tls-cert-file ''", ":0"),
+        ("up --nodes ''", ":4"),
+        ("down ''", ":4"),
+        ("status ''", ":4"),
+        ("watch ''", ":4"),
+        ("list -o ''", "json name :4"),
+        ("help nod", "nodes :4"),
+        ("help nodes st", "stop start :4"),
+        ("backup ''", ":0"),
+        ("create deployment ''", ":4"),
+        ("top pod we", "web :4"),
+        ("run ''", ":4"),
     ],
 )
 async def test_what_is_offered(typed: Typed, shop: None, line: str, words: str) -> None:
