@@ -1,10 +1,12 @@
-"""`--fleet`: a file that says what the simulated nodes are."""
+"""`--fleet`, `--pace` and `--images`: what the simulated nodes are, and how they behave."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Values, text
 
@@ -12,6 +14,40 @@ if TYPE_CHECKING:
     from setpoint.node.options import FleetOptions
 
 FLEET = text("fleet", help="A YAML file: capacity, labels and zones of the nodes, rules for images, stages.")
+
+PACE = text(
+    "pace",
+    choices=("real", "fast", "instant"),
+    help="How long things take: real, a second or two for each image and container, as people can follow it; fast, "
+    "the same with long waits cut to a tenth; instant, no time at all. By default real on a terminal, else instant.",
+)
+IMAGES = text(
+    "images",
+    default="known",
+    choices=("known", "any"),
+    help="Which images exist: known, all but those that look like misspelled names of well-known ones; any, all.",
+)
+
+
+def pace_of(call: Call) -> str:
+    """The pace that is asked for, or the usual one. Raises Failed."""
+    asked: str = call.flags.pace
+    if asked and asked not in PACE.choices:
+        raise Failed(f"--pace {asked}: must be one of {', '.join(PACE.choices)}")
+    return asked or ("real" if call.around.out_is_terminal else "instant")
+
+
+def simulation_of(call: Call) -> FleetOptions:
+    """The fleet at its pace, with its images. Raises Failed."""
+    from setpoint.node.options import FleetOptions
+    from setpoint.node.pace import PACES
+
+    images: str = call.flags.images
+    if images not in IMAGES.choices:
+        raise Failed(f"--images {images}: must be one of {', '.join(IMAGES.choices)}")
+    fleet = fleet_of(call.flags)
+    options = FleetOptions(fleet) if isinstance(fleet, int) else fleet
+    return replace(options, pace=PACES[pace_of(call)], only_plausible_images=images == "known")
 
 
 def fleet_of(flags: Values) -> int | FleetOptions:

@@ -10,7 +10,7 @@ from pathlib import Path
 from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, switch, text
-from setpoint.cli.fleet_file import FLEET, fleet_of
+from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, simulation_of
 from setpoint.cli.program_name import program_name
 from setpoint.cli.running import DATA_DIR, directory_of, none_runs, running_now, written_down
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
@@ -21,7 +21,7 @@ from setpoint.client.cluster_choice import data_directory
 @server
 def run(call: Call) -> int | None:
     call.no_arguments()
-    wanted = fleet_of(call.flags)
+    wanted = simulation_of(call)
     directory = directory_of(call)
     none_runs(directory)
     if call.flags.detach:
@@ -32,7 +32,7 @@ def run(call: Call) -> int | None:
     from setpoint.cluster.apiserver import until
     from setpoint.cluster.stopping import catch_signals
 
-    nodes = wanted if isinstance(wanted, int) else wanted.nodes
+    nodes = wanted.nodes
     config = server_config(call.flags, directory)
     progress = _Progress(call)
 
@@ -135,6 +135,8 @@ COMMAND = Command(
             "detach", "d", help="Return when the cluster is ready; it runs in the background until `setpoint down`."
         ),
         switch("quiet", "q", help="Say what there is to say once, and nothing of what the loops do."),
+        PACE,
+        IMAGES,
         FLEET,
         *SERVER_FLAGS,
     ),

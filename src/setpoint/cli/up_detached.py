@@ -10,6 +10,7 @@ from pathlib import Path
 
 from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.fleet_file import pace_of
 from setpoint.cli.running import directory_of, find_running
 from setpoint.cli.serving import STARTED
 
@@ -48,8 +49,9 @@ def start_detached(call: Call) -> int:
 
 
 def _flags(call: Call) -> list[str]:
-    """What was typed, for the process that does it."""
-    return [f"--{flag.name}={value}" for flag, value in call.flags.said if flag.name != "detach"]
+    """What was typed, for the process that does it. That one has no terminal to take its pace from."""
+    typed = [f"--{flag.name}={value}" for flag, value in call.flags.said if flag.name not in ("detach", "pace")]
+    return [*typed, f"--pace={pace_of(call)}"]
 
 
 def _warnings(log: Path) -> list[str]:

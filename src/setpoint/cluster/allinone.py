@@ -14,6 +14,7 @@ from setpoint.cluster.component_logs import ComponentLogs, component_logs
 from setpoint.cluster.components import ComponentOptions, Components
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.front_proxy import FrontProxy
+from setpoint.cluster.speed import faster_controllers, faster_fleet, faster_server
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Ids
 from setpoint.store.interface import Store
@@ -58,6 +59,9 @@ async def _cluster(
 ) -> AsyncIterator[RunningCluster]:
     fleet = None if isinstance(wanted, int) else wanted
     nodes = wanted if isinstance(wanted, int) else wanted.nodes
+    speed = fleet.pace.speed if fleet is not None else 1
+    if fleet is not None and speed > 1:
+        config, fleet = faster_server(config, speed), faster_fleet(fleet)
     step("the API server")
     async with apiserver(config, store) as server:
         step(f"controllers, scheduler and {nodes} nodes" if nodes else "controllers and scheduler")
@@ -65,6 +69,7 @@ async def _cluster(
         services = config.service_cluster_ip_range
         controllers = controller_options(server.certificates, nodes=nodes, services=services)
         controllers = replace(controllers, service_account_private_key=signing_key(config).pem)
+        controllers = faster_controllers(controllers, speed)
         identity = _identity(config, api.ids)
         options = ComponentOptions(
             nodes=nodes, controller_options=controllers, identity=identity, logs=logs, fleet=fleet

@@ -104,7 +104,8 @@ class Components:
         return self
 
     async def _start_all(self) -> None:
-        simulates = bool(self._options.nodes or self._options.fleet)
+        fleet = self._options.fleet
+        simulates = bool(self._options.nodes or (fleet is not None and fleet.stages))
         if simulates:
             await self._serve_metrics()
         if self._options.default_storage_class:

@@ -46,6 +46,8 @@ class ApiServerConfig:
     enable_admission_plugins: list[str] = field(default_factory=list)
     disable_admission_plugins: list[str] = field(default_factory=list)
     admission_control_config_file: str = ""
+    default_not_ready_toleration_seconds: int = 300
+    default_unreachable_toleration_seconds: int = 300
     service_account_issuer: list[str] = field(default_factory=lambda: ["https://kubernetes.default.svc.cluster.local"])
     """The first signs tokens, all are good."""
     api_audiences: list[str] = field(default_factory=list)

@@ -149,12 +149,11 @@ class Parts:
         """Entered when all nodes have registered. `serving` lets others ask them, for as long as they are there."""
         from setpoint.node.fleet import add_fleet
         from setpoint.node.options import FleetOptions
-        from setpoint.node.runtime.images import Images
         from setpoint.node.runtime.simulated import SimulatedRuntime
 
         manager = self._manager(self._clients.fleet())
         options = FleetOptions(nodes) if isinstance(nodes, int) else nodes
-        runtime = SimulatedRuntime(self._clock, self._ids, Images(options.images, options.pull_seconds))
+        runtime = SimulatedRuntime(self._clock, self._ids, options.image_catalogue(), options.pace)
         fleet = add_fleet(
             manager, options, runtime, client_for=self._clients.node, stage_client=self._clients.stages(),
             version=VERSION["gitVersion"], runtime_version=SimulatedRuntime.version, static_pods=static_pods,

@@ -116,6 +116,7 @@ def _plugins(api: ApiServer, config: ApiServerConfig, servers: FarServers, enabl
         api.resources.values,
         Served(api),
         WebhookClient(servers, CacheReader(api), api.clock),
+        (config.default_not_ready_toleration_seconds, config.default_unreachable_toleration_seconds),
     )
     try:
         if config.admission_control_config_file:

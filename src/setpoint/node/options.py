@@ -24,7 +24,8 @@ from typing import Any
 
 from setpoint.meta.body import BodyError, parse_yaml
 from setpoint.meta.quantity import QuantityError, parse
-from setpoint.node.runtime.images import ImageRule
+from setpoint.node.pace import INSTANT, Pace, Span
+from setpoint.node.runtime.images import ImageRule, Images
 from setpoint.node.stages import Stage, StageProblem, stage_of
 
 _CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -69,8 +70,17 @@ class FleetOptions:
     nodes: int = 3
     template: NodeTemplate = field(default_factory=NodeTemplate)
     images: tuple[ImageRule, ...] = ()
-    pull_seconds: float = 0.0
+    pull_seconds: float | None = None
+    """Of images of which no rule says it; None leaves that to the pace."""
     stages: tuple[Stage, ...] = ()
+    pace: Pace = INSTANT
+    only_plausible_images: bool = False
+    """Images whose names look like misspelled well-known ones do not exist."""
+
+    def image_catalogue(self) -> Images:
+        own = self.pull_seconds
+        pull = self.pace.pull if own is None else Span(own, own)
+        return Images(self.images, pull, only_plausible=self.only_plausible_images)
 
 
 def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
@@ -102,7 +112,8 @@ def read_fleet(text: str, nodes: int = 3) -> FleetOptions:
     )
     rules = tuple(_rule(each, f"images[{number}]") for number, each in enumerate(_list(document, "images", "")))
     count = _whole(about.get("count", nodes), "nodes.count")
-    return FleetOptions(count, template, rules, _seconds(document.get("pullSeconds", 0), "pullSeconds"), tuple(stages))
+    pull_seconds = _seconds(document["pullSeconds"], "pullSeconds") if "pullSeconds" in document else None
+    return FleetOptions(count, template, rules, pull_seconds, tuple(stages))
 
 
 def _table(found: Any, where: str, known: tuple[str, ...]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ def amounts_of(container: Mapping[str, Any]) -> Mapping[str, Any]:
 class Slot:
     __slots__ = (
         "allocated", "attempt", "counted", "crash", "hook", "image", "kind", "last", "name", "probes", "pull",
-        "pull_failure", "pulling", "record", "replaced", "said_exit", "shown", "spec", "stop", "waiting",
+        "pull_failure", "pulling", "record", "replaced", "said_exit", "shown", "spec", "starting", "stop",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, spec: Mapping[str, Any], kind: str) -> None:
@@ -50,6 +51,8 @@ class Slot:
         """Of the run that was last reported: its id, and whether it was over."""
         self.pulling: tuple[float, float] | None = None
         """Since when and until when the image is being pulled."""
+        self.starting: tuple[str, float] | None = None
+        """The image that a container is being made of, and when it will run."""
         self.pull: Backoff | None = None
         self.pull_failure = ""
         self.crash: Backoff | None = None

@@ -45,14 +45,15 @@ class Starter:
             self._worker.event("Warning", "Failed", f"Error: {problem}", slot)
             self._worker.due(now + _CONFIG_RETRY)
             return
-        self._launch(slot, facts, now)
+        if self._is_made(slot, now):
+            self._launch(slot, facts, now)
 
     def _backs_off(self, slot: Slot, now: float) -> bool:
         record = slot.record
         if record is None or record.finished_at is None or slot.counted is record:
             return False
         if slot.crash is None:
-            slot.crash = Backoff()
+            slot.crash = Backoff(self._tools.runtime.pace.backoff)
         ends = slot.crash.ends(record.finished_at)
         if ends is not None and now < ends:
             shown_at = min(record.finished_at + _NEXT_LOOK, ends)
@@ -78,6 +79,8 @@ class Starter:
         """The image, when it is there."""
         image, node = slot.spec.get("image", ""), self._worker.node
         facts = self._tools.runtime.images.facts(image)
+        if slot.starting is not None and slot.starting[0] == image:
+            return facts
         if facts is None:
             problem = f'couldn\'t parse image name "{image}": invalid reference format'
             message = f'Failed to apply default image tag "{image}": {problem}'
@@ -122,7 +125,7 @@ class Starter:
         slot.pulling = None
         if facts.error:
             self._worker.event("Warning", "Failed", f'Failed to pull image "{image}": {facts.error}', slot)
-            slot.pull = slot.pull or Backoff()
+            slot.pull = slot.pull or Backoff(self._tools.runtime.pace.backoff)
             slot.pull.next(now, now)
             slot.pull_failure = facts.error
             self._failed(slot, "ErrImagePull", facts.error)
@@ -157,6 +160,19 @@ class Starter:
     def _failed(self, slot: Slot, reason: str, message: str) -> None:
         slot.waiting = (reason, message)
         self._worker.event("Warning", "Failed", f"Error: {reason}", slot)
+
+    def _is_made(self, slot: Slot, now: float) -> bool:
+        """Whether the time is over that it takes to make a container."""
+        image = slot.spec.get("image", "")
+        if slot.starting is None or slot.starting[0] != image:
+            taken = self._tools.runtime.pace.start.of(f"{self._worker.uid} {slot.name} {slot.attempt}")
+            slot.starting = (image, now + taken)
+        if now < slot.starting[1]:
+            slot.waiting = None
+            self._worker.due(slot.starting[1])
+            return False
+        slot.starting = None
+        return True
 
     # -- running ------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Unpack
 
 from setpoint.client import Client
@@ -28,6 +29,7 @@ from setpoint.cluster.embedded import EmbeddedCluster, EmbeddedOptions, embedded
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.times import parse_duration
+from setpoint.node.options import FleetOptions
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator, ReachedAt
 from setpoint.system import RandomIds
@@ -271,7 +273,7 @@ async def virtual_cluster(
         parts = ComponentOptions(
             options.get("nodes", 3), options.get("controllers"), options.get("scheduler", True),
             options.get("controller_options") or ControllerOptions(), options.get("leader_elect", False), "virtual",
-            wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs,
+            wrap=lambda name, client: LinkedClient(client, links[name]), logs=logs, fleet=_fleet_of(options),
         )  # fmt: skip
         ids = RandomIds(options.get("seed", 1))
         state = await first_state() if start is None else start.state
@@ -281,6 +283,11 @@ async def virtual_cluster(
             async with embedded_cluster(clock, ids, EmbeddedOptions(parts, audit=policy), state) as embedded:
                 with own.block():
                     yield VirtualCluster(embedded, clock, links, options)
+
+
+def _fleet_of(options: ClusterOptions) -> FleetOptions | None:
+    fleet = options.get("fleet")
+    return replace(fleet, nodes=options.get("nodes", 3)) if fleet is not None else None
 
 
 def virtual(

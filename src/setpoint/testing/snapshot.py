@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from setpoint.cluster.embedded import State, bootstrapped
 from setpoint.controllers.options import ControllerOptions
+from setpoint.node.options import FleetOptions
 from setpoint.system import RandomIds
 from setpoint.testing.virtual_time import EPOCH, run_virtual
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 class ClusterOptions(TypedDict, total=False):
     nodes: int
     """Three, if nothing else is said."""
+    fleet: FleetOptions
+    """What the nodes are like: capacity, rules for images, the pace of containers. `nodes` still says how many."""
     seed: int
     controllers: Collection[str] | None
     """The names of those that run; all by default."""

@@ -51,7 +51,7 @@ def test_a_file_says_what_a_fleet_is() -> None:
     options = read_fleet(FLEET)
     assert (options.nodes, options.template.zones, options.pull_seconds) == (2, ("a", "b"), 1.0)
     assert options.template.capacity["cpu"] == "16" and options.template.capacity["pods"] == "110"
-    images = Images(options.images, options.pull_seconds)
+    images = options.image_catalogue()
     nginx, secret, other = (images.facts(each) for each in ("nginx", "registry.example/secret:1", "redis"))
     missing = images.facts("nginx:does-not-exist")
     assert missing and missing.error and missing.pull_seconds == 2.5, "each rule says what it says"

@@ -23,7 +23,10 @@ from setpoint.apiserver.admission.configuration import (
 )
 from setpoint.apiserver.admission.default_ingress_class import DefaultIngressClass
 from setpoint.apiserver.admission.default_storage_class import DefaultStorageClass
-from setpoint.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from setpoint.apiserver.admission.default_toleration_seconds import (
+    DEFAULT_TOLERATION_SECONDS,
+    DefaultTolerationSeconds,
+)
 from setpoint.apiserver.admission.deny_service_external_ips import DenyServiceExternalIPs
 from setpoint.apiserver.admission.dynamic.matching import Matcher
 from setpoint.apiserver.admission.dynamic.mutating_policy import MutatingAdmissionPolicy
@@ -105,6 +108,8 @@ class Surroundings:
     """All that is served now."""
     served: Served
     webhooks: WebhookClient
+    toleration_seconds: tuple[int, int] = (DEFAULT_TOLERATION_SECONDS, DEFAULT_TOLERATION_SECONDS)
+    """How long Pods stay by default on a node that is not ready, and on one that cannot be reached."""
     told: Callable[[str], bytes | None] = _nothing
     """What the administrator says of a plugin, given by its name. Raises FileProblem."""
     review_webhook: Callable[[str, float], ReviewWebhook] = _no_webhook
@@ -162,7 +167,7 @@ _MAKERS: dict[str, Callable[[Surroundings], Plugin]] = {
     PodSecurity.name: lambda s: PodSecurity(s.reader, s.clock, read_pod_security(s.document(PodSecurity))),
     PodNodeSelector.name: lambda s: PodNodeSelector(s.reader, read_node_selectors(s.document(PodNodeSelector))),
     Priority.name: lambda s: Priority(s.reader),
-    DefaultTolerationSeconds.name: lambda s: DefaultTolerationSeconds(),
+    DefaultTolerationSeconds.name: lambda s: DefaultTolerationSeconds(*s.toleration_seconds),
     PodTolerationRestriction.name: lambda s: PodTolerationRestriction(
         s.reader, read_tolerations(s.document(PodTolerationRestriction))
     ),

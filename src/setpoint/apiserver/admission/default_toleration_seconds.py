@@ -7,6 +7,7 @@ from typing import Any
 from setpoint.apiserver.admission.plugin import Attributes, Plugin
 from setpoint.kinds.catalog import Resource
 
+DEFAULT_TOLERATION_SECONDS = 300
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -14,7 +15,9 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 class DefaultTolerationSeconds(Plugin):
     name = "DefaultTolerationSeconds"
 
-    def __init__(self, not_ready: int = 300, unreachable: int = 300) -> None:
+    def __init__(
+        self, not_ready: int = DEFAULT_TOLERATION_SECONDS, unreachable: int = DEFAULT_TOLERATION_SECONDS
+    ) -> None:
         self._seconds = ((_NOT_READY, not_ready), (_UNREACHABLE, unreachable))
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:

@@ -171,7 +171,8 @@ for, and the loop tries again, ever more slowly.
   setpoint describe pod crash                               what happened, and when
 
 On simulated nodes you can make failures: `setpoint nodes partition node-2` cuts a node off. After a while it is
-NotReady; after five minutes more its Pods are made anew elsewhere, unless they say another tolerationSeconds.
+NotReady; after five minutes more its Pods are made anew elsewhere, unless they say another tolerationSeconds. A cluster
+that was started with `setpoint up --pace fast` takes half a minute for it.
 """,
     "Make a Pod called crash that fails, as above, and see it restart at least once. Make another, called greedy, that "
     "asks for 1000 CPUs, and see why it waits.",

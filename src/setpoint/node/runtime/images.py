@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from setpoint.kinds.core.podspec.images import split_reference
 from setpoint.meta.remember import remembered
+from setpoint.node.pace import NO_TIME, Span
+from setpoint.node.runtime.well_known_images import misspelled
 
 _MEGABYTE = 1_000_000
 
@@ -134,10 +136,14 @@ class ImageFacts:
 
 
 class Images:
-    def __init__(self, rules: Sequence[ImageRule] = (), pull_seconds: float = 0.0) -> None:
-        """`rules` come before the built-in ones; `pull_seconds` is for images of which no rule says it."""
+    def __init__(
+        self, rules: Sequence[ImageRule] = (), pull_seconds: Span = NO_TIME, *, only_plausible: bool = False
+    ) -> None:
+        """`rules` come before the built-in ones; `pull_seconds` is for images of which no rule says it. With
+        `only_plausible`, names that look like misspelled well-known ones do not exist."""
         self._rules = [(re.compile(rule.pattern), rule) for rule in (*rules, *DEFAULT_RULES)]
         self._pull_seconds = pull_seconds
+        self._only_plausible = only_plausible
         self._known: dict[str, ImageFacts | None] = {}
 
     def facts(self, image: str) -> ImageFacts | None:
@@ -152,11 +158,14 @@ class Images:
         full = reference(image)
         if full is None:
             return None
-        facts = ImageFacts(full.name, f"{full.repository}@{full.digest}", _DEFAULT_SIZE, self._pull_seconds)
+        pull_seconds = self._pull_seconds.of(full.name)
+        facts = ImageFacts(full.name, f"{full.repository}@{full.digest}", _DEFAULT_SIZE, pull_seconds)
         rules = [rule for pattern, rule in self._rules if pattern.search(full.name) is not None]
         host, _, path = full.repository.partition("/")
         tag = full.name.removeprefix(full.repository).lstrip(":@")
-        error = next((rule.error for rule in rules if rule.error is not None), "")
+        error = next((rule.error for rule in rules if rule.error is not None), None)
+        if error is None:
+            error = DENIED if self._only_plausible and misspelled(full.repository) else ""
         known = {
             field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
             for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves", "ports")

@@ -8,6 +8,7 @@ from typing import Any
 
 from setpoint.meta.clock import Clock, Ids
 from setpoint.node.annotations import said
+from setpoint.node.pace import INSTANT, Pace
 from setpoint.node.runtime.commands import (
     HELLO,
     greeting,
@@ -51,10 +52,11 @@ _LOST = 255
 class SimulatedRuntime:
     version = "1.0.0"
 
-    def __init__(self, clock: Clock, ids: Ids, images: Images | None = None) -> None:
+    def __init__(self, clock: Clock, ids: Ids, images: Images | None = None, pace: Pace = INSTANT) -> None:
         self._clock = clock
         self._ids = ids
         self.images = images or Images()
+        self.pace = pace
         self._pods: dict[str, PodContainers] = {}
         self._addresses: dict[str, str] = {}
         """Of Pods: their uids."""
@@ -107,6 +109,8 @@ class SimulatedRuntime:
         pod = run.launch.pod
         wish = said(pod, "sigterm")
         delay, code = outlives_a_signal(run.launch.spec, pod["spec"], run.process is not None, wish)
+        if delay == 0.0 and not wish:
+            delay = self.pace.stop.of(run.record.id)
         if delay is None or delay >= grace_seconds:
             run.kill_at = at + grace_seconds
             if grace_seconds <= 0:

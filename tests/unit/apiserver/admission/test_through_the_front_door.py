@@ -112,3 +112,11 @@ async def test_system_namespaces_cannot_be_deleted(door: FrontDoor) -> None:
     reply = await door.delete("/api/v1/namespaces/default")
     assert reply.status == 403
     assert reply.json["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'
+
+
+async def test_how_long_pods_stay_on_failed_nodes_can_be_configured() -> None:
+    door = await FrontDoor.open(default_not_ready_toleration_seconds=7, default_unreachable_toleration_seconds=9)
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    pod = await door.make("/api/v1/namespaces/default/pods", {"metadata": {"name": "x"}, "spec": spec})
+    assert [each["tolerationSeconds"] for each in pod["spec"]["tolerations"]] == [7, 9]
+    await door.close()
