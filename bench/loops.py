@@ -1,11 +1,12 @@
 """The loops together: `python bench/loops.py [--pods 2000] [--nodes 1000] [--store sqlite|memory] [--sets 1]
-[--churn SECONDS] [--profile FILE]`.
+[--churn SECONDS] [--turnover RATE] [--profile FILE]`.
 
 A whole cluster in this process, as `setpoint up` runs it. Measured are a Deployment (or several, `--sets`) from its
 POST until all of its Pods are bound and until all are Running, with the CPU and the memory that each Pod cost, and how
 long it takes until a deleted Pod has a successor that is bound to a node. `--churn` then changes 20 Pods a second for
-so long, and says how long the changes and as many reads took. The one who looks is a client of the same process with
-an informer of its own."""
+so long, and says how long the changes and as many reads took. `--turnover` deletes so many Pods a second for a minute
+(they are replaced). Last comes how long after their time stamps Events arrived. The one who looks is a client of the
+same process with an informer of its own."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from setpoint.client.resources import builtin
 from setpoint.cluster.allinone import cluster
 from setpoint.cluster.config import ApiServerConfig
 from setpoint.cluster.inprocess import InProcess
+from setpoint.meta.times import parse_time
 from setpoint.reconcile import Informer
 
 Obj = dict[str, Any]
@@ -136,6 +138,40 @@ async def churn(client: Client, pods: Informer, seconds: int) -> None:
     print(f"CPU meanwhile:           {used / took * 100:7.0f} % of a core")
 
 
+async def turn_over(client: Client, pods: Informer, rate: int) -> None:
+    """Delete `rate` Pods a second, each once, for a minute."""
+    began, cpu, gone = time.perf_counter(), time.process_time(), set[str]()
+    for number in range(rate * 60):
+        await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+        ours = (pod["metadata"] for pod in pods.items.values() if pod["metadata"]["namespace"] == NAMESPACE)
+        meta = next((meta for meta in ours if meta["uid"] not in gone), None)
+        if meta is not None:
+            gone.add(meta["uid"])
+            await client.delete(PODS, meta["name"], NAMESPACE, grace_period=0)
+    took = time.perf_counter() - began
+    print(f"Pods replaced: {len(gone) / took:.1f}/s, {(time.process_time() - cpu) / took * 100:.0f} % of a core")
+
+
+class EventLag:
+    """How long after their time stamps Events arrive. The stamps of most have whole seconds: half a second is none."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    async def follow(self, client: Client) -> None:
+        async for kind, event in client.watch(("v1", "Event")):
+            stamp = event.get("lastTimestamp") or event.get("eventTime")
+            if kind != "DELETED" and stamp:
+                self.seen.append(time.time() - parse_time(stamp).timestamp())
+
+    def report(self) -> None:
+        lags = sorted(self.seen)
+        print(
+            f"{len(lags)} Events arrived late by: median {median(lags):.1f} s, "
+            f"p99 {lags[len(lags) * 99 // 100]:.1f} s, most {lags[-1]:.1f} s"
+        )
+
+
 async def settled() -> None:
     """Events and statuses that are still on their way are part of the cost."""
     quiet = 0
@@ -173,7 +209,8 @@ async def main(options: argparse.Namespace) -> None:
                 client = Client(transport, server.api.clock, user_agent="bench")
                 await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
                 pods = Informer(client, PODS, server.api.clock)
-                following = asyncio.ensure_future(pods.run())
+                lag = EventLag()
+                following = [asyncio.ensure_future(each) for each in (pods.run(), lag.follow(client))]
                 await pods.synced.wait()
                 await settled()
                 profile = cProfile.Profile() if options.profile else None
@@ -186,8 +223,13 @@ async def main(options: argparse.Namespace) -> None:
                 await replace(client, pods)
                 if options.churn:
                     await churn(client, pods, options.churn)
+                if options.turnover:
+                    await turn_over(client, pods, options.turnover)
+                    await settled()
+                lag.report()
                 print(f"resident at most:        {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:7.0f} MiB")
-                following.cancel()
+                for task in following:
+                    task.cancel()
 
 
 if __name__ == "__main__":
@@ -197,5 +239,6 @@ if __name__ == "__main__":
     parser.add_argument("--store", default="sqlite")
     parser.add_argument("--sets", type=int, default=1)
     parser.add_argument("--churn", type=int, default=0)
+    parser.add_argument("--turnover", type=int, default=0)
     parser.add_argument("--profile")
     uvloop.run(main(parser.parse_args()))

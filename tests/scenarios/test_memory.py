@@ -196,6 +196,14 @@ async def raw(server: RunningApiServer, context: ssl.SSLContext | None, sent: by
     writer.transport.abort()
 
 
+async def all_closed() -> None:
+    """Both ends have seen the end of every connection, or ten seconds have passed."""
+    for _ in range(100):
+        await asyncio.sleep(0.1)
+        if not live(*CONNECTIONS):
+            return
+
+
 def test_what_a_closed_connection_had_is_freed(tmp_path: Path) -> None:
     uvloop.run(connections_come_and_go(tmp_path))  # as servers run: the TLS of asyncio itself leaves cycles behind
 
@@ -222,11 +230,11 @@ async def connections_come_and_go(directory: Path) -> None:
             await raw(server, None, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 
         await everybody()
-        await asyncio.sleep(0.2)
+        await all_closed()
         with collector_off():
             tasks, before = len(asyncio.all_tasks()), live(Call, Request, Watch)
             for _ in range(3):
                 await everybody()
-            await asyncio.sleep(0.2)
+            await all_closed()
             assert live(*CONNECTIONS) == {}
             assert live(Call, Request, Watch) == before and len(asyncio.all_tasks()) == tasks

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 log = logging.getLogger("setpoint.cluster")
 
-_YOUNG, _MIDDLE, _OLD = 2_000, 5, 2
-"""Net allocations between two collections of the youngest generation, and how many collections of one generation make
-one of the next: a slice is some 20,000 objects."""
+_YOUNG, _MIDDLE, _OLD = 1_000, 3, 1
+"""Net allocations between two collections of the youngest generation, and beyond how many collections of one generation
+the next is collected: a slice is some 8,000 objects."""
 _LOOK_EVERY: Final = 60.0
 """Seconds between two looks at whether a full collection is worth its pause."""
 _SPARE: Final = 500_000

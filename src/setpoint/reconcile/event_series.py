@@ -44,7 +44,7 @@ class SeriesRecorder:
         self._clock = clock
         self._controller = controller
         self._instance = instance
-        self._writing = EventWriting(controller, clock)
+        self.writing = EventWriting(controller, clock)
         self._names = EventNames()
         self._log = event_log(controller)
         self._series: dict[tuple[object, ...], _Series] = {}
@@ -104,12 +104,12 @@ class SeriesRecorder:
         async def write() -> None:
             await self._write(series)
 
-        self._writing.put(series.event["metadata"]["name"], write)
+        self.writing.put(series.event["metadata"]["name"], write)
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._writing.run())
+            tasks.create_task(self.writing.run())
             tasks.create_task(self._tidy())
 
     async def _tidy(self) -> None:

@@ -1,11 +1,10 @@
-"""The way of events to the server: never in anybody's way."""
+"""The way of Events to the server: behind all other work, but never far behind."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from itertools import islice
 
 from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
@@ -13,30 +12,53 @@ from setpoint.meta.errors import ApiError
 
 log = logging.getLogger("setpoint.reconcile")
 
-_MOST_WAITING = 10_000
-_AT_ONCE = 4
+_AT_ONCE = 16
+"""Events that are written concurrently: the store commits them together, and the loop is held for few milliseconds."""
 _REST = 3.0
+"""After a batch there is a pause of so many times as long as it took, so that in a burst the objects come before the
+Events about them."""
 _LONGEST_REST = 1.0
-"""In a burst those come first whom the events tell of: few events are in flight at once, and then there is a rest that
-is the longer the busier the server is. In the end they are all written."""
+_LATE = 2.0
+"""Seconds that an Event may wait before the pauses end, and Events are written as fast as the server takes them."""
+_TOO_LATE = 30.0
+"""Seconds after which an Event that still waits is dropped."""
+_MOST_WAITING = 4096
 
 Write = Callable[[], Awaitable[None]]
 
 
 class EventWriting:
-    """Takes writes without waiting. Those with the same key never run at once, and of those that wait with the same
-    key only the last is carried out. Beyond a bound the oldest that waits is dropped."""
+    """Takes writes without waiting. Writes with the same key never run concurrently, and of those that wait with the
+    same key only the last is carried out. The sources take turns, so that one that has much to say does not delay the
+    others. Beyond a bound the oldest write of the source with the most is dropped, and so is one that waited for too
+    long; `dropped` counts them."""
 
     def __init__(self, component: str, clock: Clock) -> None:
-        self._component = component
+        self.component = component
+        self.dropped = 0
         self._clock = clock
-        self._waiting: dict[Hashable, Write] = {}
+        self._waiting: dict[str, dict[Hashable, tuple[float, Write]]] = {}
+        """By source, the one whose turn it is first; by key, with the time since when it waits. None is empty."""
+        self._count = 0
         self._woken = asyncio.Event()
 
-    def put(self, key: Hashable, write: Write) -> None:
-        if key not in self._waiting and len(self._waiting) >= _MOST_WAITING:
-            del self._waiting[next(iter(self._waiting))]
-        self._waiting[key] = write
+    def __len__(self) -> int:
+        """Return how many writes wait."""
+        return self._count
+
+    def put(self, key: Hashable, write: Write, source: str = "") -> None:
+        """`source` is the machine that an Event comes from, where one component speaks for many."""
+        waiting = self._waiting.get(source)
+        if waiting is None:
+            waiting = self._waiting[source] = {}
+        before = waiting.get(key)
+        since = self._clock.monotonic() if before is None else before[0]
+        waiting[key] = (since, write)
+        if before is None:
+            self._count += 1
+            if self._count > _MOST_WAITING:
+                self._take(max(self._waiting, key=lambda each: len(self._waiting[each])))
+                self.dropped += 1
         self._woken.set()
 
     async def run(self) -> None:
@@ -44,19 +66,43 @@ class EventWriting:
             await self._woken.wait()
             self._woken.clear()
             while self._waiting:
-                now = [self._waiting.pop(key) for key in tuple(islice(self._waiting, _AT_ONCE))]
                 began = self._clock.monotonic()
-                if len(now) == 1:
-                    await self._attempt(now[0])
-                else:
+                batch, late = self._batch(began)
+                if len(batch) == 1:
+                    await self._attempt(batch[0])
+                elif batch:
                     async with asyncio.TaskGroup() as tasks:
-                        for write in now:
+                        for write in batch:
                             tasks.create_task(self._attempt(write))
-                if (took := self._clock.monotonic() - began) > 0:
+                took = self._clock.monotonic() - began
+                if took > 0 and not late:
                     await self._clock.sleep(min(_REST * took, _LONGEST_REST))
+
+    def _batch(self, now: float) -> tuple[list[Write], bool]:
+        """The writes whose turn it is, and whether any of them is late."""
+        batch: list[Write] = []
+        late = False
+        while self._waiting and len(batch) < _AT_ONCE:
+            since, write = self._take(next(iter(self._waiting)))
+            if now - since > _TOO_LATE:
+                self.dropped += 1
+                late = True
+                continue
+            late = late or now - since > _LATE
+            batch.append(write)
+        return batch, late
+
+    def _take(self, source: str) -> tuple[float, Write]:
+        """Remove the oldest write of a source, whose next turn comes after that of all others."""
+        waiting = self._waiting.pop(source)
+        taken = waiting.pop(next(iter(waiting)))
+        self._count -= 1
+        if waiting:
+            self._waiting[source] = waiting
+        return taken
 
     async def _attempt(self, write: Write) -> None:
         try:
             await write()
         except (ApiError, Unreachable) as error:
-            log.info("%s: cannot record an event: %s", self._component, error)
+            log.info("%s: cannot record an event: %s", self.component, error)

@@ -84,7 +84,7 @@ class EventRecorder:
         self._component = component
         self._host = host
         self._correlator = Correlator(clock)
-        self._writing = EventWriting(component, clock)
+        self.writing = EventWriting(component, clock)
         self._names = EventNames()
         self._log = event_log(component)
         # The clock counts microseconds; what is below tells two components apart that speak in the same one.
@@ -143,11 +143,11 @@ class EventRecorder:
                 self._correlator.forget(said)
                 raise
 
-        self._writing.put(written.name, write)
+        self.writing.put(written.name, write, host)
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._writing.run()
+        await self.writing.run()
 
     async def _write(self, event: Obj, written: Written) -> None:
         meta = event["metadata"]

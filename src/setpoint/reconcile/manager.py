@@ -12,6 +12,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.exposition import Family
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.event_series import SeriesRecorder
+from setpoint.reconcile.event_writing import EventWriting
 from setpoint.reconcile.events import EventRecorder
 from setpoint.reconcile.informer import Handler, Informer
 from setpoint.reconcile.metrics import families
@@ -52,6 +53,7 @@ class Manager:
         """Informers and recorders that were asked for and do not run yet."""
         self._runnables: list[Runnable] = []
         self._measured: list[Callable[[], Iterable[Family]]] = []
+        self._event_writing: list[EventWriting] = []
         self._woken: list[Callable[[], Runnable]] = []
         """What was waiting for a first object that is there now."""
         self._tasks: asyncio.TaskGroup | None = None
@@ -87,6 +89,7 @@ class Manager:
         """Events from `component`, written under the name of `account` where that is another one."""
         recorder = EventRecorder(self.client_for(account or component), self.clock, component, self._host)
         self._not_begun.append(recorder)
+        self._event_writing.append(recorder.writing)
         return recorder
 
     def series_recorder(self, controller: str) -> SeriesRecorder:
@@ -94,6 +97,7 @@ class Manager:
         instance = f"{controller}-{self._host}" if self._host else controller
         recorder = SeriesRecorder(self.client_for(controller), self.clock, controller, instance)
         self._not_begun.append(recorder)
+        self._event_writing.append(recorder.writing)
         return recorder
 
     def add(self, runnable: Runnable) -> None:
@@ -141,7 +145,7 @@ class Manager:
 
     def families(self) -> list[Family]:
         """What there is to be measured of those that run here."""
-        found = families(self.controllers)
+        found = families(self.controllers, self._event_writing)
         for measured in self._measured:
             found += measured()
         return found

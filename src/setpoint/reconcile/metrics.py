@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from setpoint.meta.exposition import Family, Labels, counter, gauge, histogram
 from setpoint.reconcile.controller import Controller, Counts
+from setpoint.reconcile.event_writing import EventWriting
 
 _NAMES = {
     "certificatesigningrequest-approving-controller": "certificate", "endpoints-controller": "endpoint",
@@ -20,7 +22,7 @@ _NAMES = {
 """Where upstream's queue is not called as the controller is."""
 
 
-def families(controllers: Sequence[Controller]) -> list[Family]:
+def families(controllers: Sequence[Controller], events: Sequence[EventWriting] = ()) -> list[Family]:
     named: list[tuple[Labels, Controller]] = [({"name": queue_name(each.name)}, each) for each in controllers]
     ran: list[tuple[Labels, Controller]] = [({"controller": queue_name(each.name)}, each) for each in controllers]
     results = [({**labels, "result": result}, value) for labels, each in ran for result, value in _results(each.counts)]
@@ -50,7 +52,25 @@ def families(controllers: Sequence[Controller]) -> list[Family]:
             "Reconciles that failed.",
             ((labels, each.counts.failed) for labels, each in ran),
         ),
+        gauge(
+            "setpoint_events_waiting",
+            "Events that wait to be written.",
+            _by_component((each.component, len(each)) for each in events),
+        ),
+        counter(
+            "setpoint_events_dropped_total",
+            "Events that were dropped because too many waited, or they waited for too long.",
+            _by_component((each.component, each.dropped) for each in events),
+        ),
     ]
+
+
+def _by_component(values: Iterable[tuple[str, int]]) -> list[tuple[Labels, float]]:
+    """One series for each component, however many recorders it has."""
+    found: Counter[str] = Counter()
+    for component, value in values:
+        found[component] += value
+    return [({"component": component}, value) for component, value in found.items()]
 
 
 def _results(counts: Counts) -> Iterator[tuple[str, int]]:

@@ -1,34 +1,132 @@
-"""Events come after those whom they tell of, and come all the same."""
+"""Events come after those whom they tell of, but not long after."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
+import pytest
 from stopped_clock import StoppedClock
 
+from setpoint.meta.errors import ServiceUnavailable
+from setpoint.reconcile import event_writing
 from setpoint.reconcile.event_writing import EventWriting
 
+WRITE = 0.1
+"""Seconds that a write takes, however many there are: the server is busy with other things."""
 
-async def test_a_burst_is_written_a_few_at_a_time_with_rests() -> None:
-    clock = StoppedClock()
-    writing = EventWriting("tester", clock)
-    written: list[int] = []
 
-    def put(number: int) -> None:
+class Written:
+    """What was written, and how long after it was put."""
+
+    def __init__(self, clock: StoppedClock) -> None:
+        self.clock = clock
+        self.writing = EventWriting("tester", clock)
+        self.numbers: list[int] = []
+        self.lags: list[float] = []
+
+    def put(self, number: int, source: str = "") -> None:
+        put_at = self.clock.monotonic()
+
         async def write() -> None:
-            await clock.sleep(0.1)
-            written.append(number)
+            await self.clock.sleep(WRITE)
+            self.numbers.append(number)
+            self.lags.append(self.clock.monotonic() - put_at)
 
-        writing.put(number, write)
+        self.writing.put(number, write, source)
 
-    for number in range(8):
-        put(number)
-    task = asyncio.ensure_future(writing.run())
-    await clock.advance(0.15)
-    assert written == [0, 1, 2, 3]
-    await clock.advance(0.2)  # three times as long as it took
-    assert written == [0, 1, 2, 3]
-    await clock.advance(0.2)
-    assert written == [*range(8)]
+    async def pass_time(self, seconds: float) -> None:
+        for _ in range(round(seconds / WRITE * 2)):
+            await self.clock.advance(WRITE / 2)
+
+
+@pytest.fixture
+async def written() -> AsyncIterator[Written]:
+    found = Written(StoppedClock())
+    task = asyncio.ensure_future(found.writing.run())
+    yield found
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_burst_is_written_a_few_at_a_time_with_rests(written: Written) -> None:
+    for number in range(32):
+        written.put(number)
+    await written.clock.advance(0)
+    await written.clock.advance(0.15)
+    assert written.numbers == [*range(16)]
+    await written.clock.advance(0.2)  # three times as long as it took
+    assert written.numbers == [*range(16)]
+    await written.clock.advance(0.2)
+    assert written.numbers == [*range(32)]
+
+
+async def test_those_that_wait_for_long_are_written_without_rests(written: Written) -> None:
+    for number in range(1_000):
+        written.put(number)
+    await written.pass_time(10)
+    assert written.numbers == [*range(1_000)] and written.writing.dropped == 0
+
+
+async def test_none_comes_more_than_half_a_minute_late(written: Written) -> None:
+    for number in range(4_000):  # 400 a second, more than twice of what can be written
+        written.put(number)
+        if number % 40 == 39:
+            await written.pass_time(WRITE)
+    await written.pass_time(60)
+    assert max(written.lags) <= 30 + WRITE
+    assert len(written.writing) == 0
+
+
+async def test_what_waited_for_too_long_is_dropped_and_counted(written: Written) -> None:
+    written.put(1)
+    written.writing._waiting[""][1] = (written.clock.monotonic() - 31, written.writing._waiting[""][1][1])
+    await written.pass_time(1)
+    assert written.numbers == [] and written.writing.dropped == 1
+
+
+async def test_sources_take_turns(written: Written) -> None:
+    for number in range(100):
+        written.put(number, "loud")
+    written.put(1_000, "quiet")
+    written.put(1_001, "quiet")
+    await written.pass_time(WRITE)
+    assert {1_000, 1_001} <= set(written.numbers)
+
+
+async def test_too_many_cost_the_source_that_has_the_most_its_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_writing, "_MOST_WAITING", 10)
+    found = Written(StoppedClock())
+    found.put(1_000, "quiet")
+    for number in range(20):
+        found.put(number, "loud")
+    assert len(found.writing) == 10 and found.writing.dropped == 11
+    task = asyncio.ensure_future(found.writing.run())
+    await found.pass_time(10)
+    assert sorted(found.numbers) == [*range(11, 20), 1_000]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_of_the_same_only_the_last_is_written(written: Written) -> None:
+    told: list[str] = []
+    for text in ("first", "second"):
+
+        async def write(text: str = text) -> None:
+            told.append(text)
+
+        written.writing.put("same", write)
+    await written.pass_time(1)
+    assert told == ["second"] and len(written.writing) == 0
+
+
+async def test_a_failure_keeps_none_of_the_others_back(written: Written) -> None:
+    async def fail() -> None:
+        raise ServiceUnavailable("no")
+
+    written.writing.put("fails", fail)
+    written.put(1)
+    await written.pass_time(1)
+    assert written.numbers == [1]
