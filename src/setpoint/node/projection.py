@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from setpoint.meta.selectors import from_label_selector
+from setpoint.meta.x509.pem import blocks, encode
 from setpoint.node.downward import field_value, resource_value
 from setpoint.node.environment import data_of
 from setpoint.node.runtime.files import Volume
@@ -21,7 +21,6 @@ KINDS = ("configMap", "secret", "downwardAPI", "projected")
 
 _ROOT_CA = "kube-root-ca.crt"
 """A controller publishes it in every namespace; a cluster without that controller has Pods all the same."""
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def missing(source: Obj, namespace: str, lookup: Lookup) -> str:
@@ -133,5 +132,6 @@ def _bundles(wanted: Obj, lookup: Lookup) -> list[Obj]:
 
 def _trust_anchors(bundles: Sequence[Obj]) -> str:
     """Every certificate once, without what was written around it."""
-    certificates = {found for each in bundles for found in _CERTIFICATE.findall(each["spec"].get("trustBundle") or "")}
-    return "".join(f"{each}\n" for each in sorted(certificates))
+    texts = [(each["spec"].get("trustBundle") or "").encode() for each in bundles]
+    certificates = {block.data for text in texts for block in blocks(text) if block.type == "CERTIFICATE"}
+    return "".join(sorted(encode("CERTIFICATE", each) for each in certificates))

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_private_key
 
-_BLOCK = re.compile(
-    rb"^-----BEGIN ([^\r\n]*?)-----[ \t]*\r?\n(.*?)^-----END \1-----[ \t]*\r?$", re.MULTILINE | re.DOTALL
-)
-
-
-def _blocks(pem: bytes) -> list[tuple[str, bytes]]:
-    """Type and whole text of each PEM block."""
-    return [(match[1].decode(errors="replace"), match[0] + b"\n") for match in _BLOCK.finditer(pem)]
+from setpoint.meta.x509.pem import blocks
 
 
 def _listed(types: list[str]) -> str:
@@ -24,10 +15,10 @@ def _listed(types: list[str]) -> str:
 
 
 def pair_error(certificate: bytes, key: bytes) -> str:
-    blocks = _blocks(certificate)
-    certificates = [text for kind, text in blocks if kind == "CERTIFICATE"]
+    found = list(blocks(certificate))
+    certificates = [block.data for block in found if block.type == "CERTIFICATE"]
     if not certificates:
-        types = [kind for kind, _ in blocks]
+        types = [block.type for block in found]
         if not types:
             return "tls: failed to find any PEM data in certificate input"
         if len(types) == 1 and types[0].endswith("PRIVATE KEY"):
@@ -39,12 +30,11 @@ def pair_error(certificate: bytes, key: bytes) -> str:
             'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping PEM blocks '
             f"of the following types: {_listed(types)}"
         )
-    blocks = _blocks(key)
     skipped = []
-    for kind, text in blocks:
-        if kind == "PRIVATE KEY" or kind.endswith(" PRIVATE KEY"):
-            return _mismatch(certificates[0], text)
-        skipped.append(kind)
+    for block in blocks(key):
+        if block.type == "PRIVATE KEY" or block.type.endswith(" PRIVATE KEY"):
+            return _mismatch(certificates[0], block.data)
+        skipped.append(block.type)
     if not skipped:
         return "tls: failed to find any PEM data in key input"
     if skipped == ["CERTIFICATE"]:
@@ -57,11 +47,11 @@ def pair_error(certificate: bytes, key: bytes) -> str:
 
 def _mismatch(certificate: bytes, key: bytes) -> str:
     try:
-        public = x509.load_pem_x509_certificate(certificate).public_key()
+        public = x509.load_der_x509_certificate(certificate).public_key()
     except (ValueError, UnsupportedAlgorithm):
         return "x509: malformed certificate"
     try:
-        private = load_pem_private_key(key, password=None)
+        private = load_der_private_key(key, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return "tls: failed to parse private key"
     for family, private_family in (

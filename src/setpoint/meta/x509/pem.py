@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import binascii
-import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_BEGIN = re.compile(rb"(?:\A|\n)-----BEGIN ([^\r\n]*?)-----[ \t\r]*(?:\n|\Z)")
+_BEGIN, _END, _DASHES = b"-----BEGIN ", b"\n-----END ", b"-----"
 
 
 class Block(NamedTuple):
@@ -18,35 +17,54 @@ class Block(NamedTuple):
 
 
 def blocks(text: bytes) -> Iterator[Block]:
+    """Yield the blocks of a text in time that is linear in its length.
+
+    Each END line is tried with the last BEGIN line before it, so no part of the text is looked at twice."""
     position = 0
-    while True:
-        begin = _BEGIN.search(text, position)
-        if begin is None:
-            return
-        block, position = _read(text, begin)
-        if block is not None:
-            yield block
+    while (end := text.find(_END, position)) >= 0:
+        begin = text.rfind(_BEGIN, position, end)
+        following = end + len(_END)
+        if begin >= 0 and (begin == position or text[begin - 1 : begin] == b"\n"):
+            block = _read(text, begin + len(_BEGIN), end)
+            if block is not None:
+                following = _line(text, following)[1]
+                yield block
+        position = following
 
 
-def _read(text: bytes, begin: re.Match[bytes]) -> tuple[Block | None, int]:
-    """The block, if it is one, and where to look on."""
+def encode(type: str, data: bytes) -> str:
+    """Return a block as text, in lines of 64 characters."""
+    body = b64encode(data).decode("ascii")
+    lines = "".join(f"{body[at : at + 64]}\n" for at in range(0, len(body), 64))
+    return f"-----BEGIN {type}-----\n{lines}-----END {type}-----\n"
+
+
+def _read(text: bytes, start: int, end: int) -> Block | None:
+    """Return the block whose type begins at `start` and whose END line begins after `end`."""
+    title, start = _line(text, start)
+    closing, _ = _line(text, end + len(_END))
+    if not title.endswith(_DASHES) or closing != title:
+        return None
     headers: dict[str, str] = {}
-    start = begin.end()
-    while True:
-        line_end = text.find(b"\n", start)
-        line = text[start : line_end if line_end >= 0 else len(text)]
+    while start <= end:
+        line, following = _line(text, start)
         name, colon, value = line.partition(b":")
-        if not colon or line_end < 0:
+        if not colon:
             break
         headers[name.strip().decode(errors="replace")] = value.strip().decode(errors="replace")
-        start = line_end + 1
-    end = re.compile(rb"(?:\A|\n)-----END " + re.escape(begin[1]) + rb"-----[ \t\r]*(?:\n|\Z)")
-    closing = end.search(text, max(start - 1, 0))
-    if closing is None:
-        return None, begin.end() - 1
-    body = re.sub(rb"[\r\n \t]", b"", text[start : max(closing.start(), start)])
+        start = following
+    if start > end and (headers or b":" in closing):
+        return None  # the END line itself looks like a header
     try:
-        data = b64decode(body, validate=True)
+        data = b64decode(text[start:end].translate(None, b" \t\r\n"), validate=True)
     except binascii.Error:
-        return None, begin.end() - 1
-    return Block(begin[1].decode(errors="replace"), headers, data), max(closing.end() - 1, begin.end())
+        return None
+    return Block(title.removesuffix(_DASHES).decode(errors="replace"), headers, data)
+
+
+def _line(text: bytes, start: int) -> tuple[bytes, int]:
+    """Return the line from `start` on, without spaces at its end, and where the next one begins."""
+    end = text.find(b"\n", start)
+    if end < 0:
+        return text[start:].rstrip(b" \t"), len(text)
+    return text[start:end].removesuffix(b"\r").rstrip(b" \t"), end + 1
