@@ -20,6 +20,7 @@ from setpoint.apiserver.refusals import NOT_ALLOWED, page_not_found
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import TRANSFORMS
 from setpoint.apiserver.request import COLLECTIONS, Target, truthy
+from setpoint.apiserver.worker import EXPRESSIONS
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.protobuf_numbers import has_protobuf_form
 from setpoint.meta.errors import ApiError, BadRequest, MethodNotAllowed, NotFound
@@ -41,6 +42,12 @@ _VERBS: dict[str, Handler] = {
 }
 _WRITES_SELF = {"get": get, "update": update, "patch": patch}
 _ON_COLLECTIONS = frozenset({"list", "watch", "create", "deletecollection"})
+_COMPILED = frozenset({
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+})  # fmt: skip
+"""Resources whose objects hold schemas and expressions."""
 _PASSED_ON = frozenset({"attach", "exec", "portforward", "proxy"})
 """Another one answers, in whatever form that one likes."""
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
@@ -70,6 +77,8 @@ class Routing:
             if resource is None:
                 return self._unknown(target)
         call.resource = resource
+        if (resource.group, resource.plural) in _COMPILED:
+            call.size *= EXPRESSIONS
         if resource.is_custom:
             return await self._custom(call, resource)
         if resource.namespaced and not target.namespace:

@@ -26,6 +26,8 @@ LARGE: Final = 16 * 1024
 """Bytes of input from which on work is not done on the loop."""
 _HUGE: Final = 256 * 1024
 """Bytes from which on work has a thread of its own, so that what takes seconds does not delay what takes less."""
+EXPRESSIONS: Final = 8
+"""How many times as long it takes to compile a schema or an expression as to read other input of the same size."""
 _SWITCH_INTERVAL: Final = 0.0005
 """Seconds that a thread may keep the others waiting."""
 

@@ -1,12 +1,12 @@
 """Request bodies: bytes to plain values, with what strict field validation needs to know of the text.
 
-Reading is bounded: nesting to MAX_DEPTH (upstream allows 10,000, which nothing real needs), YAML aliases to a budget.
+Reading is bounded: nesting to MAX_DEPTH (upstream allows 10,000, which nothing real needs), the number of values to
+MOST_VALUES, YAML aliases to a budget.
 Where upstream replaces what is no Unicode by U+FFFD, so does this.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -14,10 +14,12 @@ import orjson
 
 from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, DecodeError, Pairs, describe
 from setpoint.meta.goformat import quote
-from setpoint.meta.json_syntax import complaint, depth_complaint
+from setpoint.meta.json_syntax import complaint, depth_complaint, early_complaint, read_json
 
 MAX_DEPTH = 254
 """As deep as orjson writes."""
+MOST_VALUES = 250_000
+"""Values in a JSON document, keys not counted; orjson takes 20 ms for so many, and holds everybody meanwhile."""
 
 _SPACE = b" \t\r\n"
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
@@ -30,6 +32,8 @@ class BodyError(ValueError):
 
 def parse_json(data: bytes) -> tuple[Any, list[str]]:
     """The value, and the `duplicate field "..."` entries. Of duplicate keys the last wins. Raises BodyError."""
+    if len(data) > MOST_VALUES and _has_too_many_values(data):
+        raise BodyError(early_complaint(data, MAX_DEPTH) or "json: document contains too many values")
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -37,7 +41,22 @@ def parse_json(data: bytes) -> tuple[Any, list[str]]:
     written = _write(data, value)
     if data == written or not _lost_keys(data, written):
         return value, []
-    return value, _duplicates(json.loads(data, object_pairs_hook=Pairs))
+    return value, _duplicates(read_json(data, object_pairs_hook=Pairs))
+
+
+def _has_too_many_values(data: bytes) -> bool:
+    if _punctuation(data) <= MOST_VALUES:
+        return False
+    # Perhaps it is the punctuation of texts.
+    bare = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+    if bare.count(b'"') > 4 * MOST_VALUES:
+        return True
+    return _punctuation(b"".join(bare.split(b'"')[::2])) > MOST_VALUES
+
+
+def _punctuation(data: bytes) -> int:
+    """Each value but the first follows a comma or is the first in a container."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _write(data: bytes, value: Any) -> bytes:
@@ -62,7 +81,7 @@ def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
         raise BodyError(problem)
     text = data.decode(errors="replace")
     try:
-        pairs = json.loads(text, object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
+        pairs = read_json(text, object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
         value = _plain(pairs)
     except RecursionError:
         raise BodyError(depth_complaint(data, MAX_DEPTH)) from None

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from setpoint.meta.goformat import quote
+from setpoint.meta.json_syntax import read_json
 from setpoint.meta.quantity import QuantityError
 from setpoint.meta.quantity import canonical as canonical_quantity
 from setpoint.meta.schema import Shape, Type
@@ -47,11 +48,11 @@ def _read_int(text: str) -> int | NumberText:
 
 def read_exactly(raw: bytes) -> Any:
     """JSON with floats and overlong integers as NumberText."""
-    return json.loads(raw, parse_float=NumberText, parse_int=_read_int)
+    return read_json(raw, parse_float=NumberText, parse_int=_read_int)
 
 
 def _read_pairs(raw: bytes) -> Any:
-    return json.loads(raw, parse_float=NumberText, parse_int=_read_int, object_pairs_hook=Pairs)
+    return read_json(raw, parse_float=NumberText, parse_int=_read_int, object_pairs_hook=Pairs)
 
 
 def number_text(number: float) -> str:

@@ -1,9 +1,11 @@
-"""What is wrong with a JSON text, in the words of Go's scanner. Slow; only for texts that the real parser refused."""
+"""JSON read in Python where the library in C will not do: what is wrong with a text, in the words of Go's scanner, and
+reading with hooks. Slow; only for texts that the real parser refused or could not say enough about."""
 
 from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from setpoint.meta.goformat import quote
 
@@ -31,6 +33,26 @@ _CONTEXTS = {
 }
 
 
+_LONG_TEXT = 256 * 1024
+"""Bytes from which on JSON is read in Python, several times slower: the scanner in C would keep other threads waiting
+until it is done."""
+
+
+class _PythonDecoder(json.JSONDecoder):
+    def __init__(self, **hooks: Any) -> None:
+        super().__init__(**hooks)
+        self.parse_object = json.decoder.JSONObject  # type: ignore[attr-defined]
+        self.parse_array = json.decoder.JSONArray  # type: ignore[attr-defined]
+        self.scan_once = json.scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+
+
+def read_json(text: bytes | str, **hooks: Any) -> Any:
+    """`json.loads`, in steps that are short however long the text is. It must not be nested too deeply."""
+    if len(text) < _LONG_TEXT:
+        return json.loads(text, **hooks)
+    return json.loads(text, cls=_PythonDecoder, **hooks)
+
+
 def complaint(data: bytes, max_depth: int) -> str:
     """The message, or "" if Go would find nothing wrong. In a long text the context may be less exact: a request must
     not cost seconds because it is wrong.
@@ -44,6 +66,12 @@ def depth_complaint(data: bytes, max_depth: int) -> str:
     return found if found.endswith("exceeded max depth") else "invalid character '[' exceeded max depth"
 
 
+def early_complaint(data: bytes, max_depth: int) -> str:
+    """The message about the beginning of a long text, or "" if that is in order."""
+    found = _scan(data[:_LONG], max_depth)
+    return "" if found == _END else found
+
+
 def _scan(data: bytes, max_depth: int) -> str:
     try:
         _Scanner(data, max_depth).scan()
@@ -55,7 +83,7 @@ def _scan(data: bytes, max_depth: int) -> str:
 def _complaint_about_long(data: bytes, max_depth: int) -> str:
     text = data.decode(errors="replace")
     try:
-        json.loads(text, parse_int=len, parse_float=len)
+        read_json(text, parse_int=len, parse_float=len)
     except json.JSONDecodeError as error:
         if error.pos >= len(text) or error.msg.startswith("Unterminated"):
             return _END

@@ -41,6 +41,8 @@ _MOST_ALIASED = 100_000
 """Nodes that aliases may add; upstream's allowance grows with the document, to 400,000."""
 _MOST_ALIASED_TEXT = 3 * 1024 * 1024
 """Characters that aliases may add: as much as a body may hold. Upstream has no such bound."""
+_LONGEST_RESOLVED = 4096
+"""Characters of a number, a date or another scalar that is no string; longer ones are strings."""
 _MOST_NODES = 250_000
 """Keys and values; about a second's work. Upstream has no such bound, and clients send such amounts as JSON."""
 
@@ -63,7 +65,7 @@ def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
         if not duplicates:
             return _jsonable(value), []
     try:
-        reader = _Reader(_Parser(data or b"\n"), _modern_scalar if modern else _scalar)
+        reader = _Reader(_Parser(_InPieces(data or b"\n")), _modern_scalar if modern else _scalar)
         value = reader.document()
     except yaml.YAMLError as error:
         raise _Invalid(_explain(error)) from None
@@ -71,6 +73,19 @@ def read(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
     if reader.repeated:
         return value, ["yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in reader.repeated)]
     return value, []
+
+
+class _InPieces:
+    """A body as a file: the parser asks for a piece at a time, and other threads may run in between."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._at
+        self._at = len(self._data) if size < 0 else start + size
+        return self._data[start : self._at]
 
 
 def _explain(error: yaml.YAMLError) -> str:
@@ -223,6 +238,8 @@ def _is_merge(event: Any) -> bool:
 
 def _scalar(event: Any) -> Any:
     tag = event.tag
+    if len(event.value) > _LONGEST_RESOLVED and (not tag or tag in _RESOLVABLE):
+        return event.value
     if not tag:
         return resolve(event.value).value if event.implicit[0] else event.value
     tag = "!!" + tag.removeprefix(_PREFIX) if tag.startswith(_PREFIX) else tag

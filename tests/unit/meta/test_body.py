@@ -233,3 +233,24 @@ def test_an_equals_sign_is_a_text() -> None:
 def test_written_yaml_reads_back(value: Any) -> None:
     assert parse_yaml(dump_yaml(value))[0] == value
     yaml.compose(dump_yaml(value), yaml.SafeLoader)  # others read it too, whatever a lone `=` means to them
+
+
+def test_the_number_of_values_is_bounded() -> None:
+    """Not the punctuation in texts, and not what is wrong in another way."""
+    for unit in (b"[],", b"{},", b"1,", b'"",'):
+        assert refusal(b"[" + unit * 300_000 + b"0]") == "json: document contains too many values"
+    assert refusal(b'["\\\\",' + b"1," * 300_000 + b"0]") == "json: document contains too many values"
+    for text in (b"[,{" * 200_000, b'\\",' * 300_000, b"\\\\,," * 200_000):
+        assert parse_json(b'{"a":"' + text + b'"}')[1] == []
+    assert refusal(b"[" * 300_000) == "invalid character '[' exceeded max depth"
+    assert refusal(b"[1 2," + b"1," * 300_000) == "invalid character '2' after array element"
+    assert len(parse_json(b"[" + b"0," * 249_000 + b"0]")[0]) == 249_001
+
+
+def test_long_texts_are_read_with_the_same_result() -> None:
+    """From some length on, by a reader in Python that lets other threads run."""
+    part = b'{"a":[1,2.5,-3e2,"x\\n\\u00e9",{"b":null,"b":true}]}'
+    for count in (10, 9_000):
+        value, duplicates = parse_json(b"[" + b",".join([part] * count) + b"]")
+        assert value == [{"a": [1, 2.5, -300.0, "x\n\u00e9", {"b": True}]}] * count
+        assert duplicates[0] == 'duplicate field "[0].a[4].b"'

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+import orjson
+
 from setpoint.apiserver.custom.conversion import Conversion, NoConversion
 from setpoint.apiserver.far_server import FarServers
 from setpoint.apiserver.openapi.service import OpenApi
@@ -23,6 +25,7 @@ from setpoint.apiserver.upkeep.loop import KeyedLoop
 from setpoint.apiserver.waiting import happens_within
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.apiserver.webhook_client import WebhookClient
+from setpoint.apiserver.worker import EXPRESSIONS
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.apiextensions.definition_conditions import (
     APPROVAL,
@@ -172,7 +175,9 @@ class Definitions(Hooks):
 
     async def _judge(self, name: str, obj: Obj) -> bool:
         """Conditions that say something and decide nothing."""
-        for kind, judged in ((APPROVAL, approval_condition(obj)), (NON_STRUCTURAL, structural_condition(obj))):
+        size = len(orjson.dumps(obj["spec"])) * EXPRESSIONS
+        structural = await self._api.worker.run(size, structural_condition, obj)
+        for kind, judged in ((APPROVAL, approval_condition(obj)), (NON_STRUCTURAL, structural)):
             if equivalent(judged, find(obj, kind)):
                 continue
             await self._write(name, partial(self._set, kind, judged))

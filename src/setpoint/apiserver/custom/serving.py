@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import orjson
+
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.encoding import CustomEncoding
@@ -16,6 +18,7 @@ from setpoint.apiserver.own_writes import current, delete, ensure
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.server import ApiServer
 from setpoint.apiserver.watch_cache import Obj, ResourceCache
+from setpoint.apiserver.worker import EXPRESSIONS, LARGE
 from setpoint.apiserver.write_hooks import Hooks
 from setpoint.kinds.apiextensions.definition_conditions import ESTABLISHED, TERMINATING, is_true
 from setpoint.kinds.bootstrap.apiservices import AUTO_MANAGED, custom_api_service
@@ -93,7 +96,9 @@ class Serving:
 
     async def _begin(self, obj: Obj, since: int) -> Served:
         api, life = self.api, Life()
-        resources = resources_of(obj, life)
+        size = len(orjson.dumps(obj["spec"])) * EXPRESSIONS
+        # A large schema takes long to compile: not when its first object comes, and not on the event loop.
+        resources = await api.worker.run(size, resources_of if size < LARGE else _compiled, obj, life)
         siblings = {resource.version: resource for resource in resources}
         conversion = self.conversion_for(obj)
         encodings = {name: CustomEncoding(one, siblings, conversion) for name, one in siblings.items()}
@@ -169,6 +174,14 @@ class Serving:
         for version in wanted:
             if current(self.api, _REGISTRATION, "apiservices", "", f"{version}.{group}") is None:
                 await ensure(self.api, _REGISTRATION, "apiservices", custom_api_service(group, version))
+
+
+def _compiled(definition: Obj, life: Life) -> list[CustomResource]:
+    resources = resources_of(definition, life)
+    for resource in resources:
+        if resource.served.get("served"):
+            _ = resource.type, resource.strategy
+    return resources
 
 
 def _same(one: Obj, other: Obj) -> bool:

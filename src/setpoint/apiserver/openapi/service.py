@@ -28,6 +28,7 @@ from setpoint.apiserver.openapi.documents import (
 from setpoint.apiserver.openapi.operations import Operation, Served
 from setpoint.apiserver.openapi.schemas import Schema
 from setpoint.apiserver.server import PathHandler
+from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.tables import definition_for
 from setpoint.meta.schema import Type
@@ -57,6 +58,8 @@ class OpenApi:
             self._versions.setdefault((resource.group, resource.version), []).append(resource)
         self._custom: dict[tuple[str, str, str], _Custom] = {}
         self._remote: dict[tuple[str, str], tuple[Document, Document]] = {}
+        self._changes = 0
+        """Counts what was added and removed: what was worked out before the last change is not kept."""
         self._hashes: dict[str, str] = {}
         self._built: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Bytes and time by (document, form)."""
@@ -73,11 +76,13 @@ class OpenApi:
     def add(self, resource: Resource, schema: Schema | Type | None) -> None:
         """Show a custom resource, or show it differently: the OpenAPI 3 schema of its definition, its Type, or None
         when nothing is known of its fields."""
-        self._custom[(resource.group, resource.version, resource.kind)] = _Custom(resource, schema)
+        # Others may be writing a document from the present ones: those are replaced, never changed.
+        self._custom = self._custom | {(resource.group, resource.version, resource.kind): _Custom(resource, schema)}
         self._forget(resource.group, resource.version)
 
     def remove(self, group: str, version: str, kind: str) -> None:
-        if self._custom.pop((group, version, kind), None) is not None:
+        if (group, version, kind) in self._custom:
+            self._custom = {key: one for key, one in self._custom.items() if key != (group, version, kind)}
             self._forget(group, version)
 
     # -- other servers ----------------------------------------------------------------------------------------------
@@ -85,14 +90,16 @@ class OpenApi:
     def add_remote(self, group: str, version: str, three: Document, two: Document) -> None:
         """Show what another server says of one of its versions, in OpenAPI 3 and 2; empty: nothing."""
         if self._remote.get((group, version)) != (three, two):
-            self._remote[(group, version)] = three, two
+            self._remote = self._remote | {(group, version): (three, two)}
             self._forget(group, version)
 
     def remove_remote(self, group: str, version: str) -> None:
-        if self._remote.pop((group, version), None) is not None:
+        if (group, version) in self._remote:
+            self._remote = {key: one for key, one in self._remote.items() if key != (group, version)}
             self._forget(group, version)
 
     def _forget(self, group: str, version: str) -> None:
+        self._changes += 1
         self._index = None
         for path in ("v2", f"apis/{group}/{version}"):
             self._hashes.pop(path, None)
@@ -104,42 +111,55 @@ class OpenApi:
     async def index(self, call: Call) -> Answer:
         if call.target.path.endswith("/"):
             return Response(404)
-        if self._index is None:
-            rows = {path: {"serverRelativeURL": self._url(path)} for path in self._documents()}
-            self._index = orjson.dumps({"paths": rows})
-        return Response(200, self._index, [("Content-Type", "text/plain; charset=utf-8")])
+        index = self._index
+        if index is None:
+            changes = self._changes
+            hashes = await call.worker.run(LARGE, self._all_hashes)
+            rows = {path: {"serverRelativeURL": _url(path, etag)} for path, etag in hashes.items()}
+            index = orjson.dumps({"paths": rows})
+            if changes == self._changes:
+                self._hashes |= hashes
+                self._index = index
+        return Response(200, index, [("Content-Type", "text/plain; charset=utf-8")])
 
     async def v2(self, call: Call) -> Answer:
         if call.target.path.endswith("/"):
             return Response(404, _NOT_FOUND, list(_PLAIN))
-        return self._serve(call, "v2", "v2")
+        return await self._serve(call, "v2", "v2")
 
     async def v3(self, call: Call) -> Answer:
         path = call.target.path.removeprefix("/openapi/v3/")
         if path not in self._documents():
             return Response(404)
-        return self._serve(call, path, "v3")
+        return await self._serve(call, path, "v3")
 
-    def _serve(self, call: Call, path: str, dialect: str) -> Response:
+    async def _serve(self, call: Call, path: str, dialect: str) -> Response:
         headers = [("Vary", "Accept")]
         form = _form(call.request.headers.get("accept", ""), dialect)
         if not form:
             return Response(406, b"", headers)
-        etag = self._hash(path)
+        changes = self._changes
+        known = self._hashes.get(path)
+        etag = known if known is not None else await call.worker.run(LARGE, self._hash, path)
+        if changes == self._changes:
+            self._hashes[path] = etag
         headers.append(("Etag", f'"{etag}"'))
         wanted = call.option("hash")
         if wanted and dialect == "v3":
             if wanted != etag:
-                return Response(301, b"", [*headers, ("Location", self._url(path))])
+                return Response(301, b"", [*headers, ("Location", _url(path, etag))])
             # What has the hash of its content in its address never changes.
             expires = format_datetime(call.now + timedelta(days=365), usegmt=True)
             headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
         if _matches(call.request.headers.get("if-none-match", ""), etag):
             return Response(304, b"", headers)
-        key = (path, form)
-        if key not in self._built:
-            self._built[key] = (self._write(path, form), format_datetime(call.now, usegmt=True))
-        body, since = self._built[key]
+        built = self._built.get((path, form))
+        if built is None:
+            body = await call.worker.run(LARGE, self._write, path, form)
+            if changes != self._changes:
+                return await self._serve(call, path, dialect)  # the hash may be that of another document by now
+            built = self._built[(path, form)] = body, format_datetime(call.now, usegmt=True)
+        body, since = built
         media_type = _JSON if form == "json" else _PROTOBUF.format(dialect)
         return Response(200, body, [*headers, ("Content-Type", media_type), ("Last-Modified", since)])
 
@@ -154,22 +174,20 @@ class OpenApi:
         found |= {f"apis/{group}/{version}" for (group, version), (three, _) in self._remote.items() if three}
         return sorted(found)
 
-    def _url(self, path: str) -> str:
-        return f"/openapi/v3/{path}?hash={self._hash(path)}"
+    def _all_hashes(self) -> dict[str, str]:
+        known = dict(self._hashes)
+        return {path: known.get(path) or self._hash(path) for path in self._documents()}
 
     def _hash(self, path: str) -> str:
-        known = self._hashes.get(path)
-        if known is None:
-            digest = sha512(self._facts())
-            digest.update(path.encode())
-            for key, one in sorted(self._custom.items()):
-                if path == "v2" or path == f"apis/{key[0]}/{key[1]}":
-                    digest.update(repr((one.resource, _fingerprint(one.schema))).encode())
-            for (group, version), documents in sorted(self._remote.items()):
-                if path in ("v2", f"apis/{group}/{version}"):
-                    digest.update(orjson.dumps(documents[0 if path != "v2" else 1]))
-            known = self._hashes[path] = digest.hexdigest().upper()
-        return known
+        digest = sha512(self._facts())
+        digest.update(path.encode())
+        for key, one in sorted(self._custom.items()):
+            if path == "v2" or path == f"apis/{key[0]}/{key[1]}":
+                digest.update(repr((one.resource, _fingerprint(one.schema))).encode())
+        for (group, version), documents in sorted(self._remote.items()):
+            if path in ("v2", f"apis/{group}/{version}"):
+                digest.update(orjson.dumps(documents[0 if path != "v2" else 1]))
+        return digest.hexdigest().upper()
 
     def _facts(self) -> bytes:
         """All that the documents of built-in kinds are made from, in brief."""
@@ -245,6 +263,10 @@ class OpenApi:
             listed = custom.definition_name(group, version, resource.list_kind)
             found[listed] = custom.list_definition(resource, v3)
         return found
+
+
+def _url(path: str, etag: str) -> str:
+    return f"/openapi/v3/{path}?hash={etag}"
 
 
 def _merge(document: Document, other: Document, prefix: str) -> None:

@@ -6,10 +6,8 @@ from typing import Any
 
 import re2
 
+from setpoint.meta.regex_limits import OPTIONS, TOO_LARGE, is_too_large
 from setpoint.meta.remember import remembered
-
-_SILENT = re2.Options()
-_SILENT.log_errors = False
 
 # Go has its own words for what the library says.
 _WORDS = {
@@ -27,12 +25,14 @@ _WORDS = {
 @remembered(maxsize=4096)
 def compile_pattern(pattern: str) -> Any:
     """Raises re2.error."""
-    return re2.compile(pattern, options=_SILENT)
+    return re2.compile(pattern, options=OPTIONS)
 
 
 @remembered(maxsize=4096)
 def pattern_error(pattern: str) -> str:
     """What is wrong with the pattern, in Go's words; empty: nothing."""
+    if is_too_large(pattern):
+        return f"error parsing regexp: {TOO_LARGE}"
     try:
         compile_pattern(pattern)
     except re2.error as error:

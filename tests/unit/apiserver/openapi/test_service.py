@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 import pytest
@@ -12,6 +14,7 @@ from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Peer, Request, Response
 from setpoint.apiserver.openapi.service import OpenApi
 from setpoint.apiserver.request import parse_path, parse_query, verb_of
+from setpoint.apiserver.worker import Worker
 from setpoint.kinds.catalog import Resource
 from setpoint.kinds.strategy import UserInfo
 
@@ -20,12 +23,13 @@ _WIDGET = Resource("things.example.com", "v1", "Widget", "widgets")
 _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
-async def ask(openapi: OpenApi, url: str, **headers: str) -> Response:
+async def ask(openapi: OpenApi, url: str, worker: Worker | None = None, **headers: str) -> Response:
     path, _, query = url.partition("?")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = Request("GET", path, query, named, b"", Peer())
     target, options = parse_path(path), parse_query(query)
     call = Call(request, target, options, verb_of("GET", target, options), UserInfo(), _NOW)
+    call.worker = worker or call.worker
     paths: dict[str, object] = {}
     openapi.install(paths)  # type: ignore[arg-type]
     handler = paths.get(path) or paths["/openapi/v3/"]
@@ -140,3 +144,30 @@ async def test_through_the_server_what_never_changes_is_not_marked_as_fleeting(d
     assert (await door.get("/openapi/v2")).header("Cache-Control") == "no-cache, private"
     assert (await door.get("/openapi/v2/")).status == 404
     assert (await door.get("/openapi/v3/")).status == 404
+
+
+class Interrupted(Worker):
+    """Once, something else happens while a document is written, as it may while a thread writes it."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile: Callable[[], None] | None = meanwhile
+
+    async def run(self, size: int, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if function.__name__ == "_write" and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return result
+
+
+@pytest.mark.parametrize("url", ["/openapi/v2", "/openapi/v3/apis/things.example.com/v1"])
+async def test_a_kind_that_comes_while_a_document_is_written(url: str) -> None:
+    openapi = OpenApi()
+    openapi.add(_WIDGET, None)
+    gadget = Resource("things.example.com", "v1", "Gadget", "gadgets")
+    first = await ask(openapi, url, Interrupted(lambda: openapi.add(gadget, None)))
+    assert b"gadgets" in first.whole_body
+    again = await ask(openapi, url)
+    assert again.whole_body == first.whole_body
+    assert header(again, "Etag") == header(first, "Etag")

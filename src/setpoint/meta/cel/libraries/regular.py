@@ -11,9 +11,7 @@ import re2
 
 from setpoint.meta.cel.declarations import Library
 from setpoint.meta.cel.values import INT_MAX, CelError
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
+from setpoint.meta.regex_limits import OPTIONS, TOO_LARGE, is_too_large
 
 
 class BadPattern(CelError):
@@ -28,8 +26,10 @@ def compiled(pattern: str) -> Any:
     """Raises BadPattern in the words of Go's regexp package."""
     if "\\C" in pattern and any(found[1] == "C" for found in _ESCAPES.finditer(pattern)):
         raise BadPattern("error parsing regexp: invalid escape sequence: `\\C`")  # one byte of a character
+    if is_too_large(pattern):
+        raise BadPattern(f"error parsing regexp: {TOO_LARGE}")
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern, OPTIONS)
     except re2.error as error:
         raise BadPattern(f"error parsing regexp: {_complaint(pattern, error)}") from None
 
