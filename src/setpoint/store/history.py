@@ -20,8 +20,22 @@ _revision_of_event = attrgetter("revision")
 _revision_of_cause = itemgetter(0)
 
 
+_MOST_PASTS = 8
+
+
+class _Past:
+    """What keys were at a revision, where they have changed since."""
+
+    __slots__ = ("known_to", "was")
+
+    def __init__(self, revision: int) -> None:
+        self.known_to = revision
+        """`was` holds every key that has changed up to here."""
+        self.was: dict[str, KeyValue | None] = {}
+
+
 class History:
-    __slots__ = ("_causes", "_index", "_keys", "_log", "compacted", "revision", "state")
+    __slots__ = ("_causes", "_index", "_keys", "_log", "_pasts", "compacted", "revision", "state")
 
     def __init__(self, base: Iterable[KeyValue] = (), compacted: int = 0) -> None:
         """`base` is the state as of the revision `compacted`."""
@@ -34,6 +48,8 @@ class History:
         # The events of the log by `_resource_of` their keys, in the same order. No list is empty.
         self._index: dict[str, list[Event]] = {}
         self._causes: list[tuple[int, bytes]] = []  # same span as the log
+        # What lists of the past were answered from, by prefix and revision; the one used last is the last.
+        self._pasts: dict[tuple[str, int], _Past] = {}
 
     def fork(self) -> History:
         """The same past and present, from here on by itself. The two share every value: only the maps are copied."""
@@ -84,12 +100,9 @@ class History:
             keys, total = self._keys.between(first, end, limit)
             return Page([*map(self.state.__getitem__, keys)], self.revision, len(keys) < total, total)
 
-        was: dict[str, KeyValue | None] = {}  # the keys of the range that have changed since, as they were
-        changed, _ = self._indexed(prefix)
-        for _, key, _, before in changed[_place_after(changed, revision) :]:
-            if key >= first and (end is None or key < end) and key not in was:
-                was[key] = before
-        state = self.state
+        was, state = self._changed_since(revision, prefix), self.state
+        if first > prefix:
+            was = {key: before for key, before in was.items() if key >= first}
         not_yet = len([key for key, before in was.items() if before is None and key in state])
         no_more = [key for key, before in was.items() if before is not None and key not in state]
         keys, total = self._keys.between(first, end, limit + not_yet if limit else 0)
@@ -101,6 +114,22 @@ class History:
         if limit:
             del items[limit:]
         return Page(items, revision, len(items) < total, total)
+
+    def _changed_since(self, revision: int, prefix: str) -> dict[str, KeyValue | None]:
+        """Return the keys under `prefix` that have changed since `revision`, each as it was then.
+
+        The pages of one list ask for the same again and again: what is known is kept, and only the events since the
+        page before are looked at."""
+        past = self._pasts.pop((prefix, revision), None) or _Past(revision)
+        self._pasts[prefix, revision] = past  # now the latest
+        if len(self._pasts) > _MOST_PASTS:
+            del self._pasts[next(iter(self._pasts))]
+        events, only = self._indexed(prefix)
+        for _, key, _, before in events[_place_after(events, past.known_to) :]:
+            if (only or key.startswith(prefix)) and key not in past.was:
+                past.was[key] = before
+        past.known_to = self.revision
+        return past.was
 
     def events(self, prefix: str, after: int) -> list[Event]:
         if after < self.compacted:
@@ -166,6 +195,7 @@ class History:
     def drop(self, count: int) -> None:
         """Drops the oldest events, which must be compacted, and the causes that go with them."""
         reached = self._log[count - 1].revision
+        self._pasts = {key: past for key, past in self._pasts.items() if key[1] > self.compacted}
         for resource, its_count in Counter(_resource_of(event.key) for event in self._log[:count]).items():
             events = self._index[resource]
             del events[:its_count]

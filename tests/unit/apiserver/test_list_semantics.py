@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from front_door import FrontDoor
 
+STORES = ("memory", "lagging")
+
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 

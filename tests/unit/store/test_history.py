@@ -119,6 +119,30 @@ def test_what_happened_to_other_resources_is_not_looked_at() -> None:
     assert Looked.count < 50, "a few comparisons find the place in the order of keys"
 
 
+def test_the_pages_of_one_list_look_at_each_change_once() -> None:
+    past = Written()
+    for number in range(100):
+        past.write(f"a/pods/x/{number:02}")
+    begin = past.history.revision
+    changed = [Looked(f"a/pods/x/{number:02}") for number in range(100)]
+    found: list[KeyValue] = []
+    for page in range(10):
+        for key in changed:
+            past.write(key, delete=page == 5)
+        Looked.count = 0
+        start = found[-1].key + "\0" if found else ""
+        found += past.history.page("a/pods/", start, 10, begin).items
+        assert Looked.count <= 300, "as many as have changed since the page before, and their places"
+    assert [(each.key, each.mod_revision) for each in found] == [(f"a/pods/x/{n:02}", n + 1) for n in range(100)]
+    for revision in range(begin, begin + 50):
+        past.history.page("a/pods/", "", 10, revision)
+    assert len(past.history._pasts) <= 8
+    past.history.compacted = past.history.revision
+    while events := past.history.oldest(100):
+        past.history.drop(len(events))
+    assert past.history._pasts == {}, "values that compaction has dropped are not kept"
+
+
 def test_a_step_looks_at_no_more_than_it_may() -> None:
     past = Written()
     for number in range(1_000):

@@ -29,6 +29,8 @@ from setpoint.store.transaction import stamped
 
 _LONGEST_STAMP = 12
 _AT_ONCE = 500
+_REPLAYED_AT_ONCE = 64
+"""Past events of one step: each may have to be decrypted twice, on the event loop."""
 
 
 class ByKey(Protocol):
@@ -97,7 +99,7 @@ class EncryptedStore:
         return self._below.watch(prefix, after, decrypting)
 
     async def replay(self, prefix: str, after: int, limit: int) -> Replay:
-        events, revision = await self._below.replay(prefix, after, limit)
+        events, revision = await self._below.replay(prefix, after, min(limit, _REPLAYED_AT_ONCE))
         return Replay(self._decrypted_events(events), revision)
 
     def _decrypted_events(self, events: Sequence[Event]) -> Sequence[Event]:
