@@ -81,10 +81,18 @@ SERVER_FLAGS: tuple[Flag, ...] = (
         texts("enable-admission-plugins", help="Plugins besides the default ones."),
         texts("disable-admission-plugins", help="Default plugins to leave out."),
         text("admission-control-config-file", help="What plugins are told, in an AdmissionConfiguration."),
-        number("default-not-ready-toleration-seconds", default=300, least=0,
-               help="How long Pods that say nothing else stay on a node that is not ready."),
-        number("default-unreachable-toleration-seconds", default=300, least=0,
-               help="How long Pods that say nothing else stay on a node that cannot be reached."),
+        number(
+            "default-not-ready-toleration-seconds",
+            default=300,
+            least=0,
+            help="How long Pods that say nothing else stay on a node that is not ready.",
+        ),
+        number(
+            "default-unreachable-toleration-seconds",
+            default=300,
+            least=0,
+            help="How long Pods that say nothing else stay on a node that cannot be reached.",
+        ),
         switch("allow-privileged", default=True, help="Let Pods be privileged."),
     ),
     *about(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -60,6 +61,11 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
     import uvloop
 
     from setpoint.cluster.config import ConfigError
+    from setpoint.cluster.log_filter import LogFilter
+
+    if logging.lastResort is not None:
+        # What reaches the terminal where nobody has configured logging.
+        logging.lastResort.addFilter(LogFilter(time.monotonic))
 
     async def run() -> None:
         # Told to end before it was up.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from setpoint.cluster.component import speaking
+from setpoint.cluster.log_filter import LogFilter
 from setpoint.meta.clock import Clock
 from setpoint.node.runtime.interface import STDERR
 from setpoint.node.runtime.log import BoundedLog
@@ -85,6 +86,7 @@ def component_logs(clock: Clock) -> Iterator[ComponentLogs]:
     ours, unheard = logging.getLogger("setpoint"), logging.getLogger(_UNHEARD)
     before, unheard_before = ours.level, unheard.level
     logs = ComponentLogs(clock)
+    logs.addFilter(LogFilter(clock.monotonic))
     handlers: list[logging.Handler] = [logs]
     if not logging.getLogger().handlers and not ours.handlers and logging.lastResort is not None:
         handlers.append(logging.lastResort)

@@ -154,7 +154,7 @@ class LeaderElection:
         except (ApiError, Unreachable, TimeoutError) as error:
             lost_a_race = isinstance(error, ApiError) and error.code == 409
             level = logging.INFO if lost_a_race else logging.WARNING
-            log.log(level, "cannot have the lease %s: %s", self.name, error or "no answer in time")
+            log.log(level, "cannot have the lease %s: %s", self.name, str(error) or "no answer in time")
             return False
         return self.holder == self.identity
 

@@ -160,6 +160,11 @@ async def test_who_cannot_have_the_lease_says_why(cluster: VirtualCluster, caplo
     assert (candidate.election.holder, candidate.terms) == ("", [])
     warnings = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
     assert warnings == {"cannot have the lease test: cut off"}
+    caplog.clear()
+    candidate.link.hangs = True
+    await cluster.sleep(60)
+    warnings = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
+    assert warnings == {"cannot have the lease test: no answer in time"}
     running.cancel()
     await asyncio.wait([running])
 

@@ -8,7 +8,8 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from ssl import SSLContext
+from contextlib import suppress
+from ssl import SSLContext, SSLError
 from typing import Any, Final
 
 from setpoint.apiserver.http.limits import Limits
@@ -22,6 +23,8 @@ _YOUTH: Final = 0.02
 """Seconds."""
 _SHUTDOWN_TIMEOUT: Final = 5.0
 _NOTHING_LEFT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_HTTP_ON_HTTPS: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+"""As Go's net/http answers."""
 _PAUSE: Final = 1.0
 """Seconds until the next try where there is nothing left to take one more connection with."""
 
@@ -142,7 +145,22 @@ class Acceptor:
             self._listen()
 
     async def _begun(self, accepted: socket.socket) -> None:
+        spare = _duplicate(accepted) if self._options else None
         try:
             await self._loop.connect_accepted_socket(self._make, accepted, **self._options)
         except OSError as error:  # of TLS too
             logger.debug("a connection did not come about: %s", error)
+            if spare is not None and isinstance(error, SSLError) and error.reason == "HTTP_REQUEST":
+                with suppress(OSError):
+                    spare.send(_HTTP_ON_HTTPS)
+        finally:
+            if spare is not None:
+                spare.close()
+
+
+def _duplicate(accepted: socket.socket) -> socket.socket | None:
+    """A second descriptor of a connection, to answer those who do not speak TLS: theirs is closed by then."""
+    try:
+        return accepted.dup()
+    except OSError:
+        return None

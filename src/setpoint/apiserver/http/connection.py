@@ -132,7 +132,10 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
         else:
             self._wake()
-        # A client that has sent all it wants may still wait for the answer. TLS has no such state.
+        # A client that has sent all it wants may still wait for the answer. TLS has no such state: the transport takes
+        # nothing more from here on, and would log a warning for each attempt.
+        if self._tls:
+            self.outgoing.drop()
         return not self._tls
 
     def connection_lost(self, exc: Exception | None) -> None:

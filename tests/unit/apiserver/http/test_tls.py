@@ -171,3 +171,47 @@ async def test_upgrades_over_tls(serve: Serve, files: CertificateFiles, trusting
     assert (await client.head()).status == 101
     client.send(b"you")
     assert await client.rest() == b"hello you"
+
+
+async def test_plain_http_is_answered_as_go_does(serve: Serve, files: CertificateFiles) -> None:
+    client = await (await serve(echo, ssl=server_context(files))).connect()
+    client.send(GET)
+    text = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    assert await asyncio.wait_for(client.reader.read(), 5) == text
+
+
+async def test_what_is_neither_tls_nor_http_gets_no_answer(serve: Serve, files: CertificateFiles) -> None:
+    client = await (await serve(echo, ssl=server_context(files))).connect()
+    client.send(b"\x00" * 100)
+    assert b"HTTP" not in await asyncio.wait_for(client.reader.read(), 5)
+
+
+def test_no_suite_of_tls_1_2_uses_cbc(files: CertificateFiles) -> None:
+    suites = server_context(files).get_ciphers()
+    assert all(suite["aead"] for suite in suites), [suite["name"] for suite in suites if not suite["aead"]]
+    assert {suite["protocol"] for suite in suites} == {"TLSv1.2", "TLSv1.3"}
+
+
+async def test_nothing_is_written_once_the_client_has_closed(
+    serve: Serve, files: CertificateFiles, trusting: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = asyncio.Event()
+
+    async def run(writer: StreamWriter) -> None:
+        try:
+            writer.write(b"begun")
+            await writer.closed()
+        finally:
+            for _ in range(20):
+                writer.write(b"too late")
+            ended.set()
+
+    async def stream(request: Request) -> Answer:
+        return StreamResponse(200, [], run)
+
+    client = await (await serve(stream, ssl=server_context(files))).connect(trusting)
+    client.send(GET)
+    await client.reader.readuntil(b"begun\r\n")
+    client.writer.close()
+    await asyncio.wait_for(ended.wait(), 5)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= 30] == []

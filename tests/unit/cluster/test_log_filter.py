@@ -1,0 +1,83 @@
+"""Log lines: a reason is never empty, and a line that repeats is not written each time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from stopped_clock import StoppedClock
+
+from setpoint.cluster.log_filter import LogFilter
+
+
+class Clock(StoppedClock):
+    def spend(self, seconds: float) -> None:
+        self._elapsed += seconds
+
+
+class Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(record.getMessage())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lines(clock: Clock) -> Lines:
+    lines = Lines()
+    lines.addFilter(LogFilter(clock.monotonic))
+    return lines
+
+
+@pytest.fixture
+def log(lines: Lines) -> logging.Logger:
+    log = logging.Logger("test")
+    log.addHandler(lines)
+    return log
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), asyncio.CancelledError(), ConnectionResetError(), ValueError("")])
+def test_an_exception_without_a_text_is_named(log: logging.Logger, lines: Lines, error: BaseException) -> None:
+    log.warning("cannot have the lease %s: %s", "x", error)
+    log.warning("cannot have the lease %s: %s", "x", ValueError("because"))
+    assert lines.found == [f"cannot have the lease x: {type(error).__name__}", "cannot have the lease x: because"]
+
+
+def test_repeated_lines_are_counted(log: logging.Logger, lines: Lines, clock: Clock) -> None:
+    for number in range(300):
+        log.warning("SSL connection is closed")
+        log.warning("another, %d", number)
+        clock.spend(0.1)
+    assert lines.found.count("SSL connection is closed") == 5
+    assert sum(line.startswith("another") for line in lines.found) == 300
+    lines.found.clear()
+    clock.spend(60)
+    log.warning("SSL connection is closed")
+    log.warning("SSL connection is closed")
+    assert lines.found == ["SSL connection is closed (and 295 times more since)", "SSL connection is closed"]
+
+
+def test_tracebacks_and_levels_are_told_apart(log: logging.Logger, lines: Lines) -> None:
+    for _ in range(10):
+        try:
+            raise ValueError
+        except ValueError:
+            log.exception("failed")
+        log.info("failed")
+    assert len(lines.found) == 15
+
+
+def test_what_is_remembered_is_bounded(log: logging.Logger, lines: Lines) -> None:
+    for number in range(5_000):
+        log.warning("line %d", number)
+    (found,) = lines.filters
+    assert isinstance(found, LogFilter)
+    assert len(found._lines) == 1_000
