@@ -42,6 +42,8 @@ class Call:
     """The client sent an empty managedFields list: a wish that decoding would lose."""
     emptied: Emptied = field(default_factory=list)
     """Where the client sent an empty list that decoding made null (see `meta.decode`)."""
+    converted: dict[tuple[str, bytes], dict[str, Any]] | None = None
+    """Objects in other versions, as a webhook showed them to this write; None: it was not asked, or failed."""
     flow: tuple[tuple[str, str], ...] = ()
     """Headers that say in which flow it was."""
     audit_id: str = ""

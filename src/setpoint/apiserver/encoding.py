@@ -22,6 +22,21 @@ _AS_PROTOBUF = "#protobuf"
 _KEYS = b'{"kind":"%b","apiVersion":"%b",'
 
 
+Converted = dict[tuple[str, bytes], Obj]
+"""What is known of objects in other versions, by apiVersion and by the object as JSON."""
+Converter = Callable[[Obj, str], tuple[Type, Obj] | None]
+"""See `Encoding.in_version`."""
+
+
+class NotConverted(Exception):
+    """An object is needed in a version that only a webhook can show; `Encoding.learn` asks it."""
+
+    def __init__(self, obj: Obj, api_version: str) -> None:
+        super().__init__(api_version)
+        self.obj = obj
+        self.api_version = api_version
+
+
 class Encoding:
     """Objects are stored without kind and apiVersion, as they stand in lists; single objects get both put in front."""
 
@@ -106,10 +121,14 @@ class Encoding:
             converted = {"kind": target.resource.kind, "apiVersion": api_version, **converted}
         return target.resource.type, converted
 
-    @property
-    def converts_ownership(self) -> bool:
-        """Whether there are other versions, and `in_version` can show objects in them."""
-        return self.resource.has_versions
+    def converter(self, known: Converted) -> Converter | None:
+        """`in_version`, or None where there are no other versions. Where a webhook converts, it knows what is in
+        `known` and raises NotConverted for anything else."""
+        return self.in_version if self.resource.has_versions else None
+
+    async def learn(self, missing: NotConverted, known: Converted) -> None:
+        """Add to `known` what was missing. Raises ApiError."""
+        raise AssertionError("this server can convert it")
 
     @cached_property
     def _versions(self) -> dict[str, Encoding]:

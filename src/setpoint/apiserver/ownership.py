@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
 from setpoint.apiserver.call import Call
+from setpoint.apiserver.encoding import Converted, Converter, NotConverted
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.decode_custom import restore_nulls
-from setpoint.meta.errors import PlainServerError
+from setpoint.meta.errors import ApiError, PlainServerError
 
 _ALWAYS_THERE = ("apiVersion", "kind", "metadata")
+
+
+_MOST_CONVERSIONS = 64
+"""Objects that one write may have converted by a webhook to find out what others own."""
+
+_NOTHING: Converted = {}
+
+
+async def seeing_versions(
+    call: Call, registry: Registry, write: Callable[[], Awaitable[Obj]], *, required: bool = False
+) -> Obj:
+    """The result of a write that looks at what others own in other versions of the kind. Where a webhook converts
+    these, the write is tried until it has all that it needs. If the webhook fails, owners in other versions stay who
+    they are, unless that is `required`: then it raises ApiError."""
+    encoding = registry.encoding
+    if not encoding.remote:
+        return await write()
+    call.converted = {}
+    for _ in range(_MOST_CONVERSIONS):
+        try:
+            return await write()
+        except NotConverted as missing:
+            try:
+                await encoding.learn(missing, call.converted)
+            except ApiError:
+                if required:
+                    raise
+                break
+    call.converted = None
+    return await write()
+
+
+def _converter(call: Call, registry: Registry) -> Converter | None:
+    encoding = registry.encoding
+    if encoding.remote:
+        return encoding.converter(call.converted) if call.converted is not None else None
+    return encoding.converter(_NOTHING)
 
 
 def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
@@ -22,7 +61,7 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
     for part, name in call.emptied:
         if part.get(name) is None:
             part[name] = []  # an empty list is a value to own; stored and shown it is null
-    type_, encoding = registry.resource.type, registry.encoding
+    type_ = registry.resource.type
     try:
         entries = apply.update(
             type_,
@@ -33,7 +72,7 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
             subresource=call.target.subresource,
             now=call.moment,
             reset=reset_fields(registry, call.target.subresource),
-            convert=encoding.in_version if encoding.converts_ownership else None,
+            convert=_converter(call, registry) if live is not None else None,
         )
     except (apply.TypeMismatch, AttributeError, TypeError):
         # A custom object that does not fit its schema: validation has the word, and owners stay who they are.
@@ -50,7 +89,7 @@ def own(call: Call, registry: Registry, live: Obj | None, new: Obj) -> None:
 
 def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, force: bool) -> Obj:
     """`config` applied by the caller over `live` (in the served version): the new object, typed, defaulted, bare."""
-    resource, encoding = registry.resource, registry.encoding
+    resource = registry.resource
     if live is not None:
         live = {"kind": resource.kind, "apiVersion": resource.api_version, **live}
     try:
@@ -65,7 +104,7 @@ def apply_config(call: Call, registry: Registry, live: Obj | None, config: Obj, 
             subresource=call.target.subresource,
             now=call.moment,
             reset=reset_fields(registry, call.target.subresource),
-            convert=encoding.in_version if encoding.converts_ownership else None,
+            convert=_converter(call, registry),
         )
     except apply.TypeMismatch as error:
         raise PlainServerError(str(error)) from None

@@ -14,7 +14,7 @@ import orjson
 
 from setpoint.apiserver.custom.conversion import Conversion
 from setpoint.apiserver.custom.resource import CustomResource
-from setpoint.apiserver.encoding import Encoding, Texts
+from setpoint.apiserver.encoding import Converted, Converter, Encoding, NotConverted, Texts
 from setpoint.apiserver.listing import Listing
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.meta.decode import decode
@@ -121,9 +121,28 @@ class CustomEncoding(Encoding):
     def list(self, items: Sequence[bytes], meta: Obj) -> Listing:
         return super().list(items, {"continue": "", **meta})
 
-    @property
-    def converts_ownership(self) -> bool:
-        return not self.remote
+    def converter(self, known: Converted) -> Converter | None:
+        return partial(self._known_version, known) if self.remote else self.in_version
+
+    def _known_version(self, known: Converted, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
+        sibling = self._siblings.get(api_version.rpartition("/")[2])
+        if sibling is None or sibling.api_version != api_version:
+            return None
+        whole = self._with_kind(obj)
+        if whole["apiVersion"] == api_version:
+            return sibling.type, obj
+        converted = known.get((api_version, orjson.dumps(whole)))
+        if converted is None:
+            raise NotConverted(whole, api_version)
+        return sibling.type, converted
+
+    async def learn(self, missing: NotConverted, known: Converted) -> None:
+        # A part of an object may have lost all its metadata; webhooks want some.
+        sent = {"metadata": {}, **missing.obj}
+        converted = (await self._conversion.convert_all([sent], missing.api_version))[0]
+        if "metadata" not in missing.obj:
+            converted = {name: value for name, value in converted.items() if name != "metadata"}
+        known[missing.api_version, orjson.dumps(missing.obj)] = converted
 
     def in_version(self, obj: Obj, api_version: str) -> tuple[Type, Obj] | None:
         known = self._siblings.get(api_version.rpartition("/")[2])

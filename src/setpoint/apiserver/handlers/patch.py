@@ -11,7 +11,7 @@ from setpoint.apiserver.handlers.update import check_name, strategy_for
 from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
-from setpoint.apiserver.ownership import apply_config, own
+from setpoint.apiserver.ownership import apply_config, own, seeing_versions
 from setpoint.apiserver.patched_text import arranged, patched_text
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
@@ -80,7 +80,7 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
     async def change_by_patch(live: Obj | None) -> Obj:
         if live is None:
             raise registry.not_found(call.target.name)
-        return await call.work(patched, live)
+        return await seeing_versions(call, registry, lambda: call.work(patched, live))
 
     entry, _ = await registry.update(call, call.target.name, change_by_patch, strategy=strategy, check_uid=False)
     return respond_object(call, form, registry, entry)
@@ -288,7 +288,7 @@ async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy,
         return encoding.to_storage(obj)
 
     async def change(live: Obj | None) -> Obj:
-        return await call.work(applied, live)
+        return await seeing_versions(call, registry, lambda: call.work(applied, live), required=True)
 
     entry, created = await registry.update(
         call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False

@@ -7,7 +7,7 @@ from setpoint.apiserver.call import Call, Emptied
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
 from setpoint.apiserver.options import write_options
-from setpoint.apiserver.ownership import own
+from setpoint.apiserver.ownership import own, seeing_versions
 from setpoint.apiserver.preparation import OTHER_NAMESPACE
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond_object
@@ -79,7 +79,7 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
         return encoding.to_storage(obj)
 
     async def change(live: Obj | None) -> Obj:
-        return await call.work(changed, live)
+        return await seeing_versions(call, registry, lambda: call.work(changed, live))
 
     live_conflict_possible = not sent["metadata"].get("resourceVersion")
     entry, created = await registry.update(call, call.target.name, change, strategy=strategy)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from custom_door import FOOS, CustomDoor, foo, of, version
-from front_door import settle
+from front_door import APPLY, settle
 from mutation_detector import MutationDetector
 
 from setpoint.apiserver.far_server import FarReply, FarServer, FarServerProblem
@@ -204,3 +204,48 @@ async def test_of_the_metadata_only_labels_and_annotations_are_the_webhooks(door
     meta = (await door.get(f"{TWOS}/f")).json["metadata"]
     assert (meta["labels"], meta["generation"], "finalizers" in meta) == ({"c": "d"}, 1, False)
     assert meta["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+async def test_owners_in_other_versions_are_seen_through_the_webhook(door: CustomDoor, webhook: Webhook) -> None:
+    one = foo(spec={"hostPort": "h:1"})
+    assert (await door.patch(f"{FOOS}/f?fieldManager=a", one, APPLY)).status == 201
+    two = foo(spec={"host": "h", "port": "2"}, version="v2")
+    refused = await door.patch(f"{TWOS}/f?fieldManager=b", two, APPLY)
+    assert (refused.status, refused.message) == (
+        409, 'Apply failed with 1 conflict: conflict with "a": .spec.hostPort',
+    )  # fmt: skip
+    forced = await door.patch(f"{TWOS}/f?fieldManager=b&force=true", two, APPLY)
+    assert forced.status == 200, forced.body
+    assert _owners(forced.json, "f:hostPort") == [] and _owners(forced.json, "f:port") == ["b"]
+    # An update through the first version takes the fields of the second.
+    live = (await door.get(f"{FOOS}/f")).json
+    put = await door.put(f"{FOOS}/f?fieldManager=c", {**live, "spec": {"hostPort": "i:3"}})
+    assert _owners(put.json, "f:hostPort") == ["c"] and _owners(put.json, "f:port") == []
+    patched = await door.patch(f"{TWOS}/f?fieldManager=d", {"spec": {"port": "4"}})
+    assert _owners(patched.json, "f:hostPort") == [] and _owners(patched.json, "f:port") == ["d"]
+
+
+async def test_what_was_applied_in_another_version_goes_when_it_is_left_out(door: CustomDoor) -> None:
+    two = foo(spec={"host": "h", "port": "2"}, version="v2", metadata={"labels": {"l": "1"}})
+    assert (await door.patch(f"{TWOS}/f?fieldManager=a", two, APPLY)).status == 201
+    applied = await door.patch(f"{FOOS}/f?fieldManager=a", foo(spec={"hostPort": "h:2"}), APPLY)
+    assert applied.status == 200, applied.body
+    assert "labels" not in applied.json["metadata"] and applied.json["spec"] == {"hostPort": "h:2"}
+
+
+async def test_a_webhook_that_fails_keeps_nobody_from_updating_the_stored_version(
+    door: CustomDoor, webhook: Webhook
+) -> None:
+    await door.patch(f"{TWOS}/f?fieldManager=a", foo(spec={"host": "h", "port": "2"}, version="v2"), APPLY)
+    webhook.problem = "connection refused"
+    patched = await door.patch(f"{FOOS}/f?fieldManager=b", {"spec": {"hostPort": "i:3"}})
+    assert patched.status == 200, patched.body
+    assert _owners(patched.json, "f:hostPort") == ["b"] and _owners(patched.json, "f:port") == ["a"]
+    refused = await door.patch(f"{FOOS}/f?fieldManager=b", foo(spec={"hostPort": "j:4"}), APPLY)
+    assert refused.status == 500 and "conversion webhook" in refused.message
+
+
+def _owners(obj: dict[str, Any], name: str) -> list[str]:
+    return [
+        entry["manager"] for entry in obj["metadata"]["managedFields"] if name in entry["fieldsV1"].get("f:spec", {})
+    ]
