@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ from functools import cached_property
 from typing import Any
 
 from setpoint.sdk import Operator
+from setpoint.system import SystemClock
 from setpoint.testing.end_state import differences
+from setpoint.testing.exploring_progress import Progress
 from setpoint.testing.exploring_report import Diverged, told
 from setpoint.testing.plan import KINDS, Fault, Plan
 from setpoint.testing.trial import Ending, Scenario, Trial
@@ -72,10 +75,16 @@ class Exploration:
         return ending.failure or differences(self.peace.state, ending.state)
 
     def explore(
-        self, *, only: str | Plan = "", faults: Sequence[str] = EVERY_FAULT, limit: int | None = None
+        self,
+        *,
+        only: str | Plan = "",
+        faults: Sequence[str] = EVERY_FAULT,
+        limit: int | None = None,
+        progress: Progress | None = None,
     ) -> Explored:
         """Raises Diverged."""
         __tracebackhide__ = True
+        progress = progress or Progress(_to_stderr, SystemClock().monotonic, live=sys.stderr.isatty())
         if not self.peace.steps:
             raise AssertionError("in peace nothing is written or heard: there is nothing that could go wrong")
         if only:
@@ -84,17 +93,27 @@ class Exploration:
         chosen = _spread(cases, LIMIT if limit is None else limit)
         if len(chosen) < len(cases) and limit is None:
             warnings.warn(f"explore: {len(chosen)} of {len(cases)} cases are tried; more with limit=", stacklevel=3)
-        with _little_garbage(), _in_silence():
-            for tried, case in enumerate(sorted(chosen, key=self._size), 1):
-                if tried % 20 == 1:
-                    log.info("explore: case %d of %d, %s", tried, len(chosen), case)
-                ending = self.under(case)
-                if self.differences(ending):
-                    skipped = set(cases).difference(chosen)
-                    smallest, more = self._smaller(ending, [each for each in cases if each in skipped], len(chosen))
-                    raise self._diverged(smallest, tried + more, len(cases))
+        progress.begin(len(chosen), len(cases))
+        try:
+            with _little_garbage(), _in_silence():
+                self._try(sorted(chosen, key=self._size), cases, progress)
+        except KeyboardInterrupt:
+            progress.interrupted()
+            raise
+        finally:
+            progress.end()
         log.info("explore: all of %d cases came to the same", len(chosen))
         return self._explored(len(chosen), len(cases))
+
+    def _try(self, chosen: Sequence[Plan], cases: Sequence[Plan], progress: Progress) -> None:
+        """Raises Diverged."""
+        for tried, case in enumerate(chosen, 1):
+            progress.case(tried, str(case))
+            ending = self.under(case)
+            if self.differences(ending):
+                skipped = set(cases).difference(chosen)
+                smallest, more = self._smaller(ending, [each for each in cases if each in skipped], len(chosen))
+                raise self._diverged(smallest, tried + more, len(cases))
 
     def _replay(self, plan: Plan) -> Explored:
         ending = self.under(plan)
@@ -150,6 +169,11 @@ class Exploration:
         return ending, tried
 
 
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
 @contextmanager
 def _little_garbage() -> Iterator[None]:
     """Every run leaves a whole cluster to be collected: all that is there already need not be looked at each time."""
@@ -190,6 +214,7 @@ def explore(
     only: str | Plan = "",
     faults: Sequence[str] = EVERY_FAULT,
     limit: int | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Explored:
     """Runs the scenario with the operator at work, in peace and then under every single fault at every point, each time
@@ -205,9 +230,10 @@ def explore(
     `only` tries no more than this plan: as it was shown. `faults` says which kinds are tried, `limit` how many cases,
     spread evenly over all of them.
     `leave_out` names what may differ by nature: plurals (`secrets`) and fields (`teapots:status.attempts`).
+    `progress` is told how far it is; by default a line on stderr says what it will cost, and how far it has come.
     `afterwards` is how long everything is left alone before the ends are compared.
     All else are options of `virtual_cluster`; without nodes, unless `nodes` says otherwise."""
     __tracebackhide__ = True
     if scenario is None:
         raise ValueError("explore needs a scenario")
-    return Exploration(operator, scenario, **options).explore(only=only, faults=faults, limit=limit)
+    return Exploration(operator, scenario, **options).explore(only=only, faults=faults, limit=limit, progress=progress)

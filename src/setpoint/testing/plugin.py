@@ -33,6 +33,7 @@ import pytest
 
 if TYPE_CHECKING:
     from setpoint.testing.exploring import Explored
+    from setpoint.testing.exploring_progress import Progress
     from setpoint.testing.live import LiveCluster
 
 
@@ -92,6 +93,25 @@ def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
 
     def with_options(*args: Any, **named: Any) -> Explored:
         __tracebackhide__ = True
-        return explore(*args, **{**options, **named})
+        return explore(*args, **{"progress": _progress(request.config), **options, **named})
 
     return with_options
+
+
+def _progress(config: pytest.Config) -> Progress:
+    """Return a progress on the terminal of pytest itself: what tests write is captured, and shown when they fail."""
+    from setpoint.system import SystemClock
+    from setpoint.testing.exploring_progress import Progress
+
+    capture, reporter = config.pluginmanager.getplugin("capturemanager"), config.get_terminal_writer()
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+
+    before = "\n"  # after the dots of the tests
+
+    def write(text: str) -> None:
+        nonlocal before
+        with capture.global_and_fixture_disabled():
+            reporter.write(before + text, flush=True)
+        before = ""
+
+    return Progress(write, SystemClock().monotonic, live=bool(getattr(terminal, "isatty", False)))
