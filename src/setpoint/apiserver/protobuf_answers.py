@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from setpoint.apiserver.watch_cache import Entry
+from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.protobuf_numbers import has_protobuf_form, protobuf_fields
 from setpoint.kinds.tables import kinds, type_of
 from setpoint.meta.decode import decode
@@ -16,8 +17,8 @@ from setpoint.meta.protobuf import open_envelope, read_message
 from setpoint.meta.protobuf.writing import sized, write_envelope, write_message
 
 if TYPE_CHECKING:
-    from setpoint.apiserver.encoding import Encoding
-    from setpoint.apiserver.turns import Turns
+    from setpoint.apiserver.call import Call
+    from setpoint.apiserver.registry import Registry
 
 Obj = dict[str, Any]
 
@@ -26,7 +27,6 @@ _METADATA = "PartialObjectMetadata"
 _LIST_NUMBERS = {"meta.k8s.io/v1beta1": (2, 1)}
 """Field numbers of `metadata` and `items` in a PartialObjectMetadataList, where they are not 1 and 2 as in every other
 list."""
-_BYTES_AT_ONCE = 16 * 1024
 _COST_OF_A_BYTE = 100e-9
 """Seconds that it takes to encode one byte of JSON, about."""
 
@@ -76,14 +76,16 @@ def decode_value(body: bytes) -> Obj:
     return {"kind": kind, "apiVersion": api_version, **decode(type_, read)}
 
 
-async def encode_ahead(encoding: Encoding, entries: Sequence[Entry], turns: Turns) -> None:
-    """Encode those entries that are not yet, in slices that leave the event loop free for others."""
-    pending = 0
+async def encode_ahead(call: Call, registry: Registry, entries: Sequence[Entry]) -> None:
+    """Encode those entries that are not yet, in slices that leave the event loop free for others; large ones beside
+    it."""
+    encoding, turns, pending = registry.encoding, registry.env.turns, 0
     for entry in entries:
         if encoding.knows_protobuf(entry):
             continue
-        encoding.protobuf(entry)
-        pending += len(entry.value)
-        if pending >= _BYTES_AT_ONCE:
+        size = len(entry.value)
+        await call.worker.run(size, encoding.protobuf, entry)
+        pending += min(size, LARGE)
+        if pending >= LARGE:
             await turns.wait(pending * _COST_OF_A_BYTE)
             pending = 0

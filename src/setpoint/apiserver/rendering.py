@@ -11,7 +11,7 @@ import orjson
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer, ObjectRequest, ObjectResponse, Response
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
-from setpoint.apiserver.protobuf_answers import encode_list, encode_value
+from setpoint.apiserver.protobuf_answers import encode_ahead, encode_list, encode_value
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Entry, Obj
 from setpoint.kinds.strategy import Column
@@ -73,13 +73,14 @@ def respond_status(form: Form, error: ApiError) -> Response:
     return response
 
 
-def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, status: int = 200) -> Answer:
+async def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, status: int = 200) -> Answer:
     if isinstance(call.request, ObjectRequest) and form.media_type == JSON:
         value = object_of(registry, entry, form)
         if value is not None:
             return ObjectResponse(status, value)
     if not form.transform:
         if form.media_type == PROTOBUF:
+            await encode_ahead(call, registry, (entry,))
             return Response(status, registry.encoding.protobuf_single(entry), [("Content-Type", PROTOBUF)])
         return respond(form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
@@ -93,7 +94,7 @@ def respond_object(call: Call, form: Form, registry: Registry, entry: Entry, sta
     )
 
 
-def respond_list(
+async def respond_list(
     call: Call,
     form: Form,
     registry: Registry,
@@ -107,16 +108,17 @@ def respond_list(
         meta["continue"] = continue_token
     if remaining is not None:
         meta["remainingItemCount"] = remaining
-    return respond_listed(call, form, registry, entries, meta)
+    return await respond_listed(call, form, registry, entries, meta)
 
 
-def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Answer:
+async def respond_listed(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Answer:
     """A list with this metadata."""
     if isinstance(call.request, ObjectRequest) and form.media_type == JSON and form.transform != "Table":
         return ObjectResponse(200, _listed_objects(registry, entries, meta, form))
     if not form.transform:
         encoding = registry.encoding
         if form.media_type == PROTOBUF:
+            await encode_ahead(call, registry, entries)
             items = [encoding.protobuf(entry) for entry in entries]
             body = encode_list(registry.resource.api_version, registry.resource.list_kind, meta, items)
             return Response(200, body, [("Content-Type", PROTOBUF)])

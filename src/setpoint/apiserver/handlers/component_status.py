@@ -27,8 +27,8 @@ class ComponentStatuses:
         if name:
             if name not in self._checks:
                 raise NotFound.of("", "componentstatus", name)
-            return respond_object(call, form, registry, self._entry(name))
-        return respond_listed(call, form, registry, [self._entry(each) for each in sorted(self._checks)], {})
+            return await respond_object(call, form, registry, self._entry(name))
+        return await respond_listed(call, form, registry, [self._entry(each) for each in sorted(self._checks)], {})
 
     def _entry(self, name: str) -> Entry:
         wrong = self._checks[name]()

@@ -16,7 +16,7 @@ from setpoint.apiserver.watch_cache import Obj
 async def create(call: Call, registry: Registry, form: Form) -> Answer:
     write_options(call, "CreateOptions")
     entry = await registry.create(call, await call.work(_read, call, registry))
-    return respond_object(call, form, registry, entry, 201)
+    return await respond_object(call, form, registry, entry, 201)
 
 
 def _read(call: Call, registry: Registry) -> Obj:

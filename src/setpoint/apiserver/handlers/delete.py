@@ -87,7 +87,7 @@ async def delete(call: Call, registry: Registry, form: Form) -> Answer:
         raise Forbidden.of(registry.resource.group, registry.resource.plural, call.target.name, why)
     entry, gone = await deletion.delete(call, registry, call.target.name, options)
     if not gone or registry.strategy.returns_deleted:
-        return respond_object(call, form, registry, entry)
+        return await respond_object(call, form, registry, entry)
     return success(call, form, registry, entry)
 
 
@@ -137,7 +137,7 @@ async def delete_collection(call: Call, registry: Registry, form: Form) -> Answe
             await deletion.delete(call, registry, entry.obj["metadata"]["name"], options, one_of_many=True)
         except NotFound:
             continue
-    return respond_list(call, form, registry, *page)
+    return await respond_list(call, form, registry, *page)
 
 
 async def _present_page(call: Call, registry: Registry, wanted: ListOptions) -> Page:

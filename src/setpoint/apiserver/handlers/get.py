@@ -23,4 +23,4 @@ async def get(call: Call, registry: Registry, form: Form) -> Answer:
     entry = registry.get(call.target.namespace, call.target.name)
     if registry.encoding.remote:
         await registry.encoding.ready((entry,))
-    return respond_object(call, form, registry, entry)
+    return await respond_object(call, form, registry, entry)

@@ -11,7 +11,6 @@ from setpoint.apiserver.corrupt import list_refusal
 from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import PROTOBUF, Form
 from setpoint.apiserver.options import ListOptions, decode_continue, encode_continue, list_options
-from setpoint.apiserver.protobuf_answers import encode_ahead
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.rendering import respond, respond_list
 from setpoint.apiserver.waiting import wait_for_revision
@@ -23,7 +22,7 @@ from setpoint.store.interface import Compacted, FutureRevision, KeyValue
 async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     options = await call.work(list_options, call, False, registry)
     if is_past(options):
-        return await _respond(call, form, registry, await past_page(call, registry, options))
+        return await respond_list(call, form, registry, *await past_page(call, registry, options))
     await wait_for_revision(registry, options.revision)
     # resourceVersion=0 reads whatever is in memory, whole.
     limit = 0 if options.revision_given and options.revision == 0 else options.limit
@@ -44,20 +43,14 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
     scanned = _candidates(call, registry, options)
     entries = select(registry, options, scanned)
     if not limit:
-        return await _respond(call, form, registry, Page(list(entries), cache.fresh))
+        return await respond_list(call, form, registry, list(entries), cache.fresh)
     page = list(islice(entries, limit))
     # What follows the last match may match too: only the next page tells.
     if len(page) < limit or next(scanned, None) is None:
-        return await _respond(call, form, registry, Page(page, cache.fresh))
+        return await respond_list(call, form, registry, page, cache.fresh)
     remaining = sum(1 for _ in cache.scan(namespace)) - limit if whole else None
     token = continue_token(call, registry, page, cache.fresh)
-    return await _respond(call, form, registry, Page(page, cache.fresh, token, remaining))
-
-
-async def _respond(call: Call, form: Form, registry: Registry, page: Page) -> Answer:
-    if form.media_type == PROTOBUF and not form.transform and not _in_process(call):
-        await encode_ahead(registry.encoding, page.entries, registry.env.turns)
-    return respond_list(call, form, registry, *page)
+    return await respond_list(call, form, registry, page, cache.fresh, token, remaining)
 
 
 def _in_process(call: Call) -> bool:

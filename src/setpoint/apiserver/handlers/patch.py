@@ -83,7 +83,7 @@ async def patch(call: Call, registry: Registry, form: Form) -> Answer:
         return await seeing_versions(call, registry, lambda: call.work(patched, live))
 
     entry, _ = await registry.update(call, call.target.name, change_by_patch, strategy=strategy, check_uid=False)
-    return respond_object(call, form, registry, entry)
+    return await respond_object(call, form, registry, entry)
 
 
 def patcher_for(call: Call, resource: Resource, media_type: str) -> Patcher:
@@ -293,4 +293,4 @@ async def _apply(call: Call, registry: Registry, form: Form, strategy: Strategy,
     entry, created = await registry.update(
         call, call.target.name, change, strategy=strategy, create=not call.target.subresource, check_uid=False
     )
-    return respond_object(call, form, registry, entry, 201 if created else 200)
+    return await respond_object(call, form, registry, entry, 201 if created else 200)

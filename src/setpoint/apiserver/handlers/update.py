@@ -83,4 +83,4 @@ async def update(call: Call, registry: Registry, form: Form) -> Answer:
 
     live_conflict_possible = not sent["metadata"].get("resourceVersion")
     entry, created = await registry.update(call, call.target.name, change, strategy=strategy)
-    return respond_object(call, form, registry, entry, 201 if created else 200)
+    return await respond_object(call, form, registry, entry, 201 if created else 200)
