@@ -81,7 +81,7 @@ class LaggingStore(ReadableStore):
             return
         # One or several transactions become visible together, as messages of a watch hold one or several.
         shown: list[Event] = []
-        for _ in range(self._random.randint(1, 3)):
+        for _ in range(self._random.randint(1, max(3, len(self._arriving) // 2))):
             if self._arriving:
                 events, cause = self._arriving.popleft()
                 self._history.apply(events, cause)
