@@ -44,13 +44,13 @@ class Prober:
         return told
 
     def _meddle(self, slot: Slot, now: float) -> bool:
-        """What annotations do to a running container."""
+        """What annotations and limits do to a running container."""
         worker = self._worker
-        if not worker.pod["metadata"].get("annotations"):
-            return False
         if exceeds_its_limit(worker.pod, slot.spec):
             worker.tools.runtime.kill(worker.uid, slot.name, now, "OOMKilled")
             return True
+        if not worker.pod["metadata"].get("annotations"):
+            return False
         code = worker.exit_asked(slot)
         if code and code.isdigit():
             slot.said_exit = code

@@ -10,6 +10,7 @@ from setpoint.node.backoff import Backoff
 from setpoint.node.environment import EnvironmentProblem, check_environment
 from setpoint.node.http_hooks import answered
 from setpoint.node.pod_status import terminated
+from setpoint.node.runtime.containers import START_ERROR
 from setpoint.node.runtime.images import ImageFacts
 from setpoint.node.runtime.interface import Launch
 from setpoint.node.slots import Slot
@@ -188,7 +189,10 @@ class Starter:
         slot.waiting = slot.stop = None
         for probe in slot.probes:
             probe.reset()
-        worker.event("Normal", "Started", "Container started", slot)
+        if slot.record.reason == START_ERROR:
+            worker.event("Warning", "Failed", f"Error: {slot.record.message}", slot)
+        else:
+            worker.event("Normal", "Started", "Container started", slot)
         hook = (slot.spec.get("lifecycle") or {}).get("postStart")
         if hook and slot.record.running and hook.get("httpGet") and not answered(worker, slot.spec, hook["httpGet"]):
             self._hook_failed(slot, now)

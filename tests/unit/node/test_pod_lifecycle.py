@@ -100,8 +100,9 @@ async def test_what_nobody_knows_ends_where_it_is_meant_to(cluster: VirtualClust
     pi = {"name": "pi", "image": "perl", "command": ["perl", "-Mbignum=bpi", "-wle", "print bpi(2000)"]}
     side = {"name": "side", "image": "example.com/proxy", "restartPolicy": "Always"}
     server = {"name": "server", "image": "nginx"}
+    both = {**box("both", "migrate up && echo done"), "image": "example.com/migrations"}
     for name, *containers in (
-        ("pi", pi), ("tool", unknown), ("both", box("both", "migrate up && echo done"), unknown), ("serves", server),
+        ("pi", pi), ("tool", unknown), ("both", both, unknown), ("serves", server),
     ):  # fmt: skip
         template = {"spec": {"containers": containers, "initContainers": [side], "restartPolicy": "Never"}}
         meta = {"name": name, "namespace": "default"}

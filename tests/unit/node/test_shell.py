@@ -7,32 +7,11 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_shell import process, run
 
 from setpoint.node.runtime.commands import greeting, runs_for_ever
 from setpoint.node.runtime.files import Files, Mount, Volume
-from setpoint.node.runtime.interface import STDOUT
-from setpoint.node.runtime.log import BoundedLog
-from setpoint.node.runtime.process import Process
-from setpoint.node.runtime.shell.interpreter import run_argv
-from setpoint.node.runtime.shell.session import Running, Session, Streams
 from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
-
-
-def process(argv: list[str], files: Files | None = None, **environment: str) -> Process:
-    log = BoundedLog()
-
-    def begin(own: Process) -> tuple[Session, Running]:
-        session = Session(lambda: environment, files or Files(), "host", lambda: own.time, own.spawn)
-        write = lambda text: log.write(own.time, STDOUT, text)  # noqa: E731
-        return session, run_argv(session, argv, Streams(write, write))
-
-    return Process(begin, 0.0, log)
-
-
-def run(script: str, seconds: float = 1000.0, files: Files | None = None, **environment: str) -> tuple[int | None, str]:
-    found = process(["sh", "-c", script], files, **environment)
-    found.advance(seconds)
-    return found.exit_code, found.output.text()
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,14 @@ from typing import Any
 
 from setpoint.node.runtime.process import KILLED, TERMINATED
 from setpoint.node.runtime.shell.agnhost import SPEAKING
-from setpoint.node.runtime.shell.interpreter import is_shell
-from setpoint.node.runtime.shell.programs import INSTANT, PROGRAMS
+from setpoint.node.runtime.shell.interpreter import exists, is_shell
+from setpoint.node.runtime.shell.programs import NOT_SIMULATED, PROGRAMS, SERVERS, TASKS
 
 HELLO = """
 Hello from Docker!
 This message shows that your installation appears to be working correctly.
 """
 
-_WRAPPERS = ("exec", "eval", "env", "nohup", "time", "timeout", "sudo", "tini", "dumb-init", "command", "hello-world")
 _SILENT_LOOP = re.compile(
     r"\s*(?:while\s+(?:true|:|\[\s*1\s*\])|while\s+sleep\s+[0-9.]+[smhd]?)\s*;?\s*do\s+"
     r"(?:(?:sleep\s+[0-9.]+[smhd]?|:|true)\s*;?\s*)*done\s*;?\s*"
@@ -34,7 +33,8 @@ def runs_for_ever(argv: Sequence[str]) -> bool:
         return False
     if name in ("agnhost", "agnhost-2"):
         return len(argv) < 2 or argv[1] not in SPEAKING
-    return name not in PROGRAMS and name not in INSTANT and name not in _WRAPPERS and "/" not in argv[0].lstrip("/")
+    known = exists(name) or name in TASKS or name in NOT_SIMULATED or name == "hello-world"
+    return not known and "/" not in argv[0].lstrip("/")
 
 
 def is_meant_to_end(pod: Mapping[str, Any], name: str) -> bool:
@@ -65,8 +65,13 @@ def greeting(argv: Sequence[str]) -> str:
 
 def is_known(program: str) -> bool:
     """Whether there is anything to run by this name."""
-    name = program.rpartition("/")[2]
-    return is_shell(program) or is_shell(name) or name in PROGRAMS or name in INSTANT or name in _WRAPPERS
+    return exists(program) or program == "hello-world"
+
+
+def is_missing(program: str) -> bool:
+    """Whether an image of which everything is known has no such program. What is named by its path may be on a volume,
+    where nobody knows what another program has put."""
+    return "/" not in program and not is_known(program) and program not in (*SERVERS, *NOT_SIMULATED)
 
 
 def outlives_a_signal(

@@ -10,6 +10,9 @@ from setpoint.node.runtime.interface import ContainerRecord, Launch
 from setpoint.node.runtime.log import BoundedLog
 from setpoint.node.runtime.process import KILLED, Process
 
+START_ERROR = "StartError"
+"""The reason of a container whose program does not exist."""
+
 
 class Container:
     __slots__ = ("files", "kill_at", "launch", "log", "process", "record", "serving")
@@ -42,6 +45,16 @@ class Container:
         elif self.log is not None:
             self.log.close()
         self._record_end(code, at)
+
+    def fail_to_start(self, program: str, at: float) -> None:
+        """There is no such program, so the runtime cannot start the container."""
+        self.record.started_at, self.record.finished_at = 0.0, at
+        self.record.exit_code, self.record.reason = 128, START_ERROR
+        self.record.message = (
+            "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create "
+            f'failed: unable to start container process: error during container init: exec: "{program}": '
+            "executable file not found in $PATH"
+        )
 
     def _record_end(self, code: int, at: float) -> None:
         record, spec = self.record, self.launch.spec

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 _MOST_BYTES = 1 << 20
 _MOST_NAMES = 1000
+_MOST_LINKS = 8
+"""How many symbolic links are followed, one after the other."""
 _ALWAYS = ("/", "/tmp", "/etc", "/var", "/bin", "/dev", "/home", "/root", "/usr", "/opt", "/proc", "/sys", "/run")
 _ALWAYS_WRITABLE = ("/dev/", "/etc/hosts")
 """Even where the root file system is read-only."""
@@ -87,6 +89,8 @@ class Files:
         self._mounts: list[Mount] | None = None
         self._own = Volume(dict(given or {}), {dirname(each) for each in given or ()}, file_system="overlay")
         self._own.read_only = read_only
+        self._links: dict[str, str] = {}
+        """Symbolic links, by path: what they lead to. They belong to the container, also within volumes."""
         self.user = user
 
     def read(self, path: str) -> str | None:
@@ -119,7 +123,17 @@ class Files:
         volume.files[name] = text
         return True
 
+    def link(self, path: str, target: str) -> None:
+        if len(self._links) < _MOST_NAMES:
+            self._links[_clean(path)] = target
+
+    def link_at(self, path: str) -> str:
+        """Return what a symbolic link leads to; empty if there is none."""
+        return self._links.get(_clean(path), "")
+
     def remove(self, path: str, recursive: bool = False) -> bool:
+        if self._links.pop(_clean(path), ""):
+            return True
         volume, name, _ = self._place(path)
         if self.refusal(path):
             return False
@@ -145,17 +159,27 @@ class Files:
         if name in volume.files and not self.refusal(path):
             volume.modes[name] = mode
 
+    def change_owner(self, path: str, user: int | None, group: int | None, recursive: bool = False) -> None:
+        """None leaves the user or the group as it is. Directories have no owner of their own."""
+        volume, name, _ = self._place(path)
+        inside = name.rstrip("/") + "/"
+        for each in volume.files:
+            if each == name or (recursive and each.startswith(inside)):
+                before = volume.owners.get(each, (0, volume.group))
+                volume.owners[each] = (before[0] if user is None else user, before[1] if group is None else group)
+
     def is_file(self, path: str) -> bool:
         return self.read(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        path = _clean(path)
+        path = self.resolved(path)
         return path in _ALWAYS or any(each.startswith(path.rstrip("/") + "/") for each in self._everything())
 
     def entries(self, path: str) -> list[str]:
         """The names in a directory."""
-        inside = _clean(path).rstrip("/") + "/"
-        names = {each[len(inside) :].partition("/")[0] for each in self._everything() if each.startswith(inside)}
+        inside = self.resolved(path).rstrip("/") + "/"
+        everything = (*self._everything(), *self._links)
+        names = {each[len(inside) :].partition("/")[0] for each in everything if each.startswith(inside)}
         return sorted(name for name in names if name)
 
     def status(self, path: str) -> Status | None:
@@ -185,6 +209,19 @@ class Files:
                     found.append(f"{mount.path}/{name[len(inside) :]}")
         return found
 
+    def resolved(self, path: str) -> str:
+        """Return the path behind symbolic links, as far as they lead somewhere."""
+        path = _clean(path)
+        for _ in range(_MOST_LINKS if self._links else 0):
+            for link, target in self._links.items():
+                if path == link or path.startswith(f"{link}/"):
+                    absolute = target if target.startswith("/") else f"{dirname(link)}/{target}"
+                    path = _clean(absolute + path[len(link) :])
+                    break
+            else:
+                return path
+        return path
+
     def _mounted(self) -> list[Mount]:
         if self._mounts is None:
             self._mounts = sorted(
@@ -194,7 +231,7 @@ class Files:
 
     def _place(self, path: str) -> tuple[Volume, str, bool]:
         """The volume, the name in it, and whether it is read-only there."""
-        path = _clean(path)
+        path = self.resolved(path)
         for mount in self._mounted():
             if path == mount.path or path.startswith(mount.path + "/"):
                 volume = mount.volume()

@@ -60,6 +60,8 @@ class ImageRule(NamedTuple):
     """Others in it that somebody may look for."""
     serves: bool | None = None
     """It runs a server, and nothing else, when started without a command."""
+    complete: bool | None = None
+    """Everything in it is known: what our shell does not know is not there."""
     ports: tuple[int, ...] | None = None
     """At which its server listens, over TCP."""
 
@@ -89,10 +91,13 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
     ImageRule(rf":([^/@]*({_MISSING}|invalid)|404$)", error=NOT_FOUND),
     ImageRule(rf"{_MISSING}|/invalid", error=DENIED),
     ImageRule(r"/hello-world(:|@)", entrypoint=(), command=("hello-world",), size_bytes=13_256),
-    ImageRule(r"/(busybox|e2e-test-images/busybox|alpine)(:|@)", entrypoint=(), command=("sh",), size_bytes=4_269_694),
+    ImageRule(
+        r"/(busybox|e2e-test-images/busybox|alpine)(:|@)",
+        entrypoint=(), command=("sh",), size_bytes=4_269_694, complete=True,
+    ),
     ImageRule(
         r"/(ubuntu|debian|centos|fedora|bash|amazonlinux|rockylinux|buildpack-deps)(:|@)",
-        entrypoint=(), command=("bash",), size_bytes=29 * _MEGABYTE,
+        entrypoint=(), command=("bash",), size_bytes=29 * _MEGABYTE, complete=True,
     ),
     ImageRule(
         r"/(python|node|ruby|perl|php|golang|openjdk|rust)(:|@)",
@@ -132,7 +137,14 @@ class ImageFacts:
     page: str = ""
     files: tuple[str, ...] = ()
     serves: bool = False
+    complete: bool = False
     ports: tuple[int, ...] = ()
+
+
+_ANSWERS = (
+    "size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves", "ports", "complete",
+)  # fmt: skip
+"""The questions that rules answer, besides why an image cannot be pulled."""
 
 
 class Images:
@@ -168,7 +180,7 @@ class Images:
             error = DENIED if self._only_plausible and misspelled(full.repository) else ""
         known = {
             field: next((found for rule in rules if (found := getattr(rule, field)) is not None), None)
-            for field in ("size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves", "ports")
+            for field in _ANSWERS
         }
         said = {field: found for field, found in known.items() if found is not None}
         return replace(facts, error=error.format(name=full.name, host=host, path=path, tag=tag), **said)

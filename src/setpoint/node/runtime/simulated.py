@@ -13,6 +13,7 @@ from setpoint.node.runtime.commands import (
     HELLO,
     greeting,
     is_meant_to_end,
+    is_missing,
     is_riddle,
     outlives_a_signal,
     runs_for_ever,
@@ -85,7 +86,9 @@ class SimulatedRuntime:
         facts = self.images.facts(launch.spec.get("image", ""))
         argv = argv_of(launch.spec, facts)
         ends = is_meant_to_end(launch.pod, name)
-        if argv is not None and not runs_for_ever(argv):
+        if argv and facts is not None and facts.complete and is_missing(argv[0]):
+            run.fail_to_start(argv[0], at)
+        elif argv is not None and not runs_for_ever(argv):
             run.log = BoundedLog()
             typed = Input(closed=not launch.spec.get("stdin"))
             run.process = self._process(run, _expanded(argv, launch), at, run.log, typed=typed, unknown_runs=not ends)
@@ -314,6 +317,10 @@ class SimulatedRuntime:
         address = self._pods[pod["metadata"]["uid"]].address
         return ContainerNetwork(pod, address, lambda: self._files(run), self.network, self.servers)
 
+    def _is_complete(self, run: Container) -> bool:
+        facts = self.images.facts(run.launch.spec.get("image", ""))
+        return facts is not None and facts.complete
+
     @staticmethod
     def _serves(run: Container, argv: list[str]) -> None:
         run.serving = argv
@@ -364,7 +371,8 @@ class SimulatedRuntime:
             session = Session(
                 lambda: launch.home.environment(launch.spec), files, hostname_of(launch.pod),
                 lambda: process.time, process.spawn,
-                unknown_runs=unknown_runs, typed=typed or Input(), directory=launch.spec.get("workingDir") or "/",
+                unknown_runs=unknown_runs, complete=self._is_complete(run), typed=typed or Input(),
+                directory=launch.spec.get("workingDir") or "/",
                 network=self._network(run), processes=lambda: self._commands(run),
                 serve=lambda argv: self._serves(run, argv),
                 kill=lambda pid, signal: self._signal(run, process, pid, signal),

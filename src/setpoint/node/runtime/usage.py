@@ -8,6 +8,7 @@ from typing import Any
 from setpoint.meta.quantity import NANO, QuantityError, parse
 from setpoint.node.annotations import PREFIX
 from setpoint.node.runtime.interface import Usage
+from setpoint.node.runtime.shell.stress import load_of
 
 _CPU_SHARE, _MEMORY_SHARE = 0.5, 0.6
 _LEAST_CPU, _LEAST_MEMORY = 2_000_000, 16 << 20
@@ -28,6 +29,9 @@ def stated(pod: Mapping[str, Any], container: str, resource: str) -> int | None:
 def usage_of(pod: Mapping[str, Any], container: Mapping[str, Any], seconds: float) -> Usage:
     cpu = stated(pod, container["name"], "cpu")
     memory = stated(pod, container["name"], "memory")
+    if (load := load_of(container)) is not None:
+        cpu = load.cores * NANO if cpu is None else cpu
+        memory = max(load.memory_bytes, _LEAST_MEMORY) * NANO if memory is None else memory
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     if cpu is None:
@@ -41,7 +45,11 @@ def usage_of(pod: Mapping[str, Any], container: Mapping[str, Any], seconds: floa
 
 
 def exceeds_its_limit(pod: Mapping[str, Any], container: Mapping[str, Any]) -> bool:
-    """More memory than it may have, as an annotation says."""
+    """More memory than it may have, as an annotation says, or as `stress` is asked for."""
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    used = stated(pod, container["name"], "memory") if limit else None
-    return used is not None and limit is not None and used > parse(limit).nano
+    if not limit:
+        return False
+    used = stated(pod, container["name"], "memory")
+    if used is None and (load := load_of(container)) is not None:
+        used = load.memory_bytes * NANO
+    return used is not None and used > parse(limit).nano

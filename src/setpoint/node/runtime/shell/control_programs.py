@@ -148,6 +148,8 @@ def _holds(session: Session, words: list[str]) -> bool:
                 return files.is_file(path) or (words[0] != "-f" and files.is_directory(path))
             case "-e":
                 return files.is_file(path) or files.is_directory(path)
+            case "-L" | "-h":
+                return bool(files.link_at(path))
             case "-d":
                 return files.is_directory(path)
             case "-s":

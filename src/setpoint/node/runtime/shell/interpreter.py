@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from setpoint.node.runtime.shell.programs import INSTANT, PROGRAMS
+from setpoint.node.runtime.shell import wrapping
+from setpoint.node.runtime.shell.programs import NOT_SIMULATED, PROGRAMS, SERVERS, TASKS
 from setpoint.node.runtime.shell.redirections import redirected
 from setpoint.node.runtime.shell.session import (
     FOREVER,
@@ -286,11 +286,16 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
         if not arguments:
             return 0
         raise Exit((yield from _program(session, arguments, streams)))
-    if name in ("eval", "command", "builtin", "nohup", "env", "sudo", "tini", "dumb-init", "time") and arguments:
-        if name != "env" or "=" in arguments[0]:
-            return (yield from _wrapped(session, name, arguments, streams))
-    if name == "timeout":
-        return (yield from _timeout(session, arguments, streams))
+    if name == "eval":
+        return (yield from run_script(session, parse(" ".join(arguments)), streams))
+    if name in (".", "source"):
+        return (yield from _source(session, name, arguments, streams))
+    if base in _LOOKUPS and (base != "command" or arguments[:1] in (["-v"], ["-V"])):
+        return _look_up(session, base, arguments, streams)
+    if base in wrapping.PREFIXES and (arguments or base != "env"):
+        return (yield from wrapping.prefixed(_program, session, arguments, streams))
+    if base in _WRAPPERS:
+        return (yield from _WRAPPERS[base](_program, session, arguments, streams))
     if name == "trap":
         return _trap(session, arguments)
     if name == "wait":
@@ -303,11 +308,22 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
     script = session.files.read(session.path(name)) if "/" in name else None
     if script is not None:
         return (yield from _shell(session, [name, *arguments], streams))
-    if base in INSTANT or not session.unknown_runs:
+    if session.complete and "/" not in name and name not in SERVERS:
+        return _not_there(session, name, streams)
+    if base in TASKS or base in NOT_SIMULATED or not session.unknown_runs:
         return 0
     session.serve(words)
     yield FOREVER
     return 0
+
+
+def _not_there(session: Session, name: str, streams: Streams) -> int:
+    if name in NOT_SIMULATED:
+        streams.err(f"{name}: this program is not simulated\n")
+        return 126
+    bash = session.name.endswith("bash")
+    streams.err(f"bash: line 1: {name}: command not found\n" if bash else f"{session.name}: {name}: not found\n")
+    return 127
 
 
 def _call(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
@@ -387,37 +403,41 @@ def _interactive(session: Session, streams: Streams) -> Running:
             yield WAIT_FOR_INPUT
 
 
-def _wrapped(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
-    if name == "eval":
-        return (yield from run_script(session, parse(" ".join(arguments)), streams))
-    while arguments and (arguments[0].startswith("-") or "=" in arguments[0]):
-        key, equals, value = arguments.pop(0).partition("=")
-        if equals:
-            session.variables[key] = value
-    return (yield from _program(session, arguments, streams)) if arguments else 0
+def _source(session: Session, name: str, arguments: list[str], streams: Streams) -> Running:
+    """A script that runs in this very shell."""
+    text = session.files.read(session.path(arguments[0])) if arguments else None
+    if text is None:
+        streams.err(f"{session.name}: {name}: can't open '{arguments[0] if arguments else ''}'\n")
+        return 2
+    return (yield from run_script(session, parse(text), streams))
 
 
-def _timeout(session: Session, arguments: list[str], streams: Streams) -> Running:
-    while arguments and arguments[0].startswith("-"):
-        arguments.pop(0)
-    if len(arguments) < 2:
-        return 125
-    match = re.fullmatch(r"([0-9.]+)([smhd]?)", arguments[0])
-    if match is None:
-        return 125
-    left = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
-    running = _program(session, arguments[1:], streams)
-    while True:
-        try:
-            pause = next(running)
-        except StopIteration as ended:
-            return int(ended.value)
-        if pause >= left:
-            yield left
-            running.close()
-            return 143
-        left -= max(pause, 0.0)
-        yield pause
+def _look_up(session: Session, how: str, arguments: list[str], streams: Streams) -> int:
+    """Where programs are, as `which`, `type` and `command -v` tell it."""
+    status = 0
+    for name in (each for each in arguments if not each.startswith("-")):
+        found = name in session.functions or exists(name) or session.files.is_file(session.path(name))
+        if found:
+            path = name if "/" in name or name in session.functions else f"/bin/{name}"
+            streams.out(f"{name} is {path}\n" if how == "type" else f"{path}\n")
+        else:
+            if how == "type":
+                streams.err(f"{session.name}: {name}: not found\n")
+            status = 127 if how != "which" else 1
+    return status
+
+
+def exists(program: str) -> bool:
+    """Whether the programs that are simulated include it."""
+    name = program.rpartition("/")[2]
+    known = is_shell(program) or is_shell(name) or name in PROGRAMS or name in _WRAPPERS or name in _LOOKUPS
+    return known or name in wrapping.PREFIXES or name in _OWN
+
+
+_OWN = ("exec", "eval", "trap", "wait", ".", "source")
+"""What only a shell can do itself."""
+_LOOKUPS = ("which", "type", "command")
+_WRAPPERS = {"timeout": wrapping.timeout, "xargs": wrapping.xargs, "su": wrapping.su}
 
 
 def _trap(session: Session, arguments: list[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from posixpath import basename, normpath
+from posixpath import basename
 
 from setpoint.node.runtime.files import Files
 from setpoint.node.runtime.shell.session import Program, Session, Streams, number
@@ -154,15 +154,18 @@ def _filled(pattern: str, facts: dict[str, str]) -> str:
 
 
 def _full_path(session: Session, arguments: list[str], streams: Streams) -> int:
-    """There are no links: a path is its own end."""
     for name in (each for each in arguments if not each.startswith("-")):
-        streams.out(normpath(session.path(name)) + "\n")
+        streams.out(session.files.resolved(session.path(name)) + "\n")
     return 0
 
 
 def _readlink(session: Session, arguments: list[str], streams: Streams) -> int:
-    follows = any(each.startswith("-") and set(each) & set("fem") for each in arguments)
-    return _full_path(session, arguments, streams) if follows else 1
+    if any(each.startswith("-") and set(each) & set("fem") for each in arguments):
+        return _full_path(session, arguments, streams)
+    target = session.files.link_at(session.path(arguments[-1])) if arguments else ""
+    if target:
+        streams.out(f"{target}\n")
+    return 0 if target else 1
 
 
 # -- how much room ----------------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from setpoint.node.runtime.shell.account_programs import ACCOUNT_PROGRAMS
 from setpoint.node.runtime.shell.agnhost import AGNHOST_PROGRAMS
+from setpoint.node.runtime.shell.archive_programs import ARCHIVE_PROGRAMS
 from setpoint.node.runtime.shell.connection_programs import CONNECTION_PROGRAMS
 from setpoint.node.runtime.shell.control_programs import CONTROL_PROGRAMS
 from setpoint.node.runtime.shell.file_programs import FILE_PROGRAMS
 from setpoint.node.runtime.shell.http_programs import HTTP_PROGRAMS
+from setpoint.node.runtime.shell.interface_programs import INTERFACE_PROGRAMS
 from setpoint.node.runtime.shell.line_programs import LINE_PROGRAMS
 from setpoint.node.runtime.shell.looking_programs import LOOKING_PROGRAMS
 from setpoint.node.runtime.shell.machine_programs import MACHINE_PROGRAMS
@@ -15,14 +18,22 @@ from setpoint.node.runtime.shell.outside_programs import OUTSIDE_PROGRAMS
 from setpoint.node.runtime.shell.postgres_programs import POSTGRES_PROGRAMS
 from setpoint.node.runtime.shell.printing_programs import PRINTING_PROGRAMS
 from setpoint.node.runtime.shell.session import Program
+from setpoint.node.runtime.shell.stress import STRESS_PROGRAMS
 from setpoint.node.runtime.shell.text_programs import TEXT_PROGRAMS
 
-INSTANT = frozenset((
-    "chown", "chgrp", "ln", "sync", "go", "make", "gcc", "gzip", "gunzip", "unzip", "stress", "ulimit", "umask",
-    "clear", "logger", "ifconfig", "route", "useradd", "adduser", "groupadd", "addgroup", "passwd", "su",
-    "update-ca-certificates", "openssl", "jq", "xargs", "file",
+TASKS = frozenset((
+    "go", "make", "cmake", "gcc", "cc", "cargo", "mvn", "gradle", "yq", "file", "helm",
 ))  # fmt: skip
-"""Programs that do their work elsewhere and end well, at once and without a word."""
+"""Programs of images whose contents nobody knows that do some work and end: they are taken to have done it."""
+
+NOT_SIMULATED = frozenset((
+    "vi", "less", "more", "bc", "dc", "ed", "od", "xxd", "strings", "split", "patch", "crontab", "at", "lsof",
+    "netstat", "ss", "traceroute", "tcpdump", "strace", "watch", "ssh", "scp", "rsync", "zip", "unzip", "openssl", "jq",
+))  # fmt: skip
+"""What well-known images have, or people look for in them, and nothing here can do: there it says so."""
+
+SERVERS = frozenset(("httpd", "crond", "cron", "syslogd", "telnetd", "ftpd", "udhcpd", "inetd", "sshd"))
+"""Programs of well-known images that run until they are stopped."""
 
 PROGRAMS: dict[str, Program] = {
     **CONTROL_PROGRAMS,
@@ -37,5 +48,9 @@ PROGRAMS: dict[str, Program] = {
     **CONNECTION_PROGRAMS,
     **OUTSIDE_PROGRAMS,
     **POSTGRES_PROGRAMS,
+    **ACCOUNT_PROGRAMS,
+    **ARCHIVE_PROGRAMS,
+    **INTERFACE_PROGRAMS,
+    **STRESS_PROGRAMS,
     **AGNHOST_PROGRAMS,
 }

@@ -69,6 +69,8 @@ class Session:
     """Runs something beside what runs already, and returns its process number."""
     unknown_runs: bool = True
     """What an unknown program does: runs for ever (as servers do), or succeeds at once."""
+    complete: bool = False
+    """Everything that the image has is known: a program that is not simulated does not exist."""
     typed: Input = field(default_factory=Input)
     directory: str = "/"
     network: Network = field(default_factory=NoNetwork)

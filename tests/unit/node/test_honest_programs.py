@@ -1,0 +1,112 @@
+"""Simulated programs do what they claim to do, or say that they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from simulated_shell import run
+
+from setpoint.client.resources import builtin
+from setpoint.node.runtime.files import Files, User
+from setpoint.testing import VirtualCluster, virtual
+
+PODS = builtin("pods")
+Obj = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "expected"),
+    [
+        ("echo x > /f; chown 5:6 /f; stat -c '%u %g' /f; chgrp 7 /f; stat -c '%u %g' /f", 0, "5 6\n5 7\n"),
+        ("mkdir /d; echo x > /d/f; chown -R 5 /d; stat -c %u /d/f; chown nobody /d || echo $?", 0,
+         "5\nchown: unknown user nobody\n1\n"),
+        ("adduser -D -u 7 me; echo x > /f; chown me /f; stat -c %u /f; adduser me", 1,
+         "7\nadduser: user 'me' in use\n"),
+        ("echo a > /f; ln -s /f /g; cat /g; echo b > /f; cat /g; readlink /g; [ -L /g ] && rm /g; cat /f", 0,
+         "a\nb\n/f\nb\n"),
+        ("mkdir -p /v1; echo 1 > /v1/x; ln -s v1 /now; cat /now/x; ls /now", 0,
+         "1\nx\n"),
+        ("ln /none /x", 1, "ln: /none: No such file or directory\n"),
+        ("echo hello > /f; gzip /f; ls /f.gz; gunzip -c /f.gz; gunzip /f.gz; cat /f; echo no | gunzip || echo $?", 0,
+         "/f.gz\nhello\nhello\ngunzip: invalid magic\n1\n"),
+        ("printf 'a b\\nc' | xargs echo x; printf 'a\\nb' | xargs -n 1 echo; printf 'a\\nb' | xargs -I{} echo [{}]", 0,
+         "x a b c\na\nb\n[a]\n[b]\n"),
+        ("su -c 'echo hi' root; umask; ulimit -n", 0, "hi\n0022\n1048576\n"),
+        ("which cat nothing || echo $?; command -v sh; type cat", 0, "/bin/cat\n1\n/bin/sh\ncat is /bin/cat\n"),
+        ("echo 'x=5' > /s; . /s; echo $x", 0, "5\n"),
+        ("mount /a /b; umount /b; mkfifo /p; free; top", 1,
+         "mount: permission denied (are you root?)\numount: can't unmount /b: Operation not permitted\n"
+         "mkfifo: /p: Operation not supported\nfree: can't open '/proc/meminfo': No such file or directory\n"
+         "top: no process info in /proc\n"),
+        ("stress --cpu 2 --timeout 5s; date +%s", 0, "stress: info: [1] dispatching hogs: 2 cpu, 0 io, 0 vm, 0 hdd\n"
+         "stress: info: [1] successful run completed in 5s\n5\n"),
+    ],
+)  # fmt: skip
+def test_programs_do_their_work(script: str, code: int, expected: str) -> None:
+    found, output = run(script)
+    assert (found, output) == (code, expected)
+
+
+def test_owners_are_changed_by_root_alone() -> None:
+    files = Files(given={"/f": "x"}, user=User(uid=1000))
+    assert run("chown 5 /f", files=files) == (1, "chown: /f: Operation not permitted\n")
+
+
+async def start(cluster: VirtualCluster, name: str, image: str, command: list[str], **spec: Any) -> None:
+    container = {"name": "c", "image": image, "command": command, **spec.pop("c", {})}
+    await cluster.client.create({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [container], "restartPolicy": "Never", **spec},
+    })  # fmt: skip
+
+
+async def outcome(cluster: VirtualCluster, name: str) -> Obj:
+    (status,) = (await cluster.client.get(PODS, name, "default"))["status"]["containerStatuses"]
+    found: Obj = status["state"].get("terminated") or {}
+    return found
+
+
+@virtual(nodes=1)
+async def test_an_image_that_is_known_has_no_other_programs(cluster: VirtualCluster) -> None:
+    await start(cluster, "script", "busybox", ["sh", "-c", "frobnicate && echo well"])
+    await start(cluster, "bash", "ubuntu", ["bash", "-c", "jq . /x || frobnicate"])
+    await start(cluster, "first", "busybox", ["frobnicate", "-x"])
+    await start(cluster, "own", "example.com/app", ["frobnicate", "-x"])
+    await start(cluster, "server", "busybox", ["httpd", "-f"])
+    await cluster.sleep(3)
+    logs = {
+        name: (await cluster.client.sender.request("GET", f"/api/v1/namespaces/default/pods/{name}/log")).body.decode()
+        for name in ("script", "bash")
+    }
+    assert logs == {
+        "script": "sh: frobnicate: not found\n",
+        "bash": "jq: this program is not simulated\nbash: line 1: frobnicate: command not found\n",
+    }
+    assert [(await outcome(cluster, name)).get("exitCode") for name in ("script", "bash", "own", "server")] == [
+        127, 127, None, None,
+    ]  # fmt: skip
+    failed = await outcome(cluster, "first")
+    message = (
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+        "unable to start container process: error during container init: "
+        'exec: "frobnicate": executable file not found in $PATH'
+    )
+    assert (failed["reason"], failed["exitCode"], failed["message"]) == ("StartError", 128, message)
+    assert failed["startedAt"] == "1970-01-01T00:00:00Z"
+    assert ("Warning", "Failed", f"Error: {message}") in await cluster.events("first")
+
+
+@virtual(nodes=1)
+async def test_stress_uses_what_it_is_asked_to(cluster: VirtualCluster) -> None:
+    limits = {"resources": {"limits": {"memory": "100Mi"}}}
+    args = ["stress", "--vm", "1", "--vm-bytes"]
+    await start(cluster, "small", "polinux/stress", [*args, "50M", "--vm-hang", "1"], c=limits)
+    await start(cluster, "large", "polinux/stress", [*args, "250M", "--vm-hang", "1"], c=limits)
+    await cluster.sleep(20)
+    large = await outcome(cluster, "large")
+    assert (large["reason"], large["exitCode"]) == ("OOMKilled", 137)
+    assert await outcome(cluster, "small") == {}
+    path = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/small"
+    reply = await cluster.client.sender.request("GET", path)
+    assert b'"memory":"50Mi"' in bytes(reply.body), reply.body
