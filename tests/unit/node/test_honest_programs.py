@@ -34,6 +34,11 @@ Obj = dict[str, Any]
          "x a b c\na\nb\n[a]\n[b]\n"),
         ("su -c 'echo hi' root; umask; ulimit -n", 0, "hi\n0022\n1048576\n"),
         ("which cat nothing || echo $?; command -v sh; type cat", 0, "/bin/cat\n1\n/bin/sh\ncat is /bin/cat\n"),
+        ("d=$(mktemp -d); f=$(mktemp); [ -d $d ] && [ -f $f ] && rmdir $d; [ -d $d ] || echo gone; rmdir /tmp", 1,
+         "gone\nrmdir: '/tmp': Directory not empty\n"),
+        ("echo a > /f; echo b > /g; diff /f /g; cmp -s /f /g || echo differ; printf '1\\n2\\n' | tac; echo ab | rev", 0,
+         "--- /f\n+++ /g\n@@ -1 +1 @@\n-a\n+b\ndiffer\n2\n1\nba\n"),
+        ("truncate -s 3 /f; wc -c /f; nproc; echo x | egrep 'x|y'; declare y=2; echo $y", 0, "3 /f\n8\nx\n2\n"),
         ("echo 'x=5' > /s; . /s; echo $x", 0, "5\n"),
         ("mount /a /b; umount /b; mkfifo /p; free; top", 1,
          "mount: permission denied (are you root?)\numount: can't unmount /b: Operation not permitted\n"

@@ -176,7 +176,8 @@ def _holds(session: Session, words: list[str]) -> bool:
 
 CONTROL_PROGRAMS: dict[str, Program] = {
     "exit": _exit, "return": _return, "break": _break, "continue": _continue, "true": _true, ":": _true,
-    "false": _false, "export": _export, "local": _export, "readonly": _export, "unset": _unset, "set": _set,
+    "false": _false, "export": _export, "local": _export, "readonly": _export, "declare": _export,
+    "typeset": _export, "unset": _unset, "set": _set,
     "shift": _shift, "cd": _cd, "pwd": _pwd, "read": reading_a_line(_read), "test": _test, "[": _test, "[[": _test,
     "kill": _kill, "killall": _kill_by_name, "pkill": _kill_by_name,
 }  # fmt: skip

@@ -123,6 +123,6 @@ def _copy(session: Session, arguments: list[str], streams: Streams, who: str) ->
 
 
 FILE_PROGRAMS: dict[str, Program] = {
-    "cat": streaming(_cat), "touch": _touch, "rm": _rm, "mkdir": _mkdir, "chmod": _chmod,
+    "cat": streaming(_cat), "touch": _touch, "rm": _rm, "unlink": _rm, "mkdir": _mkdir, "chmod": _chmod,
     "tee": _tee, "cp": _cp, "mv": _mv, "tar": reading(tar, 99), "dd": dd,
 }  # fmt: skip

@@ -103,5 +103,7 @@ LINE_PROGRAMS: dict[str, Program] = {
     "head": reading(_head, 1),
     "tail": reading(_tail, 1),
     "grep": reading(_grep, 1),
+    "egrep": reading(_grep, 1),
+    "fgrep": reading(lambda session, arguments, streams: _grep(session, ["-F", *arguments], streams), 1),
     "wc": reading(_wc),
 }

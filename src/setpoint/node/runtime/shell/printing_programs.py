@@ -139,5 +139,5 @@ def _pi(digits: int) -> str:
 
 PRINTING_PROGRAMS: dict[str, Program] = {
     "echo": _echo, "printf": _printf, "seq": _seq, "hexdump": reading(_hexdump), "base64": reading(_base64),
-    "md5sum": reading(_digest("md5sum")), "sha256sum": reading(_digest("sha256sum")), "perl": _perl,
+    "perl": _perl, **{name: reading(_digest(name)) for name in ("md5sum", "sha1sum", "sha256sum", "sha512sum")},
 }  # fmt: skip

@@ -18,6 +18,7 @@ from setpoint.node.runtime.shell.outside_programs import OUTSIDE_PROGRAMS
 from setpoint.node.runtime.shell.postgres_programs import POSTGRES_PROGRAMS
 from setpoint.node.runtime.shell.printing_programs import PRINTING_PROGRAMS
 from setpoint.node.runtime.shell.session import Program
+from setpoint.node.runtime.shell.small_programs import SMALL_PROGRAMS
 from setpoint.node.runtime.shell.stress import STRESS_PROGRAMS
 from setpoint.node.runtime.shell.text_programs import TEXT_PROGRAMS
 
@@ -27,8 +28,15 @@ TASKS = frozenset((
 """Programs of images whose contents nobody knows that do some work and end: they are taken to have done it."""
 
 NOT_SIMULATED = frozenset((
-    "vi", "less", "more", "bc", "dc", "ed", "od", "xxd", "strings", "split", "patch", "crontab", "at", "lsof",
-    "netstat", "ss", "traceroute", "tcpdump", "strace", "watch", "ssh", "scp", "rsync", "zip", "unzip", "openssl", "jq",
+    "ar", "arping", "at", "base32", "bc", "blkid", "cal", "chattr", "chroot", "cksum", "column", "comm", "cpio",
+    "crontab", "csplit", "dc", "dmesg", "dos2unix", "dpkg", "ed", "expand", "factor", "fallocate", "fdisk", "flock",
+    "fmt", "fold", "fuser", "getconf", "getopt", "getopts", "install", "iostat", "ipcs", "join", "jq", "let",
+    "less", "locale", "login", "lsattr", "lsblk", "lscpu", "lsmod", "lsof", "lspci", "lsusb", "lzma", "man",
+    "mapfile", "mkpasswd", "modinfo", "more", "mountpoint", "mpstat", "netstat", "nsenter", "numfmt", "od",
+    "openssl", "passwd", "paste", "patch", "pivot_root", "pmap", "popd", "pstree", "pushd", "readarray", "renice",
+    "rsync", "run-parts", "scp", "script", "sha3sum", "shred", "shuf", "split", "ss", "ssh", "strace", "strings",
+    "sum", "taskset", "tcpdump", "tftp", "traceroute", "tree", "tsort", "unexpand", "unshare", "unxz", "unzip",
+    "uptime", "uudecode", "uuencode", "vi", "vmstat", "watch", "who", "xxd", "xz", "yes", "zip",
 ))  # fmt: skip
 """What well-known images have, or people look for in them, and nothing here can do: there it says so."""
 
@@ -51,6 +59,7 @@ PROGRAMS: dict[str, Program] = {
     **ACCOUNT_PROGRAMS,
     **ARCHIVE_PROGRAMS,
     **INTERFACE_PROGRAMS,
+    **SMALL_PROGRAMS,
     **STRESS_PROGRAMS,
     **AGNHOST_PROGRAMS,
 }
