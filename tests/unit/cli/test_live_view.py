@@ -171,7 +171,7 @@ def test_states_of_pods() -> None:
 def test_names_and_messages_cannot_write_on_the_screen() -> None:
     model = Model()
     about = {"kind": "Pod", "name": "[red]x"}
-    event = {"involvedObject": about, "reason": "Bad", "message": "a\x1b[2Jb\n c", "type": "Warning"}
+    event = {"involvedObject": about, "reason": "Bad\x1b[1A", "message": "a\x1b[2Jb\n c", "type": "Warning"}
     model.see("Event", "ADDED", event, NOW)
     shown = text(model)
     assert "\x1b" not in shown

@@ -128,7 +128,7 @@ def _events(events: Sequence[EventLine], now: datetime) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for event in events:
         style = "yellow" if event.warning else ""
-        table.add_row(_age(event.when, now), _cut(event.about), Text(event.reason, style), _cut(event.message, style))
+        table.add_row(_age(event.when, now), _cut(event.about), _cut(event.reason, style), _cut(event.message, style))
     return table
 
 
