@@ -13,9 +13,9 @@ from setpoint.client.resources import BY_KIND, BY_PLURAL
 from setpoint.client.sending import JSON, Sender
 from setpoint.client.transport import EventStream, Transport
 from setpoint.client.watch import Watch
-from setpoint.kinds.catalog import Resource
+from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.clock import Clock
-from setpoint.meta.errors import Expired
+from setpoint.meta.errors import Expired, NotFound
 from setpoint.meta.lease_term import Fence
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -96,8 +96,7 @@ class Client:
             if not (ref[0] and ref[1]):
                 raise ValueError("an object to be written must say its apiVersion and kind")
         resource = await self.resource(ref)
-        namespace = namespace or meta.get("namespace") or ""
-        return resource, self._namespace(resource, namespace), meta.get("name") or ""
+        return resource, namespace or meta.get("namespace") or "", meta.get("name") or ""
 
     def _namespace(self, resource: Resource, namespace: str) -> str:
         if not resource.namespaced:
@@ -106,6 +105,36 @@ class Client:
         if not namespace:
             raise ValueError(f"{resource.plural} are in namespaces: say in which")
         return namespace
+
+    async def _ask(
+        self,
+        method: str,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        query: str = "",
+        body: Any = None,
+        *,
+        accept: str = JSON,
+        content_type: str = JSON,
+    ) -> Obj:
+        """The answer to a request for one object, or for a new one. A server that does not know the path may serve the
+        kind in the other scope by now: its definition was deleted and made again. Then the path is worked out anew."""
+
+        async def send(to: Resource) -> Obj:
+            path = path_of(to, self._namespace(to, namespace), name, subresource)
+            return await self.sender.json(method, path, query, body, accept=accept, content_type=content_type)
+
+        try:
+            return await send(resource)
+        except NotFound as error:
+            if error.details or resource in RESOURCES:
+                raise
+            current = await self.discovery.renewed(resource)
+            if current is None or current.namespaced == resource.namespaced:
+                raise
+        return await send(current)
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -122,9 +151,9 @@ class Client:
         if not name:
             raise ValueError("resource name may not be empty")
         found = await self.resource(resource)
-        path = path_of(found, self._namespace(found, namespace), name, subresource)
         query = f"resourceVersion={resource_version}" if resource_version else ""
-        return await self.sender.json("GET", path, query, accept=METADATA if metadata_only else JSON)
+        accept = METADATA if metadata_only else JSON
+        return await self._ask("GET", found, namespace, name, subresource, query, accept=accept)
 
     async def list(
         self,
@@ -240,8 +269,9 @@ class Client:
         field_validation: str = "",
     ) -> Obj:
         found, namespace, own_name = await self._placed(obj, resource, namespace)
-        path = path_of(found, namespace, (name or own_name) if subresource else "", subresource)
-        return await self.sender.json("POST", path, _write_query(dry_run, field_manager, field_validation), obj)
+        query = _write_query(dry_run, field_manager, field_validation)
+        at = (name or own_name) if subresource else ""
+        return await self._ask("POST", found, namespace, at, subresource, query, obj)
 
     async def update(
         self,
@@ -256,8 +286,8 @@ class Client:
         found, namespace, name = await self._placed(obj, resource)
         if not name:
             raise ValueError("an object to be updated must have a name")
-        path = path_of(found, namespace, name, subresource)
-        return await self.sender.json("PUT", path, _write_query(dry_run, field_manager, field_validation), obj)
+        query = _write_query(dry_run, field_manager, field_validation)
+        return await self._ask("PUT", found, namespace, name, subresource, query, obj)
 
     async def patch(
         self,
@@ -275,9 +305,8 @@ class Client:
         if not name:
             raise ValueError("resource name may not be empty")
         found = await self.resource(resource)
-        path = path_of(found, self._namespace(found, namespace), name, subresource)
         query = _write_query(dry_run, field_manager, field_validation)
-        return await self.sender.json("PATCH", path, query, patch, content_type=PATCHES[kind])
+        return await self._ask("PATCH", found, namespace, name, subresource, query, patch, content_type=PATCHES[kind])
 
     async def apply(
         self,
@@ -294,8 +323,7 @@ class Client:
         if not name:
             raise ValueError("an object to be applied must have a name")
         query = _write_query(dry_run, field_manager, field_validation, force)
-        path = path_of(found, namespace, name, subresource)
-        return await self.sender.json("PATCH", path, query, obj, content_type=PATCHES["apply"])
+        return await self._ask("PATCH", found, namespace, name, subresource, query, obj, content_type=PATCHES["apply"])
 
     async def delete(
         self,
@@ -313,7 +341,7 @@ class Client:
             raise ValueError("resource name may not be empty")
         found = await self.resource(resource)
         options = _delete_options(propagation, grace_period, uid, resource_version, dry_run)
-        return await self.sender.json("DELETE", path_of(found, self._namespace(found, namespace), name), "", options)
+        return await self._ask("DELETE", found, namespace, name, body=options)
 
     async def delete_collection(
         self,

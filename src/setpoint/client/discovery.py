@@ -45,6 +45,11 @@ class Discovery:
             raise NotFound(_no_match(ref))
         return found
 
+    async def renewed(self, resource: Resource) -> Resource | None:
+        """The resource as the server has it now; None if it has it no more."""
+        await self.resources(fresh=True)
+        return self._by_plural.get((resource.group, resource.version, resource.plural))
+
     async def search(self, name: str) -> Resource:
         """By what people type: `deploy`, `deployments`, `deployment.apps`, `deployments.v1.apps`, in any case.
         Raises NotFound."""

@@ -76,3 +76,20 @@ async def test_dependents_of_a_definition_made_again_with_another_kind_are_colle
     await client.delete((f"{GROUP}/v1", "Bar"), "owner")
     await cluster.sleep(LONGEST_LOOK)
     assert (await client.list((f"{GROUP}/v1", "Bar"))).items == []
+
+
+@virtual(nodes=0, scheduler=False, controllers=(), leader_elect=False)
+async def test_clients_notice_that_a_kind_has_the_other_scope_now(cluster: VirtualCluster) -> None:
+    client, ref = cluster.client, (f"{GROUP}/v1", "Foo")
+    for scope, meta in (("Namespaced", {"namespace": "default"}), ("Cluster", {}), ("Namespaced", {"namespace": "x"})):
+        await _define(client, scope=scope)
+        await cluster.sleep(2)
+        if meta.get("namespace") == "x":
+            await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
+        namespace = meta.get("namespace", "default")
+        made = await client.create({**_foo("f"), "metadata": {"name": "f", "namespace": namespace}})
+        assert made["metadata"].get("namespace", "") == meta.get("namespace", "")
+        assert (await client.get(ref, "f", namespace))["metadata"]["uid"] == made["metadata"]["uid"]
+        await client.patch(ref, "f", {"metadata": {"labels": {"a": "b"}}}, namespace)
+        await client.delete(CRDS, NAME)
+        await cluster.sleep(10)
