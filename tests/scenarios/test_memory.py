@@ -179,11 +179,12 @@ async def short_command(client: Client) -> None:
 
 
 async def broken_off_watch(client: Client) -> None:
-    watch = client.watch(PODS, "default")
-    waiting = asyncio.ensure_future(anext(watch))
-    await asyncio.sleep(0.02)
-    waiting.cancel()
-    await asyncio.wait([waiting])
+    """Cancelled while it waits for an event."""
+    async with client.watch(PODS, "default") as watch:
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0.02)
+        waiting.cancel()
+        await asyncio.wait([waiting])
     await client.close()
 
 

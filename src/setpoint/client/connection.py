@@ -53,7 +53,8 @@ class Exchange:
 class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = None
+        """Only between `connection_made` and `connection_lost`: it holds methods of this object, which is a cycle."""
         self._exchange: Exchange | None = None
         self._head_size = 0
         self._reading = True
@@ -113,6 +114,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
@@ -143,7 +145,6 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
-        # httptools holds methods of this object, and the transport may: without them, no reference cycle is left.
         self._transport = self._parser = None
         exchange = self._exchange
         if exchange is None or exchange.complete:
