@@ -58,6 +58,14 @@ class Metrics:
             row[bisect_left(_BUCKETS, seconds)] += 1
             row[-1] += seconds
 
+    def forget(self, group: str, plural: str) -> None:
+        """Drop the series of a custom resource that is no longer served."""
+        for table in (self._requests, self._durations):
+            for series in [each for each in table if each[1] == group and each[3] == plural]:
+                del table[series]
+        for alike in [each for each in self._series if each[1] == group and each[3] == plural]:
+            del self._series[alike]
+
     def _labels_of(self, call: Call, status: int) -> tuple[Series, Series]:
         """Of durations, and of counts."""
         resource = call.resource

@@ -18,6 +18,9 @@ EVENT_READER = "system:event-reader"
 STAGES = "system:stages"
 """Plays what the stages of a fleet say, and has the rights for that and no others."""
 
+_MOST_CLIENTS = 65_536
+"""Nodes come and go under ever new names; beyond so many clients, those that are needed are made anew."""
+
 Wrap = Callable[[Client], Client]
 """Puts something between a component and the server: tests do."""
 
@@ -37,6 +40,8 @@ class Identities:
             found = self._client(SharingTransport, user, groups, agent)
             if self._wrap is not None:
                 found = self._wrap(found)
+            if len(self._clients) >= _MOST_CLIENTS:
+                self._clients.clear()
             self._clients[user] = found
         return found
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _NAMESPACE = "kube-system"
 _REVIEWS = builtin("selfsubjectaccessreviews", "authorization.k8s.io")
 _LOOK_AGAIN = 1.0
+_MOST_NODE_CLIENTS = 65_536
+"""Nodes come and go under ever new names; beyond so many clients, those that are needed are made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class RemoteClients:
             return self.fleet()
         found = self._nodes.get(name)
         if found is None:
+            if len(self._nodes) >= _MOST_NODE_CLIENTS:
+                self._nodes.clear()
             found = self._nodes[name] = self._as_node(name)
         return found
 

@@ -27,11 +27,12 @@ from setpoint.node.service_tokens import ServiceTokens
 from setpoint.node.stage_player import add_stages
 from setpoint.node.static_pods import StaticPod, StaticPods, is_mirror
 from setpoint.node.tools import Tools
+from setpoint.node.volumes import node_owner
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
 
 Obj = Mapping[str, Any]
 
-_PODS, _NODES = builtin("pods"), builtin("nodes")
+_PODS, _NODES, _CLAIMS = builtin("pods"), builtin("nodes"), builtin("persistentvolumeclaims")
 _WORKERS = 64
 _MOST_TURNS = 100
 _ON_NODE = "node"
@@ -69,7 +70,9 @@ def add_fleet(
     network = FleetNetwork(directory, runtime, nodes, manager.ids, lambda node: pods.by_index(_ON_NODE, node))
     runtime.network = network
     stages = add_stages(manager, stage_client, options.stages, recorder)
-    fleet = Fleet(tools, pods, client_for, manager.clock, heartbeat, stages.handles_pod, network)
+    fleet = Fleet(
+        tools, pods, manager.informer(_CLAIMS), client_for, manager.clock, heartbeat, stages.handles_pod, network
+    )
     control = FleetNodes(
         nodes, manager.informer(_NODES), heartbeat, manager.clock, hosts, shared, recorder, fleet.node_changed
     )
@@ -90,6 +93,7 @@ class Fleet:
         self,
         tools: Tools,
         pods: Informer,
+        claims: Informer,
         client_for: Callable[[str], Client],
         clock: Clock,
         heartbeat: Heartbeat,
@@ -99,6 +103,7 @@ class Fleet:
         """`staged(pod)`: somebody else says how this Pod lives."""
         self._tools = tools
         self._pods = pods
+        self._claims = claims
         self._client_for = client_for
         self._clock = clock
         self.heartbeat = heartbeat
@@ -142,6 +147,7 @@ class Fleet:
 
     def watch(self) -> None:
         self._pods.add_handler(self._pod_changed)
+        self._claims.add_handler(self._claim_changed)
 
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
@@ -155,6 +161,10 @@ class Fleet:
             self._meet(new, node)
         elif self._workers[uid].update(new):
             self.controller.enqueue(key_of(new))
+
+    def _claim_changed(self, old: Obj | None, new: Obj | None) -> None:
+        if new is None and old is not None:
+            self._tools.runtime.forget_volumes(old["metadata"]["uid"])
 
     def _meet(self, pod: Obj, node: NodeState) -> None:
         if not self._staged(pod):
@@ -170,6 +180,8 @@ class Fleet:
 
     def node_changed(self, node: NodeState, what: str) -> None:
         now = self._now()
+        if what == "removed":
+            self._tools.runtime.forget_volumes(node_owner(node.name))
         for pod in self._pods.by_index(_ON_NODE, node.name):
             uid = pod["metadata"]["uid"]
             worker = self._workers.get(uid)

@@ -16,6 +16,7 @@ _NAMESPACE = "namespace"
 class InformerLookup:
     def __init__(self, manager: Manager) -> None:
         self._config_maps = manager.informer(builtin("configmaps"))
+        self._claims = manager.informer(builtin("persistentvolumeclaims"))
         self._secrets = manager.informer(builtin("secrets"))
         self._services = manager.informer(builtin("services"))
         self._trust_bundles = manager.informer(builtin("clustertrustbundles", "certificates.k8s.io"))
@@ -23,6 +24,9 @@ class InformerLookup:
 
     def config_map(self, namespace: str, name: str) -> Obj | None:
         return self._config_maps.get(f"{namespace}/{name}")
+
+    def claim(self, namespace: str, name: str) -> Obj | None:
+        return self._claims.get(f"{namespace}/{name}")
 
     def secret(self, namespace: str, name: str) -> Obj | None:
         return self._secrets.get(f"{namespace}/{name}")

@@ -104,7 +104,7 @@ def _below(worker: PodWorker, container: Obj, mount: Obj) -> str:
 
 def _shared(worker: PodWorker, volume: Obj) -> Volume:
     pod = worker.pod
-    found = worker.tools.runtime.shared_volume(*_whose(pod, volume))
+    found = worker.tools.runtime.shared_volume(*_whose(pod, volume, worker.tools.lookup))
     host = volume.get("hostPath")
     if host is not None and host.get("type") in ("File", "FileOrCreate"):
         found.files.setdefault("", NODE_FILES.get(host.get("path", ""), ""))
@@ -118,10 +118,18 @@ def _shared(worker: PodWorker, volume: Obj) -> Volume:
     return found
 
 
-def _whose(pod: Obj, volume: Obj) -> tuple[str, str]:
-    """A claim or a path on the node outlives the Pod, and others may see it too."""
+def _whose(pod: Obj, volume: Obj, lookup: Lookup) -> tuple[str, str]:
+    """The owner of a volume, with which it goes, and its name there. A claim or a path on the node outlives the Pod,
+    and others may see it too."""
     if volume.get("persistentVolumeClaim"):
-        return "", f"{pod['metadata']['namespace']}/{volume['persistentVolumeClaim'].get('claimName', '')}"
+        namespace, name = pod["metadata"]["namespace"], volume["persistentVolumeClaim"].get("claimName", "")
+        claim = lookup.claim(namespace, name)
+        return claim["metadata"]["uid"] if claim is not None else f"{namespace}/{name}", ""
     if volume.get("hostPath"):
-        return "", f"{pod['spec'].get('nodeName')}:{volume['hostPath'].get('path', '')}"
+        return node_owner(pod["spec"].get("nodeName", "")), volume["hostPath"].get("path", "")
     return pod["metadata"]["uid"], volume["name"]
+
+
+def node_owner(node: str) -> str:
+    """The owner of the directories of a node."""
+    return f"node/{node}"

@@ -123,6 +123,7 @@ class Serving:
         del self._served[name]
         group, plural = served.resources[0].group, served.resources[0].plural
         self._leave(name, self.api.withdraw(group, plural))
+        self.api.metrics.forget(group, plural)
         self.api.env.hooks.pop((group, plural), None)
         self.api.subresources.pop((group, plural, "scale"), None)
         self.api.announce()

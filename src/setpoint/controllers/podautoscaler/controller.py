@@ -115,7 +115,12 @@ class Autoscalers:
     def _forget(self, key: str) -> None:
         self._history.forget(key)
         self._written.forget(key)
-        self._selectors.get(key.partition("/")[0], {}).pop(key, None)
+        namespace = key.partition("/")[0]
+        others = self._selectors.get(namespace)
+        if others is not None:
+            others.pop(key, None)
+            if not others:
+                del self._selectors[namespace]
 
     # -- what to do -------------------------------------------------------------------------------------------------
 

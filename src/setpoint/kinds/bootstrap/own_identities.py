@@ -22,7 +22,7 @@ def _as_node(verbs: str, groups: str, resources: str) -> Obj:
 
 OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
     FLEET: (
-        rule(READ, "core", "configmaps nodes pods secrets services"),
+        rule(READ, "core", "configmaps nodes persistentvolumeclaims pods secrets services"),
         rule(READ, "certificates.k8s.io", "clustertrustbundles"),
         rule(READ, "discovery.k8s.io", "endpointslices"),
         events(),

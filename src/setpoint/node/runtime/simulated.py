@@ -283,8 +283,12 @@ class SimulatedRuntime:
         }
 
     def shared_volume(self, owner: str, volume: str) -> Volume:
-        """One that several containers see. It goes with the Pod whose uid is `owner`, if one is."""
+        """One that several containers see, until its owner goes: `forget` for a Pod, `forget_volumes` for others."""
         return self._shared.setdefault(owner, {}).setdefault(volume, Volume())
+
+    def forget_volumes(self, owner: str) -> None:
+        """The owner of shared volumes is gone for good."""
+        self._shared.pop(owner, None)
 
     def update(self, uid: str, pod: Mapping[str, Any]) -> None:
         """The Pod as it is now: its annotations say what is used and how signals are taken."""
