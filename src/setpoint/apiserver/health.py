@@ -36,9 +36,13 @@ class _Results:
 class Health:
     def __init__(self, checks: Mapping[str, Mapping[str, Check]]) -> None:
         """Checks by name, for each of `healthz`, `livez` and `readyz`."""
-        self._checks = checks
+        self._checks = {root: dict(named) for root, named in checks.items()}
         self._results: dict[tuple[str, str], _Results] = {}
         """By check and by which of the three was asked for."""
+
+    def add(self, root: str, name: str, check: Check) -> None:
+        """Make one more check for `healthz`, `livez` or `readyz`."""
+        self._checks.setdefault(root, {})[name] = check
 
     def paths(self) -> list[str]:
         return [

@@ -12,6 +12,10 @@ from setpoint.cli.serving import ready, serve, server
 
 @server
 def run(call: Call) -> None:
+    import asyncio
+    from functools import partial
+
+    from setpoint.cluster.component import Component
     from setpoint.cluster.kubelet_door import kubelet_door
     from setpoint.cluster.remote import RemoteConfig, access_of, remote_parts
     from setpoint.cluster.stopping import catch_signals
@@ -30,9 +34,12 @@ def run(call: Call) -> None:
             await parts.speak_for_nodes()
             address = flags.address or outward_address()
             door = kubelet_door(access_of(config).ca, address, flags.port, SystemClock(), parts.access)
-            async with parts.fleet(wanted, door):
+            fleet = Component("fleet", partial(parts.fleet, wanted, door), parts.supervisor.restarts("nodes"))
+            async with asyncio.TaskGroup() as tasks:
+                await fleet.start(tasks)
                 ready(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")
                 await stop.wait()
+                await fleet.stop()
 
     serve(main)
 

@@ -19,7 +19,10 @@ from setpoint.meta.times import human_duration, parse_time
 
 _SAMPLE = re.compile(r'^(workqueue_depth|workqueue_adds_total)\{[^}]*name="([^"]+)"[^}]*\} ([0-9.e+-]+)$', re.MULTILINE)
 _FAILED_CHECK = re.compile(r"^\[-\](\S+) failed", re.MULTILINE)
+_REASON = re.compile(r"internal server error: (.*?)\)?$", re.MULTILINE)
 _ELECTED = ("kube-controller-manager", "kube-scheduler")
+_NODES = "nodes"
+_OWN_CHECKS = (*_ELECTED, _NODES)
 
 
 class _Queue(NamedTuple):
@@ -52,14 +55,19 @@ async def run(call: Call) -> None:
 
 
 async def _components(call: Call, now: datetime) -> list[list[str]]:
+    state, troubles = "ready", {}
     try:
         await call.client.sender.request("GET", "/readyz")
-        state = "ready"
     except ApiError as error:
-        # The server names what failed, check by check.
+        # The server names what failed, check by check; its components are checks too.
         failed = _FAILED_CHECK.findall(error.message)
-        state = f"not ready: {', '.join(failed) or error.message}"
+        troubles = {name: await _trouble(call, name) for name in failed if name in _OWN_CHECKS}
+        own = [name for name in failed if name not in troubles]
+        if own or not troubles:
+            state = f"not ready: {', '.join(own) or error.message}"
     rows = [["kube-apiserver", state, "", ""]]
+    if _NODES in troubles:
+        rows.append([_NODES, troubles[_NODES], "", ""])
     for name in _ELECTED:
         try:
             spec = (await call.client.get(builtin("leases", "coordination.k8s.io"), name, "kube-system"))["spec"]
@@ -70,8 +78,18 @@ async def _components(call: Call, now: datetime) -> list[list[str]]:
         holder = spec.get("holderIdentity") or ""
         leads = bool(holder) and age < spec.get("leaseDurationSeconds", 15)
         renewed = f"{human_duration(age)} ago" if age != float("inf") else "never"
-        rows.append([name, "leads" if leads else "nobody leads", holder, renewed])
+        rows.append([name, troubles.get(name) or ("leads" if leads else "nobody leads"), holder, renewed])
     return rows
+
+
+async def _trouble(call: Call, name: str) -> str:
+    """Return what is wrong with a component, in the words of its own health check."""
+    try:
+        await call.client.sender.request("GET", f"/readyz/{name}")
+    except ApiError as error:
+        found = _REASON.search(error.message)
+        return found[1] if found else error.message
+    return ""  # it is well again
 
 
 async def _counts(call: Call) -> list[str]:

@@ -72,7 +72,12 @@ async def _cluster(
         controllers = faster_controllers(controllers, speed)
         identity = _identity(config, api.ids)
         options = ComponentOptions(
-            nodes=nodes, controller_options=controllers, identity=identity, logs=logs, fleet=fleet
+            nodes=nodes,
+            controller_options=controllers,
+            identity=identity,
+            logs=logs,
+            fleet=fleet,
+            supervisor=server.supervisor,
         )
         async with Components(api, api.clock, api.ids, options) as running:
             if server.certificates is not None:

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ from setpoint.cluster.far_nodes import FarNodes
 from setpoint.cluster.issued_kubeconfigs import write_kubeconfigs
 from setpoint.cluster.kubelet_client import kubelet_tls
 from setpoint.cluster.private_files import keep_private, make_private
+from setpoint.cluster.supervisor import Supervisor
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
 from setpoint.store.checking import check_forever
@@ -67,6 +69,7 @@ class RunningApiServer:
     kubeconfig: Path
     loopback_token: str
     certificates: CertificateFiles | None
+    supervisor: Supervisor
 
 
 def open_store(config: ApiServerConfig) -> Store:
@@ -161,6 +164,8 @@ async def apiserver(
         if encryption is not None:
             _follow_encryption(api, config, encryption)
         services = wire(api, config, files)
+        supervisor = Supervisor(clock)
+        api.metrics.sources.append(supervisor.families)
         if trust is not None:
             api.background += trust.background
         audit = _audit_log(api, config)
@@ -188,17 +193,20 @@ async def apiserver(
         url = f"{'http' if config.insecure_http else 'https'}://{address}"
         kubeconfig = write_kubeconfigs(config.data_dir, config.name, url, files, clock, token)
         async with asyncio.TaskGroup() as tasks:
-            compactor = tasks.create_task(compact_forever(store, clock, config.compaction_interval))
-            checking = tasks.create_task(check_forever(medium, clock)) if isinstance(medium, SqliteStore) else None
-            auditing = tasks.create_task(audit.run()) if audit is not None else None
+            keep, interval = supervisor.run, config.compaction_interval
+            helpers = [tasks.create_task(keep("compaction", partial(compact_forever, store, clock, interval)))]
+            if isinstance(medium, SqliteStore):
+                helpers.append(
+                    tasks.create_task(keep("check of the data files", partial(check_forever, medium, clock)))
+                )
+            auditing = tasks.create_task(keep("audit log", audit.run)) if audit is not None else None
             try:
-                async with upkeep(api, services, own, hostname(), config.event_ttl):
+                async with upkeep(api, services, own, hostname(), config.event_ttl, keep):
                     await api.post_start.finished.wait()
-                    yield RunningApiServer(api, address, url, kubeconfig, token, files)
+                    yield RunningApiServer(api, address, url, kubeconfig, token, files, supervisor)
             finally:
-                compactor.cancel()
-                if checking is not None:
-                    checking.cancel()
+                for helper in helpers:
+                    helper.cancel()
                 await api.stop()
                 await server.stop(10.0)
                 api.worker.stop()

@@ -8,6 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
+from setpoint.cluster.supervisor import Restarts
+
 T = TypeVar("T")
 
 speaking: ContextVar[str] = ContextVar("speaking", default="")
@@ -17,9 +19,13 @@ speaking: ContextVar[str] = ContextVar("speaking", default="")
 class Component(Generic[T]):
     """Every start is a fresh one, as of a process that was restarted: nothing is remembered but what is stored."""
 
-    def __init__(self, name: str, open_one: Callable[[], AbstractAsyncContextManager[T]]) -> None:
-        """`open_one` enters when it is ready and ends with the block."""
+    def __init__(
+        self, name: str, open_one: Callable[[], AbstractAsyncContextManager[T]], restarts: Restarts | None = None
+    ) -> None:
+        """`open_one` enters when it is ready and ends with the block. With `restarts`, one that fails after it was
+        ready begins anew; without, its failure ends the task group."""
         self.name = name
+        self.restarts = restarts
         self._open = open_one
         self._stop: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -37,22 +43,35 @@ class Component(Generic[T]):
         """The same; None while it does not run."""
         return self._running
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Returns when it is ready. A failure of it ends the task group."""
+    async def start(self, tasks: asyncio.TaskGroup, *, patient: bool = False) -> None:
+        """Returns when it is ready. A failure before that ends the task group, unless the caller is patient and it is
+        one that is restarted."""
         if self._task is not None:
             raise RuntimeError(f"{self.name} runs already")
         stop, ready = asyncio.Event(), asyncio.Event()
 
-        async def live() -> None:
-            speaking.set(self.name)
-            async with self._open() as made:
-                self._running = made
-                ready.set()
-                await stop.wait()
-
         self._stop = stop
-        self._task = tasks.create_task(live())
+        self._task = tasks.create_task(self._live(stop, ready, patient))
         await ready.wait()
+
+    async def _live(self, stop: asyncio.Event, ready: asyncio.Event, patient: bool) -> None:
+        speaking.set(self.name)
+        restarts = self.restarts
+        while not stop.is_set():
+            if restarts is not None:
+                restarts.begun()
+            try:
+                async with self._open() as made:
+                    self._running = made
+                    if restarts is not None:
+                        restarts.ready()
+                    ready.set()
+                    await stop.wait()
+            except Exception as error:
+                if restarts is None or not (patient or ready.is_set()):
+                    raise
+                self._running = None
+                await restarts.pause(restarts.failed(error), stop)
 
     async def stop(self) -> None:
         """Returns when nothing of it runs any more. Stopping what does not run is nothing."""

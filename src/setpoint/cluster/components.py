@@ -26,6 +26,7 @@ from setpoint.cluster.elected import Elected
 from setpoint.cluster.identities import ADDONS, EVENT_READER, STAGES, Identities
 from setpoint.cluster.inprocess import InProcess
 from setpoint.cluster.parts import Election, Parts, node_to_adopt, nodes_ready
+from setpoint.cluster.supervisor import Restarts, Supervisor
 from setpoint.controllers.options import ControllerOptions
 from setpoint.kinds.bootstrap.policy_rules import READ, rule
 from setpoint.meta.clock import Clock, Ids
@@ -55,6 +56,8 @@ class ComponentOptions:
     """A new cluster has one."""
     logs: ComponentLogs | None = None
     """What the components say: where it is kept, the first node shows them as Pods that have said it."""
+    supervisor: Supervisor | None = None
+    """Restarts a component that has failed. Without one its error ends everything, as is right for a test."""
     fleet: FleetOptions | None = None
     """What the nodes are; `nodes` is then how many it says."""
 
@@ -80,9 +83,18 @@ class Components:
         self._begun = asyncio.Event()
         self._adopting: asyncio.Task[None] | None = None
         api.metrics.sources.append(self._families)
-        self.controllers = Component("controllers", self._controllers)
-        self.scheduler = Component("scheduler", self._scheduler)
-        self.fleet = Component("fleet", self._fleet)
+        self.controllers = Component("controllers", self._controllers, self._restarts("kube-controller-manager"))
+        self.scheduler = Component("scheduler", self._scheduler, self._restarts("kube-scheduler"))
+        self.fleet = Component("fleet", self._fleet, self._restarts("nodes"))
+
+    def _restarts(self, name: str) -> Restarts | None:
+        """With a supervisor, a component that fails is restarted, and `/readyz` says so under its name."""
+        supervisor = self._options.supervisor
+        if supervisor is None:
+            return None
+        restarts = supervisor.restarts(name)
+        self._api.health.add("readyz", name, lambda: restarts.trouble)
+        return restarts
 
     async def start(self, component: Component[Any]) -> None:
         await component.start(self._tasks)
@@ -117,7 +129,9 @@ class Components:
         if simulates:
             await self.start(self.fleet)
         else:
-            self._adopting = self._tasks.create_task(self._adopt())
+            supervisor = self._options.supervisor
+            adopting = self._adopt() if supervisor is None else supervisor.run("node adoption", self._adopt)
+            self._adopting = self._tasks.create_task(adopting)
         self._begun.set()
 
     async def _adopt(self) -> None:
@@ -125,7 +139,7 @@ class Components:
         await node_to_adopt(self.who.fleet(), self._clock)
         self._adopting = None
         await self._serve_metrics()
-        await self.start(self.fleet)
+        await self.fleet.start(self._tasks, patient=True)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from setpoint.cluster.supervisor import Restarts
 from setpoint.meta.exposition import Family, gauge
 from setpoint.reconcile import LeaderElection, LeadershipLost, Manager
 
@@ -17,10 +18,15 @@ class Elected:
     """Each term begins with a fresh manager: what an earlier one knew may be out of date."""
 
     def __init__(
-        self, election: LeaderElection | None, term: Callable[[], AbstractAsyncContextManager[Manager]]
+        self,
+        election: LeaderElection | None,
+        term: Callable[[], AbstractAsyncContextManager[Manager]],
+        restarts: Restarts | None = None,
     ) -> None:
-        """`term` enters when the manager is ready. Without an election there is one term, and it never ends."""
+        """`term` enters when the manager is ready. Without an election there is one term, and it never ends. With
+        `restarts`, a term that fails is followed by another; without, its error ends `run`."""
         self.election = election
+        self._restarts = restarts
         self.manager: Manager | None = None
         """Of the term that runs now."""
         self._term = term
@@ -47,7 +53,9 @@ class Elected:
         ]
 
     def trouble(self) -> str:
-        """What is wrong, for a health check: it holds the Lease and has not renewed it for too long."""
+        """What is wrong, for a health check: it has failed, or holds the Lease and has not renewed it for too long."""
+        if self._restarts is not None and self._restarts.trouble:
+            return self._restarts.trouble
         if self.election is None or self.election.overdue <= 0:
             return ""
         return f"failed election to renew leadership on lease {self.election.name}"
@@ -65,18 +73,26 @@ class Elected:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if self.election is None:
-            await self._work()
-            return
         while True:
             try:
-                await self.election.lead(self._work)
+                if self.election is None:
+                    await self._work()
+                else:
+                    await self.election.lead(self._work)
             except LeadershipLost as error:
                 log.warning("%s", error)
+            except Exception as error:
+                if self._restarts is None:
+                    raise
+                await self._restarts.pause(self._restarts.failed(error))
 
     async def _work(self) -> None:
+        if self._restarts is not None:
+            self._restarts.begun()
         try:
             async with self._term() as manager:
+                if self._restarts is not None:
+                    self._restarts.ready()
                 self.manager = manager
                 self._working.set()
                 await asyncio.Event().wait()

@@ -17,6 +17,7 @@ from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.cluster.component import running
 from setpoint.cluster.elected import Elected
+from setpoint.cluster.supervisor import Supervisor
 from setpoint.controllers.options import ControllerOptions
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError
@@ -72,9 +73,13 @@ class Parts:
         ids: Ids,
         election: Election | None,
         host: str = "",
+        *,
         begun: asyncio.Event | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
-        """Without an election, controllers and scheduler work at once. What follows everything, and so takes long to
+        """With a supervisor, controllers and scheduler begin anew after a failure.
+
+        Without an election, controllers and scheduler work at once. What follows everything, and so takes long to
         begin, waits until `begun` is set: a cluster need not wait for it."""
         if begun is None:
             begun = asyncio.Event()
@@ -85,6 +90,7 @@ class Parts:
         self._ids = ids
         self._election = election
         self._host = host
+        self._supervisor = supervisor
 
     @asynccontextmanager
     async def controllers(
@@ -119,7 +125,7 @@ class Parts:
                     finally:
                         collecting.cancel()
 
-        async with self._elected(election, term) as elected:
+        async with self._elected("kube-controller-manager", election, term) as elected:
             yield elected
 
     @asynccontextmanager
@@ -136,7 +142,7 @@ class Parts:
             async with running(manager.run, manager.ready):
                 yield manager
 
-        async with self._elected(election, term) as elected:
+        async with self._elected("kube-scheduler", election, term) as elected:
             yield elected
 
     @asynccontextmanager
@@ -180,9 +186,10 @@ class Parts:
 
     @asynccontextmanager
     async def _elected(
-        self, election: LeaderElection | None, term: Callable[[], AbstractAsyncContextManager[Manager]]
+        self, name: str, election: LeaderElection | None, term: Callable[[], AbstractAsyncContextManager[Manager]]
     ) -> AsyncIterator[Elected]:
-        elected = Elected(election, term)
+        supervisor = self._supervisor
+        elected = Elected(election, term, None if supervisor is None else supervisor.restarts(name))
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(elected.run())
             await elected.settled()

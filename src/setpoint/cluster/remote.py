@@ -22,6 +22,7 @@ from setpoint.cluster.config import ConfigError
 from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.elected import Elected
 from setpoint.cluster.parts import Election, Parts
+from setpoint.cluster.supervisor import Supervisor
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family
@@ -149,8 +150,11 @@ def access_of(config: RemoteConfig) -> Access:
 class RemoteParts(Parts):
     """Those of a process of its own, which can be asked how they fare."""
 
-    def __init__(self, clients: RemoteClients, *args: Any, access: DelegatedAccess, ca: bytes | None) -> None:
-        super().__init__(clients, *args)
+    def __init__(
+        self, clients: RemoteClients, *args: Any, supervisor: Supervisor, access: DelegatedAccess, ca: bytes | None
+    ) -> None:
+        super().__init__(clients, *args, supervisor=supervisor)
+        self.supervisor = supervisor
         self._counts = clients.counts
         self.speak_for_nodes = clients.speak_for_nodes
         self.access = access
@@ -162,7 +166,7 @@ class RemoteParts(Parts):
         checks = {"ping": lambda: "", "leaderElection": elected.trouble}
 
         def families() -> list[Family]:
-            return [*elected.families(), *self._counts.families()]
+            return [*elected.families(), *self._counts.families(), *self.supervisor.families()]
 
         return component_door(config, self.access, self._ca, self._clock, checks, families)
 
@@ -184,6 +188,7 @@ async def remote_parts(config: RemoteConfig) -> AsyncIterator[RemoteParts]:
             ids,
             election,
             hostname(),
+            supervisor=Supervisor(clock),
             access=DelegatedAccess(clients.base, clock),
             ca=access.ca,
         )

@@ -35,6 +35,8 @@ Obj = Mapping[str, Any]
 _PODS, _NODES, _CLAIMS = builtin("pods"), builtin("nodes"), builtin("persistentvolumeclaims")
 _WORKERS = 64
 _MOST_TURNS = 100
+_SLEW = 1.0
+"""Seconds by which a wall clock may be behind without having been set back: it is adjusted all the time."""
 _ON_NODE = "node"
 
 
@@ -113,6 +115,8 @@ class Fleet:
         self._staged = staged
         self._workers: dict[str, PodWorker] = {}
         """By the uid of the Pod."""
+        self._latest, self._asked_at = clock.now().timestamp(), clock.monotonic()
+        """What `_now` returned last, and when that was by the monotonic clock."""
         self.controller = Controller("node", self.sync, clock, workers=_WORKERS)
         tools.runtime.changed = self._look_again
 
@@ -205,7 +209,12 @@ class Fleet:
     # -- doing --------------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
-        return self._clock.now().timestamp()
+        """The time by which Pods live: that of the wall clock, but it never goes back. A wall clock that was set back
+        would keep probes, restarts and grace periods waiting for as long again."""
+        wall, at = self._clock.now().timestamp(), self._clock.monotonic()
+        steady = self._latest + at - self._asked_at
+        self._latest, self._asked_at = (wall if steady - wall < _SLEW else steady), at
+        return self._latest
 
     async def sync(self, key: str) -> Result | None:
         pod = self._pods.get(key)

@@ -101,24 +101,31 @@ class Heartbeat:
         self, period: float, do: Callable[[NodeState], Awaitable[None]], whom: Callable[[], Iterable[NodeState]]
     ) -> None:
         """Every node once in each period, evenly, so that a thousand of them make no waves. None waits for the answer
-        that another one gets: with a server that is slow to answer they would all be late, and taken for dead."""
+        that another one gets: with a server that is slow to answer they would all be late, and taken for dead. A node
+        that still waits for its own answer is left out; so are the turns that were missed while the process was
+        paused."""
         due = self._clock.monotonic()
         limit = asyncio.Semaphore(_AT_ONCE)
+        waiting: set[NodeState] = set()
 
         async def one(node: NodeState) -> None:
             try:
                 await self._attempt(node, do)
             finally:
+                waiting.discard(node)
                 limit.release()
 
         async with asyncio.TaskGroup() as tasks:
             while True:
                 nodes = tuple(whom())
                 for node in nodes or (None,):
-                    due += period / (len(nodes) or 1)
+                    due = max(due + period / (len(nodes) or 1), self._clock.monotonic() - period)
                     await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-                    if node is not None and node.state == RUNNING and self._nodes.get(node.name) is node:
+                    if node is None or node.state != RUNNING or node in waiting:
+                        continue
+                    if self._nodes.get(node.name) is node:
                         await limit.acquire()
+                        waiting.add(node)
                         tasks.create_task(one(node))
 
     async def _attempt(self, node: NodeState, do: Callable[[NodeState], Awaitable[None]]) -> bool:
@@ -126,6 +133,9 @@ class Heartbeat:
             await do(node)
         except (ApiError, Unreachable) as error:
             log.warning("node %s cannot tell that it is well: %s", node.name, error)
+            return False
+        except Exception:  # of this node alone
+            log.exception("the heartbeat of node %s failed", node.name)
             return False
         return True
 
@@ -230,7 +240,7 @@ class Heartbeat:
                 self._leases[name] = await client.update(renewed)
                 return
             except (Conflict, NotFound):
-                del self._leases[name]
+                self._leases.pop(name, None)  # perhaps forgotten already, by `forget` or another renewal
         fresh = lease_object(node.object, self._template.lease_seconds, now)
         try:
             self._leases[name] = await client.create(fresh)

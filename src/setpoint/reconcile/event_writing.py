@@ -106,3 +106,5 @@ class EventWriting:
             await write()
         except (ApiError, Unreachable) as error:
             log.info("%s: cannot record an event: %s", self.component, error)
+        except Exception:  # one event must not end the component
+            log.exception("%s: recording an event failed", self.component)

@@ -118,6 +118,17 @@ class VirtualClock:
         """As `sleep`, in the words of Kubernetes: `5m`, `1h30m`."""
         await self.sleep(parse_duration(time) / 1e9)
 
+    def freeze(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as if the process had been stopped or the lid closed: afterwards every
+        timer of that time is due at once."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.pass_time(seconds)
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward, or back if it is negative. What waits for a number of seconds does not notice."""
+        self._begin += timedelta(seconds=seconds)
+
 
 def run_virtual(main: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
     """Runs `main` to its end on a fresh virtual loop."""

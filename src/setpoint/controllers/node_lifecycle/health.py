@@ -42,8 +42,8 @@ def listen(
         health.heard_at = at
     health.ready = ready
     renewed = ((lease or {}).get("spec") or {}).get("renewTime") or ""
-    # The times of Leases are all written in one form.
-    if renewed > health.renewed:
+    # Any other time is a sign of life, also an earlier one: the node's clock may have been set back.
+    if renewed and renewed != health.renewed:
         health.renewed = renewed
         health.heard_at = at
     return health

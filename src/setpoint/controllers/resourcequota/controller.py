@@ -154,8 +154,8 @@ class Resync:
         due = self._clock.monotonic() + self._period
         while True:
             await self._clock.sleep(_NEW_KINDS)
-            if self._clock.monotonic() >= due:
-                due += self._period
+            if (now := self._clock.monotonic()) >= due:
+                due = now + self._period
                 self._quotas.enqueue_all()
             elif self._quotas.unmeasured or self._quotas.followers.custom:
                 await self._look_for_kinds()
