@@ -35,6 +35,7 @@ def own_call(
     request = Request("POST", path, "", {"user-agent": MANAGER}, b"", Peer())
     call = Call(request, target, {}, verb, _SELF, api.clock.now(), resource)
     call.field_manager = manager
+    call.worker = api.worker
     call.hands_over = False  # callers within the server may go on with what they put into the object
     return call
 

@@ -10,6 +10,7 @@ import orjson
 
 from setpoint.apiserver.call import Call
 from setpoint.apiserver.http.message import Answer, ObjectRequest, ObjectResponse, Response
+from setpoint.apiserver.listing import Listing
 from setpoint.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
 from setpoint.apiserver.protobuf_answers import encode_ahead, encode_list, encode_value
 from setpoint.apiserver.registry import Registry
@@ -51,6 +52,14 @@ def respond(form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Res
     return Response(status, body, [("Content-Type", JSON)])
 
 
+async def respond_converted(call: Call, form: Form, body: bytes | Sequence[bytes], status: int = 200) -> Response:
+    """As `respond`; where a large body must be converted, that is done beside the event loop."""
+    if form.media_type == JSON and not form.pretty:
+        return respond(form, body, status)
+    whole = body if isinstance(body, bytes) else b"".join(body)
+    return await call.worker.run(len(whole), respond, form, whole, status)
+
+
 def respond_value(call: Call, form: Form, value: Obj, status: int = 200) -> Answer:
     if isinstance(call.request, ObjectRequest) and form.media_type == JSON:
         return ObjectResponse(status, value)
@@ -82,7 +91,7 @@ async def respond_object(call: Call, form: Form, registry: Registry, entry: Entr
         if form.media_type == PROTOBUF:
             await encode_ahead(call, registry, (entry,))
             return Response(status, registry.encoding.protobuf_single(entry), [("Content-Type", PROTOBUF)])
-        return respond(form, registry.encoding.single(entry) + b"\n", status)
+        return await respond_converted(call, form, registry.encoding.single(entry) + b"\n", status)
     if form.transform == "Table":
         meta = {"resourceVersion": str(entry.revision)}
         return respond(form, orjson.dumps(table(call, form, registry, [entry], meta, single=True)), status)
@@ -122,9 +131,9 @@ async def respond_listed(call: Call, form: Form, registry: Registry, entries: Se
             items = [encoding.protobuf(entry) for entry in entries]
             body = encode_list(registry.resource.api_version, registry.resource.list_kind, meta, items)
             return Response(200, body, [("Content-Type", PROTOBUF)])
-        return respond(form, encoding.list(encoding.items(entries), meta))
+        return await respond_converted(call, form, encoding.list(encoding.items(entries), meta))
     if form.transform == "Table":
-        return respond(form, orjson.dumps(table(call, form, registry, entries, meta)))
+        return await _respond_table(call, form, registry, entries, meta)
     if form.transform == "PartialObjectMetadataList":
         partials = [partial(registry, entry, form) for entry in entries]
         listed = {
@@ -133,7 +142,7 @@ async def respond_listed(call: Call, form: Form, registry: Registry, entries: Se
             "metadata": meta,
             "items": partials or None,
         }
-        return respond(form, orjson.dumps(listed) + b"\n")
+        return await respond_converted(call, form, orjson.dumps(listed) + b"\n")
     raise NotAcceptable(
         f"you requested {form.transform}, but the requested object is a list "
         f"({_go_type(registry, registry.resource.list_kind)})"
@@ -241,14 +250,47 @@ def table(
     call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj, *, single: bool = False
 ) -> Obj:
     include, columns = include_object(call), columns_of(registry, () if single else entries)
-    if len(entries) > 1:
-        by_identity = {id(registry.encoding.obj(entry)): entry for entry in entries}
-        ordered = registry.strategy.in_table_order([registry.encoding.obj(entry) for entry in entries])
-        entries = [by_identity[id(obj)] for obj in ordered]
+    rows = [table_row(call.now, form, registry, entry, include, columns) for entry in _in_order(registry, entries)]
+    return _table(form, columns, meta, rows)
+
+
+def _table(form: Form, columns: Sequence[Column], meta: Obj, rows: list[Obj]) -> Obj:
     return {
         "kind": "Table",
         "apiVersion": form.meta_version,
         "metadata": meta,
         "columnDefinitions": column_definitions(columns),
-        "rows": [table_row(call.now, form, registry, entry, include, columns) for entry in entries],
+        "rows": rows,
     }
+
+
+def _in_order(registry: Registry, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries as the kind orders them in a table."""
+    if len(entries) < 2:
+        return entries
+    by_identity = {id(registry.encoding.obj(entry)): entry for entry in entries}
+    ordered = registry.strategy.in_table_order([registry.encoding.obj(entry) for entry in entries])
+    return [by_identity[id(obj)] for obj in ordered]
+
+
+_ROWS = 32
+"""Rows that are made before it is asked whether others should have their turn."""
+_ROWS_COST = 0.0002
+"""Seconds that so many take, about."""
+
+
+async def _respond_table(call: Call, form: Form, registry: Registry, entries: Sequence[Entry], meta: Obj) -> Answer:
+    """Return a list as a table, made a few rows at a time: others have their turn in between."""
+    turns = registry.env.turns
+    for number, entry in enumerate(entries):
+        registry.encoding.obj(entry)
+        if not number % _ROWS and turns.long():
+            await turns.wait(_ROWS_COST)
+    include, columns = include_object(call), columns_of(registry, entries)
+    rows: list[bytes] = []
+    for number, entry in enumerate(_in_order(registry, entries)):
+        rows.append(orjson.dumps(table_row(call.now, form, registry, entry, include, columns)))
+        if not number % _ROWS and turns.long():
+            await turns.wait(_ROWS_COST)
+    head, _, tail = orjson.dumps(_table(form, columns, meta, [])).rpartition(b"]")
+    return await respond_converted(call, form, Listing(head, rows, b"]" + tail))

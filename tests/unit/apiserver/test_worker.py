@@ -13,6 +13,7 @@ from front_door import APPLY, JSON_PATCH, MERGE_PATCH, STRATEGIC, YAML, FrontDoo
 
 from setpoint.apiserver import worker as worker_module
 from setpoint.apiserver.worker import LARGE, Worker
+from setpoint.meta import body
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -105,8 +106,8 @@ async def test_every_way_to_write_a_large_object(threaded: FrontDoor, on_loop: l
     assert len(patched.json["data"]) == 3_001
     applied = await threaded.patch(f"{CONFIGMAPS}/two?fieldManager=m", orjson.dumps(config_map("two")), APPLY)
     assert applied.status == 201
-    body = b"metadata: {name: three}\ndata:\n" + b"".join(b"  k%d: v\n" % number for number in range(3_000))
-    assert (await threaded.post(CONFIGMAPS, body, YAML)).status == 201
+    manifest = b"metadata: {name: three}\ndata:\n" + b"".join(b"  k%d: v\n" % number for number in range(3_000))
+    assert (await threaded.post(CONFIGMAPS, manifest, YAML)).status == 201
     wrong = await threaded.post(CONFIGMAPS, config_map("Wrong"))
     assert wrong.status == 422
     assert "metadata.name" in wrong.message
@@ -121,3 +122,68 @@ async def test_large_writes_of_one_object_do_not_lose_each_other(threaded: Front
     assert {reply.status for reply in await asyncio.gather(*patches)} == {200}
     data = (await threaded.get(f"{CONFIGMAPS}/one")).json["data"]
     assert {f"mine-{number}" for number in range(10)} <= data.keys()
+
+
+async def test_large_answers_in_yaml_are_written_beside_the_loop(
+    threaded: FrontDoor, on_loop: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[threading.Thread] = []
+    dump = body.dump_yaml
+
+    def spied(value: Any) -> bytes:
+        written.append(threading.current_thread())
+        return dump(value)
+
+    await threaded.make(CONFIGMAPS, config_map("one"))
+    monkeypatch.setattr(body, "dump_yaml", spied)
+    one = await threaded.get(f"{CONFIGMAPS}/one", headers={"accept": YAML})
+    many = await threaded.get(CONFIGMAPS, headers={"accept": YAML})
+    some = await threaded.get(f"{CONFIGMAPS}?labelSelector=!a", headers={"accept": YAML})
+    assert [reply.header("content-type") for reply in (one, many, some)] == [YAML] * 3
+    assert many.body == some.body
+    assert b"key-1999: value" in one.body
+    assert len(written) == 3
+    assert threading.current_thread() not in written
+    assert on_loop == []
+
+
+@pytest.mark.parametrize(
+    "path", ["?labelSelector=many", "?fieldSelector=metadata.name!=x", "", "?labelSelector=many&limit=400"]
+)
+@pytest.mark.parametrize("accept", ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1"])
+async def test_lists_are_made_in_steps(
+    door: FrontDoor, path: str, accept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have their turn in between; what they change is not seen."""
+    for number in range(500):
+        await door.make(CONFIGMAPS, {"metadata": {"name": f"c{number:03}", "labels": {"many": ""}}})
+    turns, waits = door.api.turns, 0
+
+    async def wait(cost: float, *, stranger: bool = False) -> None:
+        nonlocal waits
+        waits += 1
+        await door.delete(f"{CONFIGMAPS}/c{399 - waits:03}")
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(type(turns), "long", lambda self: True)
+    monkeypatch.setattr(type(turns), "wait", lambda self, cost, stranger=False: wait(cost, stranger=stranger))
+    listed = (await door.get(CONFIGMAPS + path, headers={"accept": accept})).json
+    found = listed["rows"] if "Table" in accept else listed["items"]
+    assert len(found) == (400 if "limit" in path else 500)
+    assert ("continue" in listed["metadata"]) == ("limit" in path)
+    assert waits >= (12 if path or "Table" in accept else 0)
+
+
+async def test_a_collection_is_chosen_in_steps(door: FrontDoor, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        await door.make(CONFIGMAPS, {"metadata": {"name": f"c{number:03}", "labels": {"many": ""}}})
+    waits: list[float] = []
+
+    async def wait(cost: float) -> None:
+        waits.append(cost)
+
+    monkeypatch.setattr(type(door.api.turns), "long", lambda self: True)
+    monkeypatch.setattr(type(door.api.turns), "wait", lambda self, cost, stranger=False: wait(cost))
+    reply = await door.delete(f"{CONFIGMAPS}?labelSelector=many")
+    assert len(reply.json["items"]) == 200
+    assert len(waits) >= 6

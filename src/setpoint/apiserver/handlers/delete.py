@@ -144,7 +144,7 @@ async def _present_page(call: Call, registry: Registry, wanted: ListOptions) -> 
     revision = registry.cache.fresh
     if registry.encoding.remote:
         await registry.encoding.ready(registry.cache.scan(call.target.namespace))
-    entries = list(select(registry, wanted, registry.cache.scan(call.target.namespace)))
+    entries, _ = await select(registry, wanted, list(registry.cache.scan(call.target.namespace)))
     if not wanted.limit or len(entries) <= wanted.limit:
         return Page(entries, revision)
     remaining = len(entries) - wanted.limit if wanted.labels.empty and wanted.fields.empty else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from setpoint.apiserver.call import Call
@@ -12,7 +11,7 @@ from setpoint.apiserver.http.message import Answer, ObjectRequest
 from setpoint.apiserver.negotiate import PROTOBUF, Form
 from setpoint.apiserver.options import ListOptions, decode_continue, encode_continue, list_options
 from setpoint.apiserver.registry import Registry
-from setpoint.apiserver.rendering import respond, respond_list
+from setpoint.apiserver.rendering import respond_converted, respond_list
 from setpoint.apiserver.waiting import wait_for_revision
 from setpoint.apiserver.watch_cache import Entry, entry_of
 from setpoint.meta.errors import Expired
@@ -35,22 +34,18 @@ async def list_(call: Call, registry: Registry, form: Form) -> Answer:
         encoding = registry.encoding
         meta = {"resourceVersion": str(cache.fresh)}
         if encoding.stored:
-            return respond(form, encoding.list(cache.values(namespace), meta))
+            return await respond_converted(call, form, encoding.list(cache.values(namespace), meta))
         if not encoding.remote:
-            return respond(form, encoding.list(encoding.items(cache.scan(namespace)), meta))
+            return await respond_converted(call, form, encoding.list(encoding.items(cache.scan(namespace)), meta))
     if registry.encoding.remote:
         await registry.encoding.ready(_candidates(call, registry, options))
-    scanned = _candidates(call, registry, options)
-    entries = select(registry, options, scanned)
-    if not limit:
-        return await respond_list(call, form, registry, list(entries), cache.fresh)
-    page = list(islice(entries, limit))
-    # What follows the last match may match too: only the next page tells.
-    if len(page) < limit or next(scanned, None) is None:
-        return await respond_list(call, form, registry, page, cache.fresh)
-    remaining = sum(1 for _ in cache.scan(namespace)) - limit if whole else None
-    token = continue_token(call, registry, page, cache.fresh)
-    return await respond_list(call, form, registry, page, cache.fresh, token, remaining)
+    fresh, scanned = cache.fresh, list(_candidates(call, registry, options))
+    page, more = await select(registry, options, scanned, limit)
+    if not more:
+        return await respond_list(call, form, registry, page, fresh)
+    remaining = len(scanned) - limit if whole else None
+    token = continue_token(call, registry, page, fresh)
+    return await respond_list(call, form, registry, page, fresh, token, remaining)
 
 
 def _in_process(call: Call) -> bool:
@@ -76,13 +71,36 @@ def continue_token(call: Call, registry: Registry, page: list[Entry], revision: 
     return encode_continue(revision, page[-1].key[len(registry_prefix(call, registry)) :] + "\0")
 
 
-def select(registry: Registry, options: ListOptions, entries: Iterator[Entry]) -> Iterator[Entry]:
-    labels, fields = options.labels, options.fields
-    if not labels.empty:
-        entries = (e for e in entries if labels.matches(e.obj["metadata"].get("labels") or {}))
-    if not fields.empty:
-        entries = (e for e in entries if fields.matches(e.fields(registry.fields_of)))
-    return entries
+_LOOKED_AT = 32
+"""Entries that are examined before it is asked whether others should have their turn."""
+_LOOKING = 0.0001
+"""Seconds that so many take, about."""
+_LARGE_ENTRY = 64 * 1024
+"""Bytes of an entry that takes as long to decode as many others."""
+
+
+async def select(
+    registry: Registry, options: ListOptions, entries: Sequence[Entry], limit: int = 0
+) -> tuple[list[Entry], bool]:
+    """Return the entries that the selectors admit, at most `limit` (0 means all), and whether some were not examined.
+
+    What follows the last match may match too: only the next page tells. Others have their turn in between; `entries`
+    are those of one revision, and stay what they are."""
+    labels, fields, turns = options.labels, options.fields, registry.env.turns
+    if labels.empty and fields.empty:
+        found = list(entries[:limit] if limit else entries)
+        return found, len(found) < len(entries)
+    found = []
+    for number, entry in enumerate(entries, 1):
+        if (labels.empty or labels.matches(entry.obj["metadata"].get("labels") or {})) and (
+            fields.empty or fields.matches(entry.fields(registry.fields_of))
+        ):
+            found.append(entry)
+            if len(found) == limit:
+                return found, number < len(entries)
+        if (not number % _LOOKED_AT or len(entry.value) > _LARGE_ENTRY) and turns.long():
+            await turns.wait(_LOOKING)
+    return found, False
 
 
 class Page(NamedTuple):
@@ -123,12 +141,8 @@ async def past_page(call: Call, registry: Registry, options: ListOptions) -> Pag
     entries = [_entry(registry, kv) for kv in page.items]
     if registry.encoding.remote:
         await registry.encoding.ready(entries)
-    found = list(select(registry, options, iter(entries)))
-    more, remaining = page.more, None
-    if limit and len(found) >= limit:
-        # Whatever follows the last match may match too: only a look would tell.
-        found = found[:limit]
-        more = more or page.items[-1].key != found[-1].key
+    found, unseen = await select(registry, options, entries, limit)
+    more, remaining = page.more or unseen, None
     if more and options.labels.empty and options.fields.empty:
         remaining = page.total - len(found)
     token = continue_token(call, registry, found, revision) if more and found else ""
