@@ -318,6 +318,18 @@ CASES: Sequence[Case] = (
     Case("signer is no CA", [BELOW, but(MIDDLE, ca=False)], [ROOT], _because(_CANNOT, "middle")),
     Case("signer without basic constraints", [BELOW, but(MIDDLE, ca=None)], [ROOT], _because(_CANNOT, "middle")),
     Case("signer may not sign", [BELOW, but(MIDDLE, may_sign=False)], [ROOT], _because(_CANNOT, "middle")),
+    Case(
+        "trusted signer without basic constraints",
+        [LEAF],
+        [but(ROOT, ca=None, may_sign=True)],
+        _because(_CANNOT, "root"),
+    ),
+    Case(
+        "signature with SHA-224",
+        [but(LEAF, hash=hashes.SHA224())],
+        [ROOT],
+        _because("x509: cannot verify signature: algorithm unimplemented", "root"),
+    ),
     Case("trusted signer is no CA", [BELOW], [but(MIDDLE, ca=False)], _because(_CANNOT, "middle")),
     Case("trusted leaf signs another", [Issue("other", "leaf", names=[HOST])], [LEAF], _because(_CANNOT, "leaf")),
     Case(

@@ -27,8 +27,14 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 LONGEST_RSA: Final = 8192
 _MOST_SENT = 32
 """Certificates that a server may send."""
-_NAME_CONSTRAINTS = bytes.fromhex("0603551d1e")
-"""The encoded identifier of that extension."""
+_WEAK_IN_OPENSSL = tuple(
+    bytes.fromhex(identifier)
+    for identifier in ("0603551d1e", "0603551d21", "0603551d24", "2a8648ce3d040301", "2a864886f70d01010e")
+)
+"""Encoded identifiers of what OpenSSL takes less seriously than Go: name constraints (a wildcard may cover an excluded
+name), policy mappings and constraints (ignored), signatures with SHA-224 (accepted)."""
+_BASIC_CONSTRAINTS = bytes.fromhex("0603551d13")
+"""The same of an extension without which OpenSSL, but not Go, lets a root sign others."""
 
 
 class ServerCertificateError(OSError):
@@ -86,18 +92,23 @@ class Trust:
         return True
 
     def is_stricter_than_openssl(self, connection: ssl.SSLObject) -> bool:
-        """Return whether name constraints may apply: OpenSSL lets wildcards cover names that are excluded."""
-        return self._has_constraints or any(_NAME_CONSTRAINTS in der for der in sent_chain(connection))
+        """Return whether `verify` may refuse a server that OpenSSL has accepted."""
+        return self._has_strict_roots or any(map(_is_weak_in_openssl, sent_chain(connection)))
 
     @cached_property
-    def _has_constraints(self) -> bool:
-        return any(_NAME_CONSTRAINTS in block.data for block in blocks(self._roots))
+    def _has_strict_roots(self) -> bool:
+        roots = [block.data for block in blocks(self._roots)]
+        return any(_BASIC_CONSTRAINTS not in root or _is_weak_in_openssl(root) for root in roots)
 
     @cached_property
     def _pool(self) -> CertificatePool:
         from setpoint.meta.x509.chains import CertificatePool
 
         return CertificatePool.from_pem(self._roots) if self._roots else _system_roots()
+
+
+def _is_weak_in_openssl(certificate: bytes) -> bool:
+    return any(identifier in certificate for identifier in _WEAK_IN_OPENSSL)
 
 
 class TlsClient:
