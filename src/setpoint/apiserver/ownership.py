@@ -12,11 +12,9 @@ from setpoint.apiserver.watch_cache import Obj
 from setpoint.meta import apply
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.decode_custom import restore_nulls
-from setpoint.meta.errors import ApiError, PlainServerError
+from setpoint.meta.errors import ApiError, InternalError, PlainServerError
 
 _ALWAYS_THERE = ("apiVersion", "kind", "metadata")
-
-
 _MOST_CONVERSIONS = 64
 """Objects that one write may have converted by a webhook to find out what others own."""
 
@@ -26,9 +24,9 @@ _NOTHING: Converted = {}
 async def seeing_versions(
     call: Call, registry: Registry, write: Callable[[], Awaitable[Obj]], *, required: bool = False
 ) -> Obj:
-    """The result of a write that looks at what others own in other versions of the kind. Where a webhook converts
-    these, the write is tried until it has all that it needs. If the webhook fails, owners in other versions stay who
-    they are, unless that is `required`: then it raises ApiError."""
+    """Return the result of a write that looks at what others own in other versions of the kind. Where a webhook
+    converts these, the write is tried until it has all that it needs. If the webhook fails, entries of other versions
+    stay as they are; if they are `required`, ApiError is raised."""
     encoding = registry.encoding
     if not encoding.remote:
         return await write()
@@ -43,6 +41,9 @@ async def seeing_versions(
                 if required:
                     raise
                 break
+    else:
+        if required:
+            raise InternalError.of(f"owners of fields need more than {_MOST_CONVERSIONS} conversions")
     call.converted = None
     return await write()
 
