@@ -149,6 +149,6 @@ def test_port_forward(kubectl: Kubectl, binary: Path) -> None:
             assert found is not None, line
             for _ in range(40):
                 with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=10) as reply:
-                    assert "It works!" in reply.read().decode()
+                    assert "Welcome to nginx!" in reply.read().decode()
         finally:
             process.kill()

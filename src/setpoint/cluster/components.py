@@ -194,7 +194,7 @@ class Components:
             from setpoint.cluster.stage_rules import stage_rules
 
             self._api.own_identities.grant(STAGES, stage_rules(fleet.stages))
-        serving = near_nodes(self._api.nodes, self._usage, self._clock)
+        serving = near_nodes(self._api.nodes, self._usage, self._clock, self._api.handle)
         statics = control_plane_pods(self._options.logs) if self._options.logs is not None else ()
         async with self._parts("fleet").fleet(fleet or nodes, serving, statics) as manager:
             if self._options.scheduler and self._options.controllers is None:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import unquote
 
-from setpoint.apiserver.http.message import Request, Response, StreamResponse, UpgradeResponse
+from setpoint.apiserver.http.message import Handler, Request, Response, StreamResponse, UpgradeResponse
 from setpoint.apiserver.node_connection import LateResponse, NodeReply, NodeRoutes, NodeUnreachable, kubelet_address
 from setpoint.apiserver.request import parse_query
 from setpoint.apiserver.watch_cache import Obj
+from setpoint.cluster.api_from_pods import api_from_pods
 from setpoint.cluster.streaming import sender
 from setpoint.cluster.usage_sampling import FleetUsage
 from setpoint.meta.clock import Clock
@@ -21,9 +22,9 @@ from setpoint.node.runtime.web_messages import WebRequest
 
 
 def near_nodes(
-    routes: NodeRoutes, usage: FleetUsage, clock: Clock
+    routes: NodeRoutes, usage: FleetUsage, clock: Clock, handle: Handler
 ) -> Callable[[Fleet], AbstractAsyncContextManager[None]]:
-    """Connects a fleet, for as long as it is there."""
+    """Connects a fleet, for as long as it is there. Its Pods reach the API server through `handle`."""
 
     @asynccontextmanager
     async def serving(fleet: Fleet) -> AsyncIterator[None]:
@@ -32,7 +33,9 @@ def near_nodes(
         disconnect = routes.connect(nodes.serves, nodes)
         usage.connect(fleet)
         try:
-            yield
+            async with api_from_pods(handle) as api:
+                fleet.network.api = api.ask
+                yield
         finally:
             usage.disconnect(fleet)
             disconnect()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from setpoint.apiserver.handlers.proxied_links import rewrite_html, rewrite_link
+from setpoint.node.runtime.images import NGINX_PAGE
 from setpoint.testing import VirtualCluster, virtual
 
 Obj = dict[str, Any]
@@ -43,7 +44,7 @@ async def test_servers_answer_through_the_proxy(cluster: VirtualCluster) -> None
         ("pods/host", "host"), ("pods/host:9376", "host"), ("pods/host:www", "host"), ("services/s", "host"),
         ("services/s:80", "host"), ("pods/https:porter:443", "tls"),
         ("pods/porter", '<a href="/api/v1/namespaces/default/pods/porter/proxy/x">here</a>'),
-        ("pods/web", "<html><body><h1>It works!</h1></body></html>\n"),
+        ("pods/web", NGINX_PAGE),
     ):  # fmt: skip
         answer = await ask(cluster, what)
         assert (answer.status, bytes(answer.body).decode()) == (200, expected), what

@@ -58,7 +58,7 @@ async def test_what_is_behind_pods_and_services(cluster: VirtualCluster) -> None
     base = "/api/v1/namespaces/default"
     for path in ("pods/web", "pods/http:web:80", "services/web", "services/web:http", "services/http:web:8080"):
         status, text = await read(cluster, f"{base}/{path}/proxy/index.html")
-        assert (status, "It works!" in text) == (200, True), (path, text)
+        assert (status, "Welcome to nginx!" in text) == (200, True), (path, text)
     status, text = await read(cluster, f"{base}/pods/web:81/proxy/")
     assert status == 503 and ":81: connect: connection refused" in text and "simulated" in text
     assert await read(cluster, f"{base}/services/empty/proxy/") == (503, 'no endpoints available for service "empty"')

@@ -8,6 +8,7 @@ import pytest
 
 from setpoint.client.resources import builtin
 from setpoint.node.network.directory import Directory
+from setpoint.node.runtime.images import NGINX_PAGE
 from setpoint.testing import VirtualCluster, virtual
 
 PODS, NODES = builtin("pods"), builtin("nodes")
@@ -49,7 +50,7 @@ async def test_services_answer_from_their_ready_endpoints(cluster: VirtualCluste
     found = await service(cluster, "web", "web")
     await service(cluster, "empty", "nobody")
     await cluster.sleep(2)
-    address, page = found["spec"]["clusterIP"], "<html><body><h1>It works!</h1></body></html>\n"
+    address, page = found["spec"]["clusterIP"], NGINX_PAGE
     for host in ("web", "web.default", "web.default.svc", "web.default.svc.cluster.local", address):
         assert await run(cluster, f"curl -s http://{host}:8080/; wget -qO- {host}:8080") == f"{page}{page}0", host
     assert await run(cluster, "curl -s -o /dev/null -w '%{http_code} %{remote_ip}' web:8080/x") == f"404 {address}0"
@@ -111,7 +112,7 @@ async def test_names_are_those_of_cluster_dns(cluster: VirtualCluster) -> None:
         "0\ncurl: (6) Could not resolve host: far\n6"
     )
     aliases = [{"ip": addresses[0], "hostnames": ["example.com"]}]
-    assert "It works!" in await run(cluster, "curl -s example.com", hostAliases=aliases)
+    assert "Welcome to nginx!" in await run(cluster, "curl -s example.com", hostAliases=aliases)
     assert (await run(cluster, "curl web:8080", dnsPolicy="Default")).endswith("Could not resolve host: web\n6")
     assert (await run(cluster, "nslookup web", 20, dnsPolicy="Default")).endswith("no servers could be reached\n\n1")
 
@@ -177,7 +178,7 @@ async def test_nodes_host_ports_and_the_own_pod(cluster: VirtualCluster) -> None
         (f"{nodes['node-2']}:30081", False), (f"{nodes['node-1']}:8888", True), (f"{nodes['node-2']}:8888", False),
         ("localhost", False),
     ):  # fmt: skip
-        assert ("It works!" in await run(cluster, f"curl -s -m 2 {target}")) is works, target
+        assert ("Welcome to nginx!" in await run(cluster, f"curl -s -m 2 {target}")) is works, target
 
 
 @virtual(nodes=1)
@@ -235,7 +236,7 @@ async def test_programs_that_need_the_internet_fail_as_they_do_without_it(cluste
         ("npm install express", 1, "getaddrinfo EAI_AGAIN registry.npmjs.org\n"),
         ("git clone https://github.com/a/b.git", 128,
          "fatal: unable to access 'https://github.com/a/b.git/': Could not resolve host: github.com\n"),
-        ("kubectl get pods", 1, "Unable to connect to the server: dial tcp 10.96.0.1:443: connect: no route to host\n"),
+        ("kubectl get pods", 126, "kubectl: this program is not simulated\n"),
         ("yum install x", 1, "Could not resolve host"),
     ):  # fmt: skip
         said = await run(cluster, script)
@@ -259,6 +260,29 @@ async def test_clients_of_postgres_reach_simulated_servers(cluster: VirtualClust
         assert await run(cluster, script) == expected, script
     assert "PostgreSQL database cluster dump complete" in await run(cluster, "pg_dumpall -h db")
     assert (await run(cluster, "psql -h db -c 'select 1'")).endswith("\n2")
+
+
+@virtual(nodes=1)
+async def test_programs_reach_the_api_server_with_their_own_token(cluster: VirtualCluster) -> None:
+    place = "/var/run/secrets/kubernetes.io/serviceaccount"
+    url = "https://kubernetes.default.svc/api/v1/namespaces/default/pods"
+    token = f'-H "Authorization: Bearer $(cat {place}/token)"'
+    forbidden = 'pods is forbidden: User \\"system:serviceaccount:default:default\\" cannot list resource'
+    assert forbidden in await run(cluster, f"curl -sk {token} {url}")
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "view", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+    }  # fmt: skip
+    await cluster.client.create(binding)
+    await cluster.sleep(1)
+    assert '"kind":"PodList"' in (await run(cluster, f"curl -sk {token} {url}")).replace(" ", "")
+    assert '"PodList"' in await run(cluster, f"wget -qO- --header={token[3:]} {url}")
+    assert "system:anonymous" in await run(cluster, f"curl -sk {url}")
+    assert (await run(cluster, f"curl {url}")).startswith("curl: (60) SSL certificate problem: ")
+    assert await run(cluster, "curl http://kubernetes:443") == "Client sent an HTTP request to an HTTPS server.\n0"
+    assert await run(cluster, "nc -zv kubernetes 443") == "kubernetes (10.96.0.1:443) open\n0"
 
 
 @virtual(nodes=1)

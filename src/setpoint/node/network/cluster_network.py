@@ -14,7 +14,8 @@ from setpoint.node.network.directory import Directory
 from setpoint.node.network.dns import Endpoint
 from setpoint.node.node_state import NodeState
 from setpoint.node.runtime.container_network import Delivery
-from setpoint.node.runtime.network import Failure, Record, Target
+from setpoint.node.runtime.network import API_SERVER, Failure, Pending, Record, Target
+from setpoint.node.runtime.web_messages import WebRequest
 
 Obj = Mapping[str, Any]
 
@@ -22,6 +23,9 @@ _USERS = re.compile(
     r"\b(curl|wget|nslookup|dig|host|getent|ping|nc|netcat|telnet|netexec|connect|pg_isready|psql|pg_[a-z]+)\b"
 )
 """Programs that ask for names or connections."""
+
+
+_API_SERVICE = ("default", "kubernetes")
 
 
 class Placed(Protocol):
@@ -51,6 +55,8 @@ class FleetNetwork:
         self._nodes = nodes
         self._ids = ids
         self._pods_on = pods_on
+        self.api: Callable[[str, WebRequest], Pending] | None = None
+        """Sends a request to the API server; None where that is another process."""
 
     @property
     def ready(self) -> bool:
@@ -85,6 +91,9 @@ class FleetNetwork:
             return Failure.UNREACHABLE
         return self._lost(node, self._placed.node_of(uid)) or Target(uid, port)
 
+    def ask_api(self, client: str, request: WebRequest) -> Pending:
+        return self.api(client, request) if self.api is not None else Pending(Failure.UNREACHABLE)
+
     def echoes(self, node: str, address: str) -> Failure | None:
         machine = next((each for each in self._nodes.values() if each.address == address), None)
         uid = self._placed.uid_at(address)
@@ -109,6 +118,9 @@ class FleetNetwork:
             number = self._ids.below(len(chosen))
         address, target = chosen[number]
         uid = self._placed.uid_at(address)
+        if uid is None and self.api is not None and (meta["namespace"], meta["name"]) == _API_SERVICE:
+            found = self._nodes.get(node)
+            return Target(API_SERVER, target) if found is not None and found.state == RUNNING else Failure.LOST
         if uid is None:
             return Failure.UNREACHABLE
         return self._lost(node, self._placed.node_of(uid)) or Target(uid, target)

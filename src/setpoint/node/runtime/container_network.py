@@ -7,12 +7,14 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 
 from setpoint.node.runtime.files import Files
-from setpoint.node.runtime.network import TCP, UDP, ClusterNetwork, Failure, Record, Target
+from setpoint.node.runtime.network import API_SERVER, TCP, UDP, ClusterNetwork, Exchange, Failure, Record, Target
 from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 CLUSTER_DNS = "10.96.0.10"
 """Where cluster DNS answers, as /etc/resolv.conf of a Pod says."""
 _MOST_SEARCHES = 32
+_LOOKS, _BETWEEN_LOOKS = 3000, 0.01
+"""How often, and after how many seconds each, a program looks for the answer of the API server."""
 
 
 class Delivery(Protocol):
@@ -72,11 +74,26 @@ class ContainerNetwork:
         target = self._route(address, request.port, TCP if request.datagram is None else UDP)
         if isinstance(target, Failure):
             return target
+        if target.uid == API_SERVER:
+            return Failure.UNREACHABLE
         return self._servers.deliver(target.uid, request._replace(port=target.port))
+
+    def request(self, address: str, request: WebRequest) -> Exchange:
+        target = self._route(address, request.port, TCP)
+        if isinstance(target, Failure) or target.uid != API_SERVER:
+            return self.exchange(address, request)
+        pending = self._cluster.ask_api(self.address, request)
+        for _ in range(_LOOKS):
+            if pending.answer is not None:
+                return pending.answer
+            yield _BETWEEN_LOOKS
+        return Failure.LOST
 
     def connect(self, address: str, port: int, protocol: str = TCP) -> Failure | None:
         target = self._route(address, port, protocol)
-        return target if isinstance(target, Failure) else self._servers.listens(target.uid, target.port, protocol)
+        if isinstance(target, Failure):
+            return target
+        return None if target.uid == API_SERVER else self._servers.listens(target.uid, target.port, protocol)
 
     def echoes(self, address: str) -> Failure | None:
         return None if self._is_own(address) else self._cluster.echoes(self._node, address)

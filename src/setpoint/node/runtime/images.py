@@ -56,6 +56,8 @@ class ImageRule(NamedTuple):
     command: tuple[str, ...] | None = None
     page: str | None = None
     """The file that its server shows first."""
+    page_text: str | None = None
+    """What that file holds."""
     files: tuple[str, ...] | None = None
     """Others in it that somebody may look for."""
     serves: bool | None = None
@@ -86,6 +88,12 @@ _MISSING = (
     r"(bad|fake|wrong|broken|missing|bogus)-?(image|tag|version)|typo"
 )
 
+HTTPD_PAGE = "<html><body><h1>It works!</h1></body></html>\n"
+NGINX_PAGE = (
+    "<!DOCTYPE html>\n<html>\n<head>\n<title>Welcome to nginx!</title>\n</head>\n<body>\n<h1>Welcome to nginx!</h1>\n"
+    "</body>\n</html>\n"
+)
+
 DEFAULT_RULES: tuple[ImageRule, ...] = (
     ImageRule(r"^[^/]*(invalid|nonexist|non-exist)[^/]*/", error=NO_HOST),
     ImageRule(rf":([^/@]*({_MISSING}|invalid)|404$)", error=NOT_FOUND),
@@ -107,7 +115,8 @@ DEFAULT_RULES: tuple[ImageRule, ...] = (
     ImageRule(r"/agnhost(:|@)", entrypoint=("/agnhost",), command=("pause",), size_bytes=51 * _MEGABYTE,
               files=("/agnhost", "/agnhost-2", "/localhost.crt", "/localhost.key")),
     ImageRule(r"/nonewprivs(:|@)", entrypoint=(), command=("nnp",), size_bytes=3 * _MEGABYTE),
-    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html", serves=True, ports=(80,)),
+    ImageRule(r"/nginx(:|@)", size_bytes=72_324_501, page="/usr/share/nginx/html/index.html",
+              page_text=NGINX_PAGE, serves=True, ports=(80,)),
     ImageRule(
         r"/httpd(:|@)", size_bytes=58 * _MEGABYTE, page="/usr/local/apache2/htdocs/index.html", serves=True, ports=(80,)
     ),
@@ -135,6 +144,7 @@ class ImageFacts:
     """None: a server of its own."""
     command: tuple[str, ...] = ()
     page: str = ""
+    page_text: str = HTTPD_PAGE
     files: tuple[str, ...] = ()
     serves: bool = False
     complete: bool = False
@@ -142,7 +152,7 @@ class ImageFacts:
 
 
 _ANSWERS = (
-    "size_bytes", "pull_seconds", "entrypoint", "command", "page", "files", "serves", "ports", "complete",
+    "size_bytes", "pull_seconds", "entrypoint", "command", "page", "page_text", "files", "serves", "ports", "complete",
 )  # fmt: skip
 """The questions that rules answer, besides why an image cannot be pulled."""
 

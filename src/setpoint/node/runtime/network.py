@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 TCP, UDP = "TCP", "UDP"
+Exchange = Generator[float, None, "WebAnswer | Failure"]
+"""Yields how long it waits, and returns what came of it."""
 
 
 class Failure(Enum):
@@ -31,11 +35,22 @@ class Record(NamedTuple):
     value: str
 
 
+API_SERVER = "the API server"
+"""Instead of the uid of a Pod."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """An answer that comes later."""
+
+    answer: WebAnswer | Failure | None = None
+
+
 class Target(NamedTuple):
     """Where a connection ends."""
 
     uid: str
-    """Of the Pod."""
+    """Of the Pod, or API_SERVER."""
     port: int
 
 
@@ -53,6 +68,10 @@ class ClusterNetwork(Protocol):
 
     def route(self, node: str, client: str, address: str, port: int, protocol: str) -> Target | Failure:
         """Return where a connection from a Pod at address `client` on `node` ends."""
+        ...
+
+    def ask_api(self, client: str, request: WebRequest) -> Pending:
+        """Send a request to the API server from the Pod at address `client`."""
         ...
 
     def echoes(self, node: str, address: str) -> Failure | None:
@@ -86,7 +105,13 @@ class Network(Protocol):
         """Return the address of a host as the C library finds it; empty if it finds none."""
         ...
 
-    def exchange(self, address: str, request: WebRequest) -> WebAnswer | Failure: ...
+    def exchange(self, address: str, request: WebRequest) -> WebAnswer | Failure:
+        """Return the answer of a Pod. The API server is not reached in this way."""
+        ...
+
+    def request(self, address: str, request: WebRequest) -> Exchange:
+        """Return the answer of a Pod or of the API server, which takes a moment."""
+        ...
 
     def connect(self, address: str, port: int, protocol: str = TCP) -> Failure | None:
         """Return None if something listens there."""
@@ -110,6 +135,10 @@ class NoNetwork:
 
     def exchange(self, address: str, request: WebRequest) -> WebAnswer | Failure:
         return Failure.UNREACHABLE
+
+    def request(self, address: str, request: WebRequest) -> Exchange:
+        return Failure.UNREACHABLE
+        yield 0.0
 
     def connect(self, address: str, port: int, protocol: str = TCP) -> Failure | None:
         return Failure.UNREACHABLE

@@ -45,7 +45,6 @@ from setpoint.node.runtime.usage import usage_of
 from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 SCHEME = "simulated://"
-_PAGE = "<html><body><h1>It works!</h1></body></html>\n"
 _LOST = 255
 """What is said of a container of which nobody saw how it ended."""
 
@@ -310,7 +309,7 @@ class SimulatedRuntime:
             address = self._pods[launch.pod["metadata"]["uid"]].address
             given = given_files(launch.pod, address)
             if facts is not None:
-                given |= dict.fromkeys(facts.files, "") | ({facts.page: _PAGE} if facts.page else {})
+                given |= dict.fromkeys(facts.files, "") | ({facts.page: facts.page_text} if facts.page else {})
             run.files = Files(lambda: launch.home.mounts(launch.spec), given, user_of(launch.pod, launch.spec), locked)
         return run.files
 

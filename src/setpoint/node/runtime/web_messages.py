@@ -16,6 +16,8 @@ class WebRequest(NamedTuple):
     datagram: str | None = None
     """What is sent over UDP, where it is no HTTP request."""
     body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names in lower case. Only the API server looks at them."""
 
 
 class WebAnswer(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from datetime import UTC, datetime
 from http import HTTPStatus
+from itertools import pairwise
 
 from setpoint.node.runtime.network import Failure
 from setpoint.node.runtime.shell.connecting import Url, network_ready, options_of, seconds_of, takes, url_of
@@ -22,6 +23,13 @@ _WGET_VALUES = frozenset((
     "output-document", "spider-timeout",
 ))  # fmt: skip
 
+_UNTRUSTED = """SSL certificate problem: unable to get local issuer certificate
+More details here: https://curl.se/docs/sslcerts.html
+
+curl failed to verify the legitimacy of the server and therefore could not
+establish a secure connection to it. To learn more about this situation and
+how to fix it, please visit the webpage mentioned above."""
+
 
 def curl(session: Session, arguments: list[str], streams: Streams) -> Running:
     options, words = options_of(arguments, _CURL_VALUES)
@@ -32,11 +40,13 @@ def curl(session: Session, arguments: list[str], streams: Streams) -> Running:
     yield from network_ready(session)
     status = 0
     for word in words:
-        status = yield from _curl(session, word, options, streams)
+        status = yield from _curl(session, word, options, arguments, streams)
     return status
 
 
-def _curl(session: Session, word: str, options: dict[str, str], streams: Streams) -> Running:
+def _curl(
+    session: Session, word: str, options: dict[str, str], arguments: list[str], streams: Streams
+) -> Running:
     url, silent = url_of(word), "s" in options or "silent" in options
     shows_errors = not silent or "S" in options or "show-error" in options
 
@@ -56,7 +66,10 @@ def _curl(session: Session, word: str, options: dict[str, str], streams: Streams
     if not address:
         return failed(6, f"Could not resolve host: {url.host}")
     body = (data or "").encode("utf-8", "surrogateescape")
-    found = session.network.exchange(address, WebRequest(url.port, url.path, url.query, method, url.tls, body=body))
+    if url.tls and (problem := _untrusted(session, options)):
+        return failed(*problem)
+    request = WebRequest(url.port, url.path, url.query, method, url.tls, body=body, headers=_headers(arguments))
+    found = yield from session.network.request(address, request)
     whole, connecting = seconds_of(options, "m", "max-time"), seconds_of(options, "connect-timeout")
     if isinstance(found, Failure):
         limits = [each for each in (whole, connecting) if each is not None]
@@ -89,6 +102,31 @@ def _curl(session: Session, word: str, options: dict[str, str], streams: Streams
     return 0
 
 
+def _headers(arguments: list[str]) -> tuple[tuple[str, str], ...]:
+    """Return those that are given with -H and --header, of which there may be several."""
+    found = []
+    for option, value in pairwise([*arguments, ""]):
+        if option in ("-H", "--header"):
+            name, _, content = value.partition(":")
+            found.append((name.strip().lower(), content.strip()))
+        elif option.startswith("-H") and len(option) > 2:
+            name, _, content = option[2:].partition(":")
+            found.append((name.strip().lower(), content.strip()))
+    return tuple(found)
+
+
+def _untrusted(session: Session, options: dict[str, str]) -> tuple[int, str] | None:
+    """Return why the certificate of a server is not trusted: no public authority has signed that of a Pod."""
+    if "k" in options or "insecure" in options:
+        return None
+    authority = options.get("cacert")
+    if not authority:
+        return 60, _UNTRUSTED
+    if session.files.read(session.path(authority)) is None:
+        return 77, f"error setting certificate file: {authority}"
+    return None
+
+
 def _written_out(form: str, found: WebAnswer, url: Url, address: str) -> str:
     values = {
         "http_code": str(found.status), "response_code": str(found.status), "content_type": found.content_type,
@@ -117,14 +155,16 @@ def wget(session: Session, arguments: list[str], streams: Streams) -> Running:
         return 1
     yield from network_ready(session)
     for word in words:
-        problem = yield from _wget(session, word, options, streams)
+        problem = yield from _wget(session, word, options, arguments, streams)
         if problem:
             streams.err(f"wget: {problem}\n")
             return 1
     return 0
 
 
-def _wget(session: Session, word: str, options: dict[str, str], streams: Streams) -> Generator[float, None, str]:
+def _wget(
+    session: Session, word: str, options: dict[str, str], arguments: list[str], streams: Streams
+) -> Generator[float, None, str]:
     """Return why it failed; empty if it did not."""
     quiet, url = "q" in options, url_of(word)
     if url is None or url.scheme not in ("http", "https"):
@@ -137,9 +177,9 @@ def _wget(session: Session, word: str, options: dict[str, str], streams: Streams
     data = options.get("post-data")
     request = WebRequest(
         url.port, url.path, url.query, "GET" if data is None else "POST", url.tls,
-        body=(data or "").encode("utf-8", "surrogateescape"),
+        body=(data or "").encode("utf-8", "surrogateescape"), headers=_headers(_spaced(arguments)),
     )  # fmt: skip
-    found = session.network.exchange(address, request)
+    found = yield from session.network.request(address, request)
     if isinstance(found, Failure):
         lasted, cut = takes(found, seconds_of(options, "T", "timeout"))
         yield lasted
@@ -165,6 +205,11 @@ def _wget(session: Session, word: str, options: dict[str, str], streams: Streams
         bar = f"{target:<20} 100% |{'*' * 32}| {len(found.body):5d}  0:00:00 ETA"
         streams.err(f"{begun} {named}\n{bar}\n{f'{ended} {named}' if target == '-' else f'{named} {ended}'}\n")
     return ""
+
+
+def _spaced(arguments: list[str]) -> list[str]:
+    """`--header=x` as `--header x`."""
+    return [part for each in arguments for part in (each.split("=", 1) if each.startswith("--header=") else [each])]
 
 
 def _put(session: Session, streams: Streams, target: str, text: str) -> bool:

@@ -108,15 +108,6 @@ def _git(session: Session, arguments: list[str], streams: Streams) -> int:
     return 128
 
 
-def _kubectl(session: Session, arguments: list[str], streams: Streams) -> int:
-    if _words(arguments)[:1] == ["version"] and "--client" in " ".join(arguments):
-        streams.out("Client Version: v1.37.0\nKustomize Version: v5.7.1\n")
-        return 0
-    host = session.variables.get("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-    streams.err(f"Unable to connect to the server: dial tcp {host}:443: connect: no route to host\n")
-    return 1
-
-
 def _failing(text: str, code: int) -> Program:
     """A program that always fails in the same way; {0} is its first word."""
 
@@ -130,7 +121,8 @@ def _failing(text: str, code: int) -> Program:
 
 OUTSIDE_PROGRAMS: dict[str, Program] = {
     "apt": _apt, "apt-get": _apt, "apk": _apk, "yum": _dnf, "dnf": _dnf, "microdnf": _dnf, "pip": _pip, "pip3": _pip,
-    "npm": _npm, "git": _git, "kubectl": _kubectl,
+    "npm": _npm, "git": _git,
+    "kubectl": _failing("kubectl: this program is not simulated", 126),
     "umount": _failing("umount: can't unmount {0}: Operation not permitted", 1),
     "mknod": _failing("mknod: {0}: Operation not permitted", 1),
     "mkfifo": _failing("mkfifo: {0}: Operation not supported", 1),
