@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from component_process import component_process
 from server_process import server_process
 
 from setpoint.client import Client
@@ -26,14 +27,17 @@ pytestmark = [
 @contextmanager
 def nodes(kubeconfig: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "setpoint", "nodes", "--kubeconfig", str(kubeconfig), "--nodes", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        assert "2 nodes are registered" in process.stdout.readline()
-        yield
-    finally:
-        process.terminate()
-        process.wait(15)
+    with open(kubeconfig.parent / "nodes.log", "w+") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            assert "2 nodes are registered" in process.stdout.readline()
+            yield
+        finally:
+            process.terminate()
+            process.wait(15)
+        log.seek(0)
+        assert "forbidden" not in log.read(), "a fleet may do everything that its nodes do"
 
 
 async def read(client: Client, path: str, query: str = "") -> tuple[int, str]:
@@ -56,6 +60,16 @@ async def story(kubeconfig: Path) -> None:
                 },
             }
         )  # fmt: skip
+        await client.create(
+            {
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": "by-hand", "annotations": {"simulate.setpoint.dev/node": "true"}},
+            }
+        )  # fmt: skip
+        async with asyncio.timeout(30), client.watch(("v1", "Node"), resource_version="0") as watch:
+            async for _, node in watch:
+                if (node["metadata"].get("labels") or {}).get("kubernetes.io/hostname") == "by-hand":
+                    break
         async with asyncio.timeout(30), client.watch(("v1", "Pod"), "default", resource_version="0") as watch:
             async for _, pod in watch:
                 if (pod.get("status") or {}).get("phase") == "Running":
@@ -68,7 +82,7 @@ async def story(kubeconfig: Path) -> None:
         assert await read(client, "/api/v1/nodes/node-2/proxy/healthz") == (200, "ok")
         status, text = await read(client, "/api/v1/nodes/node-2/proxy/pods")
         assert status == 200 and '"name":"p"' in text
-        assert '"items":[]' in (await read(client, "/api/v1/nodes/node-1/proxy/pods"))[1]
+        assert '"name":"p"' not in (await read(client, "/api/v1/nodes/node-1/proxy/pods"))[1]
     finally:
         await client.close()
 
@@ -87,3 +101,39 @@ def test_logs_of_nodes_elsewhere(tmp_path: Path) -> None:
         with nodes(server.kubeconfig.with_name("node-fleet.kubeconfig")):
             asyncio.run(story(server.kubeconfig))
         asyncio.run(nobody(server.kubeconfig))
+
+
+async def component_log(kubeconfig: Path, component: str) -> str:
+    """The log of a component's Pod on the first node, as soon as it is there."""
+    client = connect(find_access(str(kubeconfig)), SystemClock(), user_agent="tests")
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                status, text = await read(client, f"/api/v1/namespaces/kube-system/pods/{component}-node-1/log")
+                if status == 200 and text:
+                    return text
+                await asyncio.sleep(0.2)
+    finally:
+        await client.close()
+
+
+async def gone(kubeconfig: Path, name: str) -> None:
+    client = connect(find_access(str(kubeconfig)), SystemClock(), user_agent="tests")
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                status, _ = await read(client, f"/api/v1/namespaces/kube-system/pods/{name}")
+                if status == 404:
+                    return
+                await asyncio.sleep(0.2)
+    finally:
+        await client.close()
+
+
+def test_components_elsewhere_are_pods_with_logs(tmp_path: Path) -> None:
+    """Each is a process of its own: the nodes show them as long as they run."""
+    with server_process(tmp_path) as server, nodes(server.kubeconfig.with_name("node-fleet.kubeconfig")):
+        assert "serving on " in asyncio.run(component_log(server.kubeconfig, "kube-apiserver"))
+        with component_process("scheduler", server.kubeconfig):
+            assert "became leader of kube-scheduler" in asyncio.run(component_log(server.kubeconfig, "kube-scheduler"))
+        asyncio.run(gone(server.kubeconfig, "kube-scheduler-node-1"))

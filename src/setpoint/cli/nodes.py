@@ -17,7 +17,7 @@ def run(call: Call) -> None:
 
     from setpoint.cluster.component import Component
     from setpoint.cluster.kubelet_door import kubelet_door
-    from setpoint.cluster.remote import RemoteConfig, access_of, remote_parts
+    from setpoint.cluster.remote import RemoteConfig, access_of, component_pods, data_directory_of, remote_parts
     from setpoint.cluster.stopping import catch_signals
     from setpoint.system import SystemClock, outward_address
 
@@ -34,7 +34,11 @@ def run(call: Call) -> None:
             await parts.speak_for_nodes()
             address = flags.address or outward_address()
             door = kubelet_door(access_of(config).ca, address, flags.port, SystemClock(), parts.access)
-            fleet = Component("fleet", partial(parts.fleet, wanted, door), parts.supervisor.restarts("nodes"))
+            directory = data_directory_of(config)
+            if directory is not None:
+                door = component_pods(directory, door, SystemClock())
+            start = partial(parts.fleet, wanted, door, None if directory is not None else ())
+            fleet = Component("fleet", start, parts.supervisor.restarts("nodes"))
             async with asyncio.TaskGroup() as tasks:
                 await fleet.start(tasks)
                 ready(call, f"setpoint nodes: {nodes} {'node is' if nodes == 1 else 'nodes are'} registered")

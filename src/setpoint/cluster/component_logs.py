@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 
 from setpoint.cluster.component import speaking
+from setpoint.cluster.klog import KlogLines
 from setpoint.cluster.log_filter import LogFilter
 from setpoint.meta.clock import Clock
 from setpoint.node.runtime.interface import STDERR
@@ -24,7 +23,6 @@ _OF_ROOM = {
     "scheduler": SCHEDULER, "node": "",
 }  # fmt: skip
 """The rooms that only one component has; all others speak for whoever uses them."""
-_LETTERS = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _UNHEARD = "setpoint.events.kubelet"
 """Nodes say much, and none of it is the control plane's."""
 
@@ -34,11 +32,8 @@ class ComponentLogs(logging.Handler):
         super().__init__(logging.INFO)
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._process = f"{os.getpid():7d}"
-        self._traceback = logging.Formatter()
+        self._klog = KlogLines()
         self.started_at = clock.now()
-        self._second: datetime | None = None
-        self._shown = ""
         self.logs = {name: BoundedLog() for name in COMPONENTS}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -47,16 +42,7 @@ class ComponentLogs(logging.Handler):
         if log is None:
             return
         now = self._clock.now()
-        second = now.replace(microsecond=0)
-        if second != self._second:
-            # Many lines are of the same second, and writing it out is most of the work.
-            self._second, self._shown = second, f"{now:%m%d %H:%M:%S}"
-        text = (
-            f"{_LETTERS.get(record.levelno, 'I')}{self._shown}.{now.microsecond:06d} {self._process} "
-            f"{record.filename}:{record.lineno}] {record.getMessage()}\n"
-        )
-        if record.exc_info:
-            text += self._traceback.formatException(record.exc_info) + "\n"
+        text = self._klog.line(record, now)
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # from a thread

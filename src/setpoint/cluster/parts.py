@@ -150,7 +150,7 @@ class Parts:
         self,
         nodes: int | FleetOptions,
         serving: Callable[[Fleet], AbstractAsyncContextManager[None]] | None = None,
-        static_pods: Sequence[StaticPod] = (),
+        static_pods: Sequence[StaticPod] | None = (),
     ) -> AsyncIterator[Manager]:
         """Entered when all nodes have registered. `serving` lets others ask them, for as long as they are there."""
         from setpoint.node.fleet import add_fleet

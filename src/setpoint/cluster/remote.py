@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from setpoint import __version__
 from setpoint.client import Client, Impersonation, Unreachable
 from setpoint.client.access import Access
-from setpoint.client.cluster_choice import find_access
+from setpoint.client.cluster_choice import Wanted, choose, find_access
 from setpoint.client.connect import connect
 from setpoint.client.counted_requests import RequestCounts
 from setpoint.client.kubeconfig import KubeconfigError
 from setpoint.client.resources import builtin
 from setpoint.client.service_account import as_service_account
 from setpoint.cluster.component_door import DoorConfig, component_door
+from setpoint.cluster.component_files import ComponentPods, component_files
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.delegated_access import DelegatedAccess
 from setpoint.cluster.elected import Elected
@@ -30,8 +33,10 @@ from setpoint.reconcile import ElectionTimes
 from setpoint.system import RandomIds, SystemClock, hostname
 
 if TYPE_CHECKING:
+    from setpoint.node.fleet import Fleet
     from setpoint.scheduler.config import Configuration
 
+Serving = Callable[["Fleet"], AbstractAsyncContextManager[None]]
 _NAMESPACE = "kube-system"
 _REVIEWS = builtin("selfsubjectaccessreviews", "authorization.k8s.io")
 _LOOK_AGAIN = 1.0
@@ -147,6 +152,32 @@ def access_of(config: RemoteConfig) -> Access:
         raise ConfigError(str(error)) from None
 
 
+def data_directory_of(config: RemoteConfig) -> Path | None:
+    """Return the data directory that the kubeconfig of a part is in; None if it is somewhere else."""
+    choice = choose(Wanted(config.kubeconfig), os.environ, None, Path.cwd())
+    directory = choice.paths[0].absolute().parent if choice.paths else Path("/")
+    ours = (directory / "pki").is_dir() and os.access(directory, os.W_OK)
+    return directory if ours and directory.stat().st_uid == os.geteuid() else None
+
+
+def component_pods(directory: Path, serving: Serving, clock: Clock) -> Serving:
+    """Let the fleet show the components of a data directory as Pods, for as long as it is served."""
+
+    @asynccontextmanager
+    async def with_pods(fleet: Fleet) -> AsyncIterator[None]:
+        async with serving(fleet), asyncio.TaskGroup() as tasks:
+            following = None
+            if fleet.static is not None:
+                following = tasks.create_task(ComponentPods(directory, clock).follow(fleet.static.set))
+            try:
+                yield
+            finally:
+                if following is not None:
+                    following.cancel()
+
+    return with_pods
+
+
 class RemoteParts(Parts):
     """Those of a process of its own, which can be asked how they fare."""
 
@@ -181,17 +212,19 @@ async def remote_parts(config: RemoteConfig) -> AsyncIterator[RemoteParts]:
     election = None
     if config.leader_elect:
         election = Election(f"{hostname()}_{ids.uid()}", config.times, config.leader_elect_namespace)
+    name = f"kube-{config.part}" if config.part in ("controller-manager", "scheduler") else ""
     try:
-        yield RemoteParts(
-            clients,
-            clock,
-            ids,
-            election,
-            hostname(),
-            supervisor=Supervisor(clock),
-            access=DelegatedAccess(clients.base, clock),
-            ca=access.ca,
-        )
+        with component_files(data_directory_of(config) if name else None, name, clock):
+            yield RemoteParts(
+                clients,
+                clock,
+                ids,
+                election,
+                hostname(),
+                supervisor=Supervisor(clock),
+                access=DelegatedAccess(clients.base, clock),
+                ca=access.ca,
+            )
     finally:
         await clients.close()
 

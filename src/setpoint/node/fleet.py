@@ -53,10 +53,10 @@ def add_fleet(
     stage_client: Client,
     version: str,
     runtime_version: str,
-    static_pods: Sequence[StaticPod] = (),
+    static_pods: Sequence[StaticPod] | None = (),
 ) -> Fleet:
     """`client_for(node)` writes under the node's own name; the manager's client sees the Pods of all; stages are played
-    by one of their own. The first node runs the static Pods."""
+    by one of their own. The first node runs the static Pods; None: those that are set later."""
     if isinstance(options, int):
         options = FleetOptions(options)
     hosts, shared = AddressPool(NODES), AddressPool(PODS)
@@ -80,9 +80,9 @@ def add_fleet(
     )
     control.watch()
     fleet.watch()
-    if static_pods and nodes:
+    if (static_pods or static_pods is None) and nodes:
         first = next(iter(nodes.values()))
-        fleet.static = StaticPods(first.name, first.address, static_pods, pods, client_for, manager.clock)
+        fleet.static = StaticPods(first.name, first.address, static_pods or (), pods, client_for, manager.clock)
         fleet.static.watch()
         manager.add(fleet.static.controller)
     for part in (directory, heartbeat, control.controller, fleet.controller):

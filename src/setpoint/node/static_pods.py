@@ -86,6 +86,14 @@ class StaticPods:
         if pod["spec"].get("nodeName") == self._node and is_mirror(pod):
             self.controller.enqueue(key_of(pod))
 
+    def set(self, statics: Sequence[StaticPod]) -> None:
+        """Run these from now on, and no others."""
+        found = {f"{_NAMESPACE}/{each.component}-{self._node}": each for each in statics}
+        changed = [key for key in {**self._statics, **found} if self._statics.get(key) != found.get(key)]
+        self._statics = found
+        for key in changed:
+            self.controller.enqueue(key)
+
     # -- for those who ask the node -----------------------------------------------------------------------------------
 
     def pod(self, namespace: str, name: str) -> Obj | None:

@@ -31,11 +31,12 @@ OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
         rule("create", "authorization.k8s.io", "subjectaccessreviews"),
         # Over the wire each write is made in the name of the node that it is about.
         rule("impersonate:arbitrary-node", "authentication.k8s.io", "nodes"),
-        _as_node("create get", "core", "nodes"),
+        _as_node("create get patch", "core", "nodes"),
         _as_node("patch", "core", "nodes/status pods/status"),
         _as_node("create delete", "core", "pods"),
         _as_node("create", "core", "serviceaccounts/token"),
         _as_node("create get update", "coordination.k8s.io", "leases"),
+        _as_node("create get update", "storage.k8s.io", "csinodes"),
         _as_node("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
     ),
     KUBELET_CLIENT: CLUSTER_ROLES["system:kubelet-api-admin"],
