@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from setpoint.store import recovery
 from setpoint.store.checking import check_forever
 from setpoint.store.data_loss import DataLoss
 from setpoint.store.durable_revision import read_mark, revision_path
@@ -177,6 +178,23 @@ async def test_a_database_from_before_there_were_identities_is_taken_over(tmp_pa
         await store.close()
 
 
+async def test_a_removed_revision_file_is_made_again_while_the_store_is_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = SqliteStore.open(path)
+    await fill(store, 3)
+    revision_path(path).unlink()
+    await fill(store, 3)
+    await store.check()
+    found = read_mark(path)
+    assert found is not None
+    assert found.revision == 6
+    await fill(store, 1)
+    await store.close()
+    found = read_mark(path)
+    assert found is not None
+    assert found.revision == 7
+
+
 async def test_a_crash_while_the_database_is_made_is_no_loss(tmp_path: Path) -> None:
     (tmp_path / "state.db").touch()
     store = SqliteStore.open(tmp_path / "state.db")
@@ -318,6 +336,33 @@ async def test_a_restored_backup_has_the_state_and_a_greater_revision(tmp_path: 
     replaced = SqliteStore.open(tmp_path / "state.db.replaced-1")
     assert replaced.revision == 111
     await replaced.close()
+
+
+@pytest.mark.parametrize(("step", "left"), [("_set_aside", "is missing"), ("forget_mark", "is not the database")])
+async def test_a_crash_during_a_restore_leaves_a_database_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, left: str
+) -> None:
+    path, backup = tmp_path / "state.db", tmp_path / "backup"
+    store = SqliteStore.open(path)
+    await fill(store, 10)
+    await back_up(store, backup)
+    await store.close()
+    real = getattr(recovery, step)
+
+    def crash(at: Path) -> None:
+        if step == "_set_aside":
+            real(at)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(recovery, step, crash)
+        restore(backup, path, replace=True)
+    with pytest.raises(DataLoss, match=left):
+        SqliteStore.open(path)
+    assert restore(backup, path, replace=True) >= 10 + REVISION_GAP
+    restored = SqliteStore.open(path)
+    assert len((await restored.list("")).items) == 10
+    await restored.close()
 
 
 async def test_a_backup_overwrites_nothing_and_a_damaged_one_is_refused(tmp_path: Path) -> None:

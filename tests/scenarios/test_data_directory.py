@@ -36,6 +36,7 @@ def test_a_deleted_database_stops_the_cluster_and_a_backup_brings_it_back(tmp_pa
             assert "is ready at" in running.stdout.readline()
             setpoint(tmp_path, "create configmap kept --from-literal=a=b")
             assert "holds the cluster's state" in setpoint(tmp_path, "backup one.backup")
+            assert "forbidden" in setpoint(tmp_path, "get --raw /setpoint/backup --as somebody", code=1)
             assert "already running" in setpoint(tmp_path, "restore one.backup --force", code=1)
             (tmp_path / ".setpoint" / "state.db").unlink()
             _, said = running.communicate(timeout=30)

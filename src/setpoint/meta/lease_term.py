@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
+from setpoint.meta.remember import remembered
+
 TERM_HEADER = "setpoint-lease"
 
 
@@ -28,6 +30,7 @@ class Term(NamedTuple):
         return f"{self.namespace}/{self.name}/{self.transitions}/{quote(self.holder, safe='')}"
 
 
+@remembered(maxsize=64)
 def parse_term(text: str) -> Term:
     """Read what the header holds. Raises ValueError."""
     namespace, name, transitions, holder = text.split("/")

@@ -55,15 +55,18 @@ class RevisionFile:
 
     def __init__(self, database: Path, mark: Mark) -> None:
         """Write `mark` durably, replacing whatever the file held."""
+        self._path = revision_path(database)
         self._identity = mark.identity
-        self._written = mark.revision
-        self._synced = mark.revision
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(revision_path(database), flags, 0o600)
+        self._written = self._synced = mark.revision
+        self._fd = -1
+        self._create()
+
+    def _create(self) -> None:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self.write(mark.revision)
+            self.write(self._written)
             os.fsync(self._fd)
-            sync_directory(database.parent)
+            sync_directory(self._path.parent)
         except BaseException:
             self.close()
             raise
@@ -75,10 +78,19 @@ class RevisionFile:
         self._written = revision
 
     def sync(self) -> None:
-        """Make what was written survive a loss of power."""
-        if self._written != self._synced:
+        """Make what was written survive a loss of power. A file that somebody has removed is made again."""
+        if not self._is_in_place():
+            self.close()
+            self._create()
+        elif self._written != self._synced:
             os.fsync(self._fd)
-            self._synced = self._written
+        self._synced = self._written
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         if self._fd >= 0:

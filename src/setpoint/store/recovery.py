@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from setpoint.store.durable_revision import forget_mark, read_mark, revision_path, sync_directory
+from setpoint.store.durable_revision import forget_mark, read_mark, sync_directory
 from setpoint.store.interface import KeyValue, StoreError
 from setpoint.store.sqlite_file import SqliteFile, connect, create_file, explained, insert_state, take_lock
 from setpoint.store.transaction import MOST_OPS
@@ -83,9 +83,10 @@ def restore(backup: Path, path: Path, *, replace: bool) -> int:
         except BaseException:
             _remove(fresh)
             raise
+        # Until the end the revision file stays: a crash in between leaves a database that is refused, not a new one.
         _set_aside(path)
         os.rename(fresh, path)
-        sync_directory(path.parent)
+        forget_mark(path)
         return revision
 
 
@@ -112,8 +113,8 @@ def accept_loss(path: Path) -> None:
         if not path.exists() or not path.stat().st_size:
             _set_aside(path)
             create_file(path)
-        forget_mark(path)
         _take_over(path, mark.revision if mark is not None else 0)
+        forget_mark(path)
 
 
 def _take_over(path: Path, replaced: int) -> int:
@@ -134,14 +135,14 @@ def _take_over(path: Path, replaced: int) -> int:
 
 
 def _set_aside(path: Path) -> None:
-    """Give the files of a database names that nobody uses; an empty one is simply removed. Raises OSError."""
+    """Give a database and its log names that nobody uses; an empty file is simply removed. Raises OSError."""
     number = 1
     while Path(f"{path}.replaced-{number}").exists():
         number += 1
-    for end in _BESIDES:
+    for end in ("", "-wal"):
         old = Path(f"{path}{end}")
         with suppress(FileNotFoundError):
-            if old.stat().st_size and old != revision_path(path):
+            if old.stat().st_size:
                 # The log's name must match that of its database, if somebody is to open it again.
                 aside = Path(f"{path}.replaced-{number}{end}")
                 os.rename(old, aside)

@@ -47,9 +47,13 @@ class FileWatch:
         self._database = database
         self._log_path = Path(f"{database}-wal")
         self._fd = os.open(database, os.O_RDONLY | os.O_CLOEXEC)
-        self._log_inode = _inode(os.stat(self._log_path))
         self._log: _Log | None = None
-        self.check()
+        try:
+            self._log_inode = _inode(os.stat(self._log_path))
+            self.check()
+        except BaseException:
+            self.close()
+            raise
 
     def log_truncated(self) -> None:
         """The store itself has emptied the log, by a checkpoint."""
