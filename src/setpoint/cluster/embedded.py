@@ -29,6 +29,7 @@ from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock, Ids
 from setpoint.store.compactor import compact_forever
 from setpoint.store.memory import MemoryStore
+from setpoint.system import SystemClock
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Digest
@@ -82,7 +83,9 @@ def _server(
     server = Options(AuthenticatorChain([], True), AuthorizerChain(()), max_reads=config.max_requests_inflight,
                      max_writes=config.max_mutating_requests_inflight)  # fmt: skip
     api = ApiServer(store, clock, ids, server)
-    hosts = NearHosts(NearFirst(NetworkServers(clock), api.nodes, CacheReader(api), clock))
+    # Servers on the network live in real time, whatever the time of the cluster.
+    network = NetworkServers(SystemClock())
+    hosts = NearHosts(NearFirst(network, api.nodes, CacheReader(api), clock))
     return api, wire(api, config, None, hosts), hosts
 
 

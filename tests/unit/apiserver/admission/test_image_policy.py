@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from cryptography.x509 import load_der_x509_certificate
-from front_door import STRATEGIC, FrontDoor
+from front_door import EPOCH, STRATEGIC, FrontDoor
 from image_hook import ImageHook, Obj, admission_file, judged, kubeconfig
 
 from setpoint.apiserver.http.certificates import ensure_certificates, issue_client_certificate, server_context
@@ -244,7 +244,8 @@ async def test_what_the_webhook_wants_to_be_audited(tmp_path: Path) -> None:
 
 async def test_over_the_network(tmp_path: Path) -> None:
     """With a certificate of its own, which the webhook insists on."""
-    hook, theirs, ours = ImageHook(), *(ensure_certificates(tmp_path / name, datetime.now(UTC)) for name in "ab")
+    hook, theirs = ImageHook(), ensure_certificates(tmp_path / "a", EPOCH)
+    ours = ensure_certificates(tmp_path / "b", datetime.now(UTC))
     shown: list[str] = []
 
     async def handle(request: Request) -> Response:

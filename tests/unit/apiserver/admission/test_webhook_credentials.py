@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from cryptography.x509 import load_der_x509_certificate
-from front_door import FrontDoor
+from front_door import EPOCH, FrontDoor
 
 from setpoint.apiserver.far_server import FarServer
 from setpoint.apiserver.http.certificates import ensure_certificates, issue_client_certificate, server_context
@@ -187,7 +187,8 @@ async def test_users_that_make_no_sense(tmp_path: Path, user: Obj, why: str) -> 
 
 
 async def test_a_certificate_over_the_network(tmp_path: Path) -> None:
-    theirs, ours = (ensure_certificates(tmp_path / name, datetime.now(UTC)) for name in "ab")
+    theirs = ensure_certificates(tmp_path / "a", EPOCH)
+    ours = ensure_certificates(tmp_path / "b", datetime.now(UTC))
     shown: list[str] = []
 
     async def handle(request: Request) -> Response:

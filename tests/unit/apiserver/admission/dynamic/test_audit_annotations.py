@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from custom_door import CustomDoor
+from front_door import EPOCH
 from policies import CORE, REGISTRATION, config, enforce, policy, rule
 from webhook_server import WebhookServer, patch
 
@@ -26,7 +26,7 @@ _DECISION = {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/rea
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    return ensure_certificates(tmp_path_factory.mktemp("pki"), datetime.now(UTC))
+    return ensure_certificates(tmp_path_factory.mktemp("pki"), EPOCH)
 
 
 @pytest.fixture

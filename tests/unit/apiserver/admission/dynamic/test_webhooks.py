@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from custom_door import CustomDoor, foo, version
+from front_door import EPOCH
 from policies import APPS, CORE, REGISTRATION, config, deployment, rule
 from webhook_server import WebhookServer, deny, patch
 
@@ -21,7 +21,7 @@ MUTATING = f"{REGISTRATION}/mutatingwebhookconfigurations"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    return ensure_certificates(tmp_path_factory.mktemp("pki"), datetime.now(UTC), extra_names=["hook.default.svc"])
+    return ensure_certificates(tmp_path_factory.mktemp("pki"), EPOCH, extra_names=["hook.default.svc"])
 
 
 @pytest.fixture
