@@ -378,7 +378,7 @@ class PodWorker:
     def be_found(self) -> None:
         """By those who ask for what is at its address; that of a node stands for many."""
         if self.situation.pod_ips and not self.spec.get("hostNetwork"):
-            self.tools.runtime.place(self.uid, self.situation.pod_ips[0])
+            self.tools.runtime.place(self.uid, self.situation.pod_ips[0], self.node.name)
 
     def hold_resources(self, again: bool = False) -> None:
         if again:

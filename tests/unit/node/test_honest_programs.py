@@ -39,6 +39,9 @@ Obj = dict[str, Any]
         ("echo a > /f; echo b > /g; diff /f /g; cmp -s /f /g || echo differ; printf '1\\n2\\n' | tac; echo ab | rev", 0,
          "--- /f\n+++ /g\n@@ -1 +1 @@\n-a\n+b\ndiffer\n2\n1\nba\n"),
         ("truncate -s 3 /f; wc -c /f; nproc; echo x | egrep 'x|y'; declare y=2; echo $y", 0, "3 /f\n8\nx\n2\n"),
+        ("echo abc > /d/f; chmod 600 /d/f; mkdir /d/e; touch /d/.x; ls /d; ls -l /d/f; ls -la /d | wc -l; "
+         "echo hello | head -c 2", 0,
+         "e\nf\n-rw-------    1 root     root             4 /d/f\n3\nhe"),
         ("echo 'x=5' > /s; . /s; echo $x", 0, "5\n"),
         ("mount /a /b; umount /b; mkfifo /p; free; top", 1,
          "mount: permission denied (are you root?)\numount: can't unmount /b: Operation not permitted\n"

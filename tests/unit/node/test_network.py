@@ -296,3 +296,12 @@ async def test_signals_reach_the_programs_they_are_sent_to(cluster: VirtualClust
     assert await run(cluster, "kill 99") == "sh: can't kill pid 99: No such process\n1"
     assert await run(cluster, "sleep 100 & kill $!; wait; date +%s > /dev/null; echo done") == "done\n0"
     assert await run(cluster, "trap 'echo caught; exit 3' TERM; kill 1; echo never") == "caught\n3"
+
+
+@virtual(nodes=1)
+async def test_a_hook_of_a_server_that_nobody_knows_is_taken_to_succeed(cluster: VirtualCluster) -> None:
+    for name, hook in (("own", {"port": 9999}), ("other", {"port": 80, "host": "nowhere"})):
+        await server(cluster, name, image="example.com/app", c={"lifecycle": {"postStart": {"httpGet": hook}}})
+    await cluster.sleep(2)
+    failed = ("Warning", "FailedPostStartHook", "PostStartHook failed")
+    assert [failed in await cluster.events(name) for name in ("own", "other")] == [False, True]

@@ -142,7 +142,7 @@ def test_files_of_volumes() -> None:
         Mount("/etc/one", lambda: config, "a.txt"), Mount("/part", lambda: config, "sub"),
     ])  # fmt: skip
     assert run("cat /config/a.txt /config/sub/b /etc/one; ls /config /part; echo x > /data/f", files=files) == (
-        0, "ABAa.txt\nsub\nb\n",
+        0, "ABA/config:\na.txt\nsub\n\n/part:\nb\n",
     )  # fmt: skip
     assert shared == {"f": "x\n"}
 

@@ -92,7 +92,7 @@ async def test_what_cannot_be_written(cluster: VirtualCluster) -> None:
     await cluster.sleep(1)
     assert await said(cluster, "p") == (
         "/bin/sh: can't create /file: Read-only file system\n/bin/sh: can't create /v/k: Read-only file system\n"
-        "touch: /v/new: Read-only file system\ny\nk\nd\n"
+        "touch: /v/new: Read-only file system\ny\n/v:\nk\n\n/e:\nd\n"
     )
 
 

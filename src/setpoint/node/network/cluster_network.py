@@ -19,12 +19,8 @@ from setpoint.node.runtime.web_messages import WebRequest
 
 Obj = Mapping[str, Any]
 
-_USERS = re.compile(
-    r"\b(curl|wget|nslookup|dig|host|getent|ping|nc|netcat|telnet|netexec|connect|pg_isready|psql|pg_[a-z]+)\b"
-)
+_USERS = re.compile(r"\b(curl|wget|nslookup|dig|host|getent|ping|nc|netcat|telnet|netexec|connect|psql|pg_[a-z]+)\b")
 """Programs that ask for names or connections."""
-
-
 _API_SERVICE = ("default", "kubernetes")
 
 
@@ -83,10 +79,10 @@ class FleetNetwork:
                     return self._through(service, each, node, client, here)
         if services:
             return Failure.REFUSED
-        uid = self._placed.uid_at(address)
-        machine = next((each for each in self._nodes.values() if each.address == address), None)
+        machine = self._machine_at(address)
         if machine is not None:
             return self._to_node(machine, node, client, port, protocol)
+        uid = self._placed.uid_at(address)
         if uid is None:
             return Failure.UNREACHABLE
         return self._lost(node, self._placed.node_of(uid)) or Target(uid, port)
@@ -95,12 +91,14 @@ class FleetNetwork:
         return self.api(client, request) if self.api is not None else Pending(Failure.UNREACHABLE)
 
     def echoes(self, node: str, address: str) -> Failure | None:
-        machine = next((each for each in self._nodes.values() if each.address == address), None)
-        uid = self._placed.uid_at(address)
-        if machine is None and uid is None:
-            # Nothing answers for the address of a Service but its ports.
-            return Failure.LOST
-        return self._lost(node, machine.name if machine is not None else self._placed.node_of(uid or ""))
+        machine, uid = self._machine_at(address), self._placed.uid_at(address)
+        if machine is not None:
+            return self._lost(node, machine.name)
+        # The address of a Service answers at its ports only.
+        return self._lost(node, self._placed.node_of(uid)) if uid is not None else Failure.LOST
+
+    def _machine_at(self, address: str) -> NodeState | None:
+        return next((each for each in self._nodes.values() if each.address == address), None)
 
     def _through(self, service: Obj, port: Obj, node: str, client: str, here: str) -> Target | Failure:
         """`here`: only endpoints on this node are used."""

@@ -70,10 +70,12 @@ class Container:
 class PodContainers:
     """Those of one Pod."""
 
-    __slots__ = ("address", "commands", "current", "previous")
+    __slots__ = ("address", "commands", "current", "node", "previous")
 
     def __init__(self) -> None:
         self.address = ""
+        self.node = ""
+        """The name of the node that the Pod is on."""
         self.current: dict[str, Container] = {}
         self.previous: dict[str, Container] = {}
         self.commands: list[tuple[str, Process]] = []

@@ -247,9 +247,10 @@ class SimulatedRuntime:
         process.end(KILLED, now)
         return code, log.text()
 
-    def place(self, uid: str, address: str) -> None:
-        """Where the Pod can be reached."""
-        self._pods.setdefault(uid, PodContainers()).address = address
+    def place(self, uid: str, address: str, node: str) -> None:
+        """Where the Pod can be reached, and on which node it is."""
+        pod = self._pods.setdefault(uid, PodContainers())
+        pod.address, pod.node = address, node
         self._addresses[address] = uid
 
     def uid_at(self, address: str) -> str | None:
@@ -258,14 +259,17 @@ class SimulatedRuntime:
 
     def node_of(self, uid: str) -> str:
         pod = self._pods.get(uid)
-        run = next(iter(pod.current.values()), None) if pod is not None else None
-        return str(run.launch.pod["spec"].get("nodeName") or "") if run is not None else ""
+        return pod.node if pod is not None else ""
 
     def request(self, uid: str, container: str, host: str, request: WebRequest) -> WebAnswer | Failure:
-        """Send a request in the name of a container; without a host, to its own Pod."""
+        """Send a request in the name of a container; without a host, to its own Pod, where a server of which nobody
+        knows what it serves is taken to listen at any port."""
         run = self._run(uid, container)
         if run is None or not host:
-            return self.servers.deliver(uid, request)
+            try:
+                return self.servers.ask(uid, request) or Failure.REFUSED
+            except NoSuchContainer:
+                return Failure.CLOSED
         network = self._network(run)
         address = network.resolve(host)
         return network.exchange(address, request) if address else Failure.UNREACHABLE

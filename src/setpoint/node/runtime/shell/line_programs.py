@@ -20,8 +20,8 @@ def _count_of(arguments: list[str]) -> tuple[int, list[str]]:
         each = rest.pop(0)
         if each in ("-n", "-c") and rest:
             count = abs(number(rest.pop(0)))
-        elif re.fullmatch(r"-n?\d+", each):
-            count = number(each.lstrip("-n"))
+        elif re.fullmatch(r"-[nc]?\d+", each):
+            count = number(each.lstrip("-nc"))
         elif not each.startswith("-"):
             names.append(each)
     return count, names
@@ -32,7 +32,11 @@ def _head(session: Session, arguments: list[str], streams: Streams) -> int:
     for text in texts(session, names, streams, "head"):
         if text is None:
             return 1
-        streams.out("".join(text.splitlines(keepends=True)[:count]))
+        if any(re.fullmatch(r"-c\d*", each) for each in arguments):
+            data = text.encode("utf-8", "surrogateescape")[:count]
+            streams.out(data.decode("utf-8", "surrogateescape"))
+        else:
+            streams.out("".join(text.splitlines(keepends=True)[:count]))
     return 0
 
 

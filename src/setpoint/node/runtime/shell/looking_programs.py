@@ -15,17 +15,38 @@ _DISK_BLOCKS = 100 << 20
 
 
 def _ls(session: Session, arguments: list[str], streams: Streams) -> int:
-    status = 0
-    for name in [each for each in arguments if not each.startswith("-")] or [session.directory]:
+    flags = "".join(each[1:] for each in arguments if each.startswith("-") and not each.startswith("--"))
+    status, files = 0, session.files
+    names = [each for each in arguments if not each.startswith("-")] or [session.directory]
+
+    def show(path: str, name: str) -> None:
+        streams.out(f"{_long(files, path)} {name}\n" if "l" in flags else f"{name}\n")
+
+    for count, name in enumerate(names):
         path = session.path(name)
-        if session.files.is_file(path):
-            streams.out(f"{name}\n")
-        elif session.files.is_directory(path):
-            streams.out("".join(f"{each}\n" for each in session.files.entries(path)))
+        if files.is_file(path) or ("d" in flags and files.is_directory(path)):
+            show(path, name)
+        elif files.is_directory(path):
+            if len(names) > 1:
+                streams.out(("\n" if count else "") + f"{name}:\n")
+            for each in files.entries(path):
+                if not each.startswith(".") or set("aA") & set(flags):
+                    show(f"{path.rstrip('/')}/{each}", each)
         else:
             streams.err(f"ls: {name}: No such file or directory\n")
             status = 1
     return status
+
+
+def _long(files: Files, path: str) -> str:
+    """Mode, owner and size of a file. Times are not kept."""
+    known = files.status(path)
+    if known is None:
+        return "?---------    ? ?        ?               ?"
+    kind = stat.S_IFLNK if files.link_at(path) else stat.S_IFDIR if known.directory else stat.S_IFREG
+    size = 4096 if known.directory else len((files.read(path) or "").encode("utf-8", "surrogateescape"))
+    user, group = ("root" if not each else str(each) for each in (known.uid, known.gid))
+    return f"{stat.filemode(kind | known.mode)}    1 {user:<8} {group:<8} {size:>9}"
 
 
 # -- find -------------------------------------------------------------------------------------------------------------
