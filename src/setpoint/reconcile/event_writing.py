@@ -13,7 +13,10 @@ from setpoint.meta.errors import ApiError
 log = logging.getLogger("setpoint.reconcile")
 
 _AT_ONCE = 16
-"""Events that are written concurrently: the store commits them together, and the loop is held for few milliseconds."""
+"""Events whose writes are begun in one turn of the loop, which takes a few milliseconds, and which the store commits
+together."""
+_AT_ONCE_LATE = 32
+"""Events that are written concurrently when they are late."""
 _REST = 3.0
 """After a batch there is a pause of so many times as long as it took, so that in a burst the objects come before the
 Events about them."""
@@ -72,8 +75,10 @@ class EventWriting:
                     await self._attempt(batch[0])
                 elif batch:
                     async with asyncio.TaskGroup() as tasks:
-                        for write in batch:
+                        for number, write in enumerate(batch, 1):
                             tasks.create_task(self._attempt(write))
+                            if number % _AT_ONCE == 0:
+                                await asyncio.sleep(0)
                 took = self._clock.monotonic() - began
                 if took > 0 and not late:
                     await self._clock.sleep(min(_REST * took, _LONGEST_REST))
@@ -82,7 +87,7 @@ class EventWriting:
         """The writes whose turn it is, and whether any of them is late."""
         batch: list[Write] = []
         late = False
-        while self._waiting and len(batch) < _AT_ONCE:
+        while self._waiting and len(batch) < (_AT_ONCE_LATE if late else _AT_ONCE):
             since, write = self._take(next(iter(self._waiting)))
             if now - since > _TOO_LATE:
                 self.dropped += 1
