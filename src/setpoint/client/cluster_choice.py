@@ -61,7 +61,7 @@ def data_directory(start: Path, home: Path | None) -> Path | None:
     for folder in (start, *start.parents):
         if folder == home and folder != start:
             return None
-        if (folder / DATA_DIRECTORY).is_dir():
+        if os.path.isdir(folder / DATA_DIRECTORY):  # not there, or not to be seen by this user
             return folder / DATA_DIRECTORY
     return None
 
@@ -104,10 +104,11 @@ def access(choice: Choice, wanted: Wanted, environment: Mapping[str, str]) -> Ac
         if "KUBERNETES_SERVICE_HOST" in environment and not any(wanted):
             return in_cluster(environment)
         if not wanted.server:
+            paths = " or ".join(str(path) for path in choice.paths)
             raise KubeconfigError(
-                "there is no cluster to talk to: no kubeconfig at "
-                + (" or ".join(str(path) for path in choice.paths) or "home")
-                + f", and no cluster of `setpoint up` in {DATA_DIRECTORY}.\n"
+                "there is no cluster to talk to: "
+                + (f"no kubeconfig at {paths}, and " if paths else "")
+                + f"no cluster of `setpoint up` in {DATA_DIRECTORY}.\n"
                 + "Start a cluster with `setpoint up`, or say --kubeconfig, or set KUBECONFIG."
             )
     return found.access(context=context, cluster=wanted.cluster, user=wanted.user, server=wanted.server)
@@ -122,19 +123,31 @@ def find_access(
     start: Path | None = None,
     part: str = "",
 ) -> Access:
-    """Return how to reach the cluster that the rule chooses, for a process without a command line of ours.
-
-    With the name of a `part` of a control plane the usual file is not looked at: controllers or nodes for the cluster
-    that somebody's kubectl happens to use are never what was meant. In a cluster of this directory the part uses the
-    kubeconfig that was made for it. Raises KubeconfigError."""
+    """Return how to reach the cluster that the rule chooses, for an operator or a `part` of a control plane: see
+    `choose_for`. Raises KubeconfigError."""
     wanted = Wanted(kubeconfig, context)
+    return access(choose_for(part, wanted, environment, home, start), wanted, environment)
+
+
+def choose_for(
+    part: str,
+    wanted: Wanted,
+    environment: Mapping[str, str] = os.environ,
+    home: Path | None = None,
+    start: Path | None = None,
+) -> Choice:
+    """Apply the rule for a process without a command line of ours; `part` is empty for operators.
+
+    A part of a control plane does not look at the usual file: controllers or nodes for the cluster that somebody's
+    kubectl happens to use are never what was meant. In a cluster of this directory it uses the kubeconfig that was
+    made for it. Raises KubeconfigError."""
     choice = choose(wanted, environment, home or _home(), start or Path.cwd())
     if part and choice.how == USUAL:
-        choice = choice._replace(paths=())
+        return choice._replace(paths=())
     if part and choice.how == DIRECTORY and choice.directory is not None:
         own = choice.directory / f"{part}.kubeconfig"
-        choice = choice._replace(paths=(own if own.exists() else choice.paths[0],))
-    return access(choice, wanted, environment)
+        return choice._replace(paths=(own if own.exists() else choice.paths[0],))
+    return choice
 
 
 def _elsewhere(how: str, paths: tuple[Path, ...], local: Path | None) -> Choice:

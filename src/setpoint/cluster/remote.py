@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from setpoint import __version__
 from setpoint.client import Client, Impersonation, Unreachable
 from setpoint.client.access import Access
-from setpoint.client.cluster_choice import Wanted, choose, find_access
+from setpoint.client.cluster_choice import Wanted, choose_for, find_access
 from setpoint.client.connect import connect
 from setpoint.client.counted_requests import RequestCounts
 from setpoint.client.kubeconfig import KubeconfigError
@@ -154,7 +154,7 @@ def access_of(config: RemoteConfig) -> Access:
 
 def data_directory_of(config: RemoteConfig) -> Path | None:
     """Return the data directory that the kubeconfig of a part is in; None if it is somewhere else."""
-    choice = choose(Wanted(config.kubeconfig), os.environ, None, Path.cwd())
+    choice = choose_for(config.part, Wanted(config.kubeconfig))
     directory = choice.paths[0].absolute().parent if choice.paths else Path("/")
     ours = (directory / "pki").is_dir() and os.access(directory, os.W_OK)
     return directory if ours and directory.stat().st_uid == os.geteuid() else None

@@ -113,10 +113,11 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", nowhere)
-    with pytest.raises(KubeconfigError, match="no kubeconfig at home"):
-        find_access(environment={})
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(KubeconfigError, match="there is no cluster to talk to: no cluster of"):
+        find_access(environment={}, start=Path("/"))
     with pytest.raises(KubeconfigError, match="cannot read the service account token"):
-        find_access(environment={"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"})
+        find_access(environment=pod, start=Path("/"))
 
 
 @pytest.mark.parametrize(
