@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
@@ -17,8 +16,8 @@ from setpoint.node.runtime.web_messages import WebAnswer, WebRequest
 
 _LONGEST_HEAD: Final = 64 * 1024
 _LONGEST_BODY: Final = 4 * 1024 * 1024
-_MOST_WAITING: Final = 64
-"""Pieces that have been received and not been looked at: who sends more has to wait."""
+_MOST_WAITING: Final = 2
+"""Pieces that have been received and not been looked at: a client that sends more has to wait. One may be large."""
 
 Deliver = Callable[[WebRequest], WebAnswer | Failure]
 
@@ -49,7 +48,7 @@ class ForwardedConnection:
             size = _length(headers)
             if size is None or size > _LONGEST_BODY:
                 status = 411 if size is None else 413
-                return self._answer(status, WebAnswer(status, HTTPStatus(status).phrase), close=True)
+                return self._answer(status, WebAnswer(status, _phrase(status)), close=True)
             if headers.get("expect", "").lower() == "100-continue":
                 self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
             if not await self._filled(size):
@@ -88,15 +87,21 @@ class ForwardedConnection:
 
     def _answer(self, status: int, answer: WebAnswer, *, close: bool, bare: bool = False) -> str:
         body = answer.body.encode("utf-8", "surrogateescape")
-        phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
         lines = [
-            f"HTTP/1.1 {status} {phrase}",
-            f"Date: {formatdate(self._clock.now().timestamp(), usegmt=True)}",
+            f"HTTP/1.1 {status} {_phrase(status)}",
+            f"Date: {self._clock.now():%a, %d %b %Y %H:%M:%S} GMT",
             f"Content-Type: {answer.content_type}",
             f"Content-Length: {len(body)}",
             *(["Connection: close"] if close else []),
         ]
         self._write("\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + (b"" if bare else body))
+        return ""
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
         return ""
 
 

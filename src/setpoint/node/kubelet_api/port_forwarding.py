@@ -91,23 +91,25 @@ class _Forwarding:
             if error:
                 streams.write(2 * at + 1, error.encode())
 
+        async def carry_all() -> None:
+            async with asyncio.TaskGroup() as connections:
+                for at, port in enumerate(ports):
+                    connections.create_task(carry(at, port))
+
+        for at, port in enumerate(ports):
+            for channel in (2 * at, 2 * at + 1):
+                streams.write(channel, port.to_bytes(2, "little"))
+            carried[2 * at] = self._connect(port, partial(streams.write, 2 * at))
         async with asyncio.TaskGroup() as tasks:
-            for at, port in enumerate(ports):
-                for channel in (2 * at, 2 * at + 1):
-                    streams.write(channel, port.to_bytes(2, "little"))
-                carried[2 * at] = self._connect(port, partial(streams.write, 2 * at))
-            running = [tasks.create_task(carry(at, port)) for at, port in enumerate(ports)]
-            hearing = tasks.create_task(self._hear_channels(streams, carried))
-            try:
-                await asyncio.wait((hearing, asyncio.gather(*running)), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (hearing, *running):
-                    task.cancel()
+            both = [tasks.create_task(carry_all()), tasks.create_task(self._receive_channels(streams, carried))]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for task in both:
+                task.cancel()
         with suppress(OSError):
             await streams.drained()
         streams.close()
 
-    async def _hear_channels(self, streams: WebSocketStreams, carried: dict[int, ForwardedConnection]) -> None:
+    async def _receive_channels(self, streams: WebSocketStreams, carried: dict[int, ForwardedConnection]) -> None:
         while (received := await streams.receive()) is not None:
             found = carried.get(received.channel)
             if found is not None and received.data:
@@ -141,6 +143,8 @@ class _Forwarding:
                             task.add_done_callback(running.discard)
                     elif (found := carried.get(event.stream)) is not None:
                         await _feed(found, event)
+                    elif isinstance(event, Ended):
+                        errors = {request: stream for request, stream in errors.items() if stream != event.stream}
             for task in running:
                 task.cancel()
 
