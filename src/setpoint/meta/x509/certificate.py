@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from setpoint.meta.x509.dns_names import is_domain
 from setpoint.meta.x509.errors import X509Error
-from setpoint.meta.x509.pem import blocks
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -114,14 +113,16 @@ def parse(der: bytes) -> Certificate:
     return certificate
 
 
-def parse_pem(pem: bytes) -> Iterable[Certificate]:
-    """Yield the certificates of a bundle; what is no certificate is passed over."""
-    for block in blocks(pem):
-        if block.type == "CERTIFICATE" and not block.headers:
-            try:
-                yield parse(block.data)
-            except X509Error:
-                continue
+def encoded_subject(der: bytes) -> bytes:
+    """Return the subject alone, which takes a tenth of the time of `parse`. Raises X509Error."""
+    from cryptography import x509
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return x509.load_der_x509_certificate(der).subject.public_bytes()
+    except ValueError:
+        raise X509Error("x509: malformed certificate") from None
 
 
 def _key(parsed: x509.Certificate) -> Any:

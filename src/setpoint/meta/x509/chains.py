@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
 from setpoint.meta.x509 import errors
-from setpoint.meta.x509.certificate import Certificate, parse_pem
+from setpoint.meta.x509.certificate import Certificate, encoded_subject, parse
 from setpoint.meta.x509.dns_names import verify_host_name
 from setpoint.meta.x509.errors import X509Error
 from setpoint.meta.x509.name_constraints import verify_names
+from setpoint.meta.x509.pem import blocks
 from setpoint.meta.x509.signatures import signature_problem
 
 SERVER_AUTH: Final = "1.3.6.1.5.5.7.3.1"
@@ -23,26 +25,45 @@ _Chain = list[Certificate]
 
 
 class CertificatePool:
-    """Certificates by their subjects."""
+    """Certificates by their subjects. They are parsed when they are needed: systems trust hundreds."""
 
     def __init__(self, certificates: Iterable[Certificate] = ()) -> None:
-        self._members: set[bytes] = set()
-        self._by_subject: dict[bytes, list[Certificate]] = {}
+        self._parsed: dict[bytes, Certificate | None] = {}
+        """By encoding: the members; None if they are not parsed yet."""
+        self._by_subject: dict[bytes, list[bytes]] = {}
         for certificate in certificates:
-            if certificate.der not in self._members:
-                self._members.add(certificate.der)
-                self._by_subject.setdefault(certificate.subject, []).append(certificate)
+            self._add(certificate.der, certificate.subject)
+            self._parsed[certificate.der] = certificate
 
     @classmethod
     def from_pem(cls, *bundles: bytes) -> CertificatePool:
         """Read all certificates of PEM bundles; what is no certificate is passed over."""
-        return cls(certificate for bundle in bundles for certificate in parse_pem(bundle))
+        pool = cls()
+        for block in (block for bundle in bundles for block in blocks(bundle)):
+            if block.type == "CERTIFICATE" and not block.headers and block.data not in pool._parsed:
+                with suppress(X509Error):
+                    pool._add(block.data, encoded_subject(block.data))
+        return pool
+
+    def _add(self, der: bytes, subject: bytes) -> None:
+        if der not in self._parsed:
+            self._parsed[der] = None
+            self._by_subject.setdefault(subject, []).append(der)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._parsed)
 
     def __contains__(self, certificate: Certificate) -> bool:
-        return certificate.der in self._members
+        return certificate.der in self._parsed
+
+    def _with_subject(self, subject: bytes) -> Iterator[Certificate]:
+        for der in self._by_subject.get(subject, ()):
+            certificate = self._parsed[der]
+            if certificate is None:
+                with suppress(X509Error):
+                    certificate = self._parsed[der] = parse(der)
+            if certificate is not None:
+                yield certificate
 
     def issuers_of(self, certificate: Certificate) -> list[Certificate]:
         """Return those with the issuer's name, the likeliest by their key identifiers first."""
@@ -53,7 +74,7 @@ class CertificatePool:
                 return 0
             return 2 if candidate.key_id and wanted else 1
 
-        return sorted(self._by_subject.get(certificate.issuer, ()), key=unlikeliness)
+        return sorted(self._with_subject(certificate.issuer), key=unlikeliness)
 
 
 def verify(
