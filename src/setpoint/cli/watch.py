@@ -110,7 +110,9 @@ async def _attribute(model: Model, authors: Authors) -> None:
     from setpoint.cli.watching.authors import MOST
 
     if asked := model.unattributed(MOST):
-        model.attribute(await authors.of(asked), asked)
+        found = await authors.of(asked)
+        if found is not None:
+            model.attribute(found, asked)
 
 
 def _once(call: Call, model: Model) -> None:

@@ -141,7 +141,7 @@ async def test_who_scaled_is_who_scaled(local_server: LocalServer, client: Clien
     await typed("scale deployment/web --replicas=3")
     revision = int(await typed("get deployment web -o jsonpath={.metadata.resourceVersion}"))
     authors = await Authors(client).of([revision, revision + 1000])
-    assert list(authors) == [revision]
+    assert authors is not None and list(authors) == [revision]
     assert authors[revision].endswith("(cli)")
     shown = await typed("watch --once")
     assert "deployment/web" in shown and "(cli)" in shown

@@ -21,8 +21,8 @@ class Authors:
         self._served = True
         """Whether the server is worth asking: others than ours have no such path, and some users may not read it."""
 
-    async def of(self, revisions: Sequence[int]) -> dict[int, str]:
-        """Return the authors by revision, as far as the server knows them."""
+    async def of(self, revisions: Sequence[int]) -> dict[int, str] | None:
+        """Return the authors by revision, as far as the server knows them; None if it cannot be reached now."""
         if not self._served or not revisions:
             return {}
         try:
@@ -31,7 +31,7 @@ class Authors:
             causes = json.loads(reply.body)["causes"]
             return {int(one["revision"]): author(one) for one in causes}
         except Unreachable:
-            return {}
+            return None
         except (ApiError, ValueError, LookupError, TypeError):
             self._served = False
             return {}
