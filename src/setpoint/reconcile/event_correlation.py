@@ -6,6 +6,7 @@ A ReplicaSet that makes two thousand Pods has one thing to say, not two thousand
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -37,6 +38,11 @@ class Recent(OrderedDict[K, V], Generic[K, V]):
         self[key] = value
         self.move_to_end(key)
         if len(self) > _REMEMBERED:
+            self.popitem(last=False)
+
+    def drop(self, stale: Callable[[V], bool]) -> None:
+        """Forget those that were not used for longest, as far as they are stale."""
+        while self and stale(next(iter(self.values()))):
             self.popitem(last=False)
 
 
@@ -87,6 +93,8 @@ class Correlator:
         """The event that this adds to (a new one has a count of 1) and the message to write; None if it is one too
         many. `name` and `stamp` are for a new one."""
         now = self._clock.monotonic()
+        self._alike.drop(lambda each: now - each.at > _ALIKE_WITHIN)
+        self._tokens.drop(lambda each: each.left + (now - each.at) * _REFILL >= _BURST)
         key, message = self._combined(said, now)
         written = self._written.used(key)
         if written is None:

@@ -9,7 +9,7 @@ from setpoint.store.interface import Event, Sink
 
 _log = logging.getLogger(__name__)
 
-_MOST_ROUTES = 65_536
+_MOST_ROUTES = 8_192
 
 
 class PrefixSubscription:

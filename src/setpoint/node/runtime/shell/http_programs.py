@@ -44,9 +44,7 @@ def curl(session: Session, arguments: list[str], streams: Streams) -> Running:
     return status
 
 
-def _curl(
-    session: Session, word: str, options: dict[str, str], arguments: list[str], streams: Streams
-) -> Running:
+def _curl(session: Session, word: str, options: dict[str, str], arguments: list[str], streams: Streams) -> Running:
     url, silent = url_of(word), "s" in options or "silent" in options
     shows_errors = not silent or "S" in options or "show-error" in options
 
