@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from setpoint.cli.call import Call
@@ -30,7 +31,9 @@ async def tell_events(call: Call, running: RunningCluster) -> AsyncIterator[None
     """While the block runs, what becomes known of the cluster from now on."""
     client = running.components.event_reader()
     async with asyncio.TaskGroup() as tasks:
-        telling = tasks.create_task(_follow(call, client))
+        # What cannot be printed must not end the cluster.
+        keep = running.apiserver.supervisor.run
+        telling = tasks.create_task(keep("log of events", partial(_follow, call, client)))
         try:
             yield
         finally:
