@@ -137,6 +137,8 @@ async def test_what_cannot_be_reached_fails_in_the_words_of_the_program(cluster:
         (f"curl {unknown}", "curl: (52) Empty reply from server\n52"),
         (f"wget -q {unknown}", "wget: error getting response\n1"),
         (f"curl -s {unknown}:81", "7"),
+        (f"curl -s https://{unknown}:81", "7"),
+        (f"curl -s https://{unknown}:80", "60"),
         (f"nc -zv {address} 80", f"{address} ({address}:80) open\n0"),
         (f"nc -z {address} 81", f"nc: {address} ({address}:81): Connection refused\n1"),
         (f"telnet {address} 81", f"telnet: can't connect to remote host ({address}): Connection refused\n1"),

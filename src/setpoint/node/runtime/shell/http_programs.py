@@ -64,24 +64,16 @@ def _curl(session: Session, word: str, options: dict[str, str], arguments: list[
     if not address:
         return failed(6, f"Could not resolve host: {url.host}")
     body = (data or "").encode("utf-8", "surrogateescape")
-    if url.tls and (problem := _untrusted(session, options)):
+    problem = _untrusted(session, options) if url.tls else None
+    if problem is not None and session.network.connect(address, url.port) is None:
         return failed(*problem)
     request = WebRequest(url.port, url.path, url.query, method, url.tls, body=body, headers=_headers(arguments))
     found = yield from session.network.request(address, request)
-    whole, connecting = seconds_of(options, "m", "max-time"), seconds_of(options, "connect-timeout")
+    whole = seconds_of(options, "m", "max-time")
     if isinstance(found, Failure):
-        limits = [each for each in (whole, connecting) if each is not None]
-        lasted, cut = takes(found, min(limits) if limits else None)
+        lasted, code, text = _no_answer(found, url, whole, seconds_of(options, "connect-timeout"))
         yield lasted
-        spent = f"{int(lasted * 1000)}"
-        if found is Failure.CLOSED:
-            return failed(52, "Empty reply from server")
-        if cut and lasted == whole:
-            return failed(28, f"Connection timed out after {spent} milliseconds")
-        where = f"Failed to connect to {url.host} port {url.port} after {spent} ms"
-        if cut:
-            return failed(28, f"{where}: Timeout was reached")
-        return failed(28 if found is Failure.LOST else 7, f"{where}: Could not connect to server")
+        return failed(code, text)
     if found.delay:
         yield min(found.delay, whole or found.delay)
         if whole is not None and found.delay > whole:
@@ -98,6 +90,23 @@ def _curl(session: Session, word: str, options: dict[str, str], arguments: list[
         return failed(23, f"Failed to open the file {target}: {session.files.refusal(session.path(target))}")
     streams.out(_written_out(options.get("w", options.get("write-out", "")), found, url, address))
     return 0
+
+
+def _no_answer(failure: Failure, url: Url, whole: float | None, connecting: float | None) -> tuple[float, int, str]:
+    """Return how long the failure takes to show, and the code and the text of it.
+
+    `whole` is the limit for all of the transfer, `connecting` that for the connection alone."""
+    limits = [each for each in (whole, connecting) if each is not None]
+    lasted, cut = takes(failure, min(limits) if limits else None)
+    if failure is Failure.CLOSED:
+        return lasted, 52, "Empty reply from server"
+    milliseconds = int(lasted * 1000)
+    if cut and lasted == whole:
+        return lasted, 28, f"Connection timed out after {milliseconds} milliseconds"
+    where = f"Failed to connect to {url.host} port {url.port} after {milliseconds} ms"
+    if cut:
+        return lasted, 28, f"{where}: Timeout was reached"
+    return lasted, 28 if failure is Failure.LOST else 7, f"{where}: Could not connect to server"
 
 
 def _headers(arguments: list[str]) -> tuple[tuple[str, str], ...]:
