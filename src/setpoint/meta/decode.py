@@ -19,6 +19,7 @@ from setpoint.meta import decode_custom
 from setpoint.meta.decode_report import DecodeError, number_texts, read_exactly, report
 from setpoint.meta.decode_scalars import SCALARS, Decoder, Inexact, Wrong, decode_any, decode_bool, decode_string
 from setpoint.meta.schema import Field, Presence, Shape, Type
+from setpoint.meta.sorting import AT_ONCE, in_order
 
 __all__ = ["DecodeError", "decode", "zero"]
 
@@ -162,7 +163,7 @@ def _map(type: Type) -> Decoder:
             raise Wrong
         return {
             key: decode_item(one, unknown) if (one := value[key]) is not None else _null_element(item)
-            for key in sorted(value)
+            for key in (sorted(value) if len(value) <= AT_ONCE else in_order(value))
         }
 
     def decode_strings(value: Any, unknown: list[bool]) -> Any:
@@ -171,6 +172,8 @@ def _map(type: Type) -> Decoder:
         for one in value.values():
             if one.__class__ is not str:
                 return decode_map(value, unknown)
+        if len(value) > AT_ONCE:
+            return {key: value[key] for key in in_order(value)}
         return dict(sorted(value.items())) if len(value) > 1 else value.copy()
 
     return decode_strings if item.shape is Shape.STRING else decode_map

@@ -38,6 +38,10 @@ _WITHOUT_VALUE = {
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
+_LONGEST_SHOWN = 64 * 1024
+"""Characters of a wrong value that messages show. Upstream shows all of it."""
+
+
 class FieldError(NamedTuple):
     reason: str
     field: str
@@ -63,7 +67,7 @@ Errors = list[FieldError]
 
 def _render(value: Any) -> str:
     if isinstance(value, str):
-        return quote(value)
+        return quote(value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "...")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

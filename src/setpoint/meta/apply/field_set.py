@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from setpoint.meta.apply.path_element import BadPathElement, canonical, order, text
+from setpoint.meta.sorting import AT_ONCE, in_order
 
 FieldSet = dict[str, Any]
 
@@ -58,7 +59,7 @@ def sort(node: FieldSet) -> FieldSet:
     """The node with its elements in canonical order (its children are taken to be sorted)."""
     if len(node) < 2:
         return node
-    keys = sorted(node)
+    keys = sorted(node) if len(node) <= AT_ONCE else in_order(node)
     if keys[-1][0] != "f":
         keys.sort(key=order)
     return {key: node[key] for key in keys}

@@ -66,6 +66,8 @@ async def test_the_question_comes_back_owned_and_without_the_asked_status(door: 
         ({"fieldSelector": {"rawSelector": "a=b"}, "labelSelector": {"rawSelector": "a in (b)"}}, ""),
         ({"fieldSelector": {"rawSelector": "a"}}, "fieldSelector ignored"),
         ({"labelSelector": {"rawSelector": "a b"}}, "labelSelector ignored"),
+        ({"labelSelector": {"rawSelector": "a," * 5_000 + "a"}}, "labelSelector ignored"),
+        ({"fieldSelector": {"rawSelector": "a=b," * 5_000 + "a=b"}}, "fieldSelector ignored"),
         (
             {"fieldSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["b", "c"]}]}},
             "fieldSelector ignored",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from setpoint.apiserver.call import Call
-from setpoint.apiserver.filters.authorize import Access, Decision, Problem
+from setpoint.apiserver.filters.authorize import LONGEST_SELECTOR, Access, Decision, Problem
 from setpoint.apiserver.handlers.reviews.question import admit, answer, read
 from setpoint.apiserver.http.message import Answer
 from setpoint.apiserver.negotiate import Form
@@ -124,8 +124,11 @@ def _requirements(
     if listed:
         found = tuple(each for each in map(readable, listed) if each is not None)
         return found, len(found) == len(listed)
+    text = selector.get("rawSelector", "")
+    if len(text) > LONGEST_SELECTOR:
+        return (), False  # nor would it restrict a request
     try:
-        return parse(selector.get("rawSelector", "")).requirements, True
+        return parse(text).requirements, True
     except SelectorError:
         return (), False
 
