@@ -6,11 +6,13 @@ import asyncio
 import random
 from typing import Any
 
+import orjson
 import pytest
-from front_door import FrontDoor, settle
+from front_door import FrontDoor, Watcher, settle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from setpoint.apiserver.encoding import stamp_offset
 from setpoint.store.interface import Put, Replay
 
 STORES = ("memory", "lagging")
@@ -344,6 +346,35 @@ async def test_a_long_past_is_sent_in_steps_and_joins_the_present(door: FrontDoo
     assert [event["object"]["data"]["v"] for event in watcher.events] == [str(number) for number in range(201)]
     revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in watcher.events]
     assert revisions == sorted(set(revisions))
+
+
+async def test_a_watch_catches_up_with_writers_that_fill_every_turn_of_the_loop(
+    door: FrontDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def drained(_: Watcher) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Watcher, "drained", drained)
+    await make(door, "a")
+    begin, cache = door.store.revision, door.api.registries[("", "v1", "configmaps")].cache
+    stored = await door.store.get("core/configmaps/default/a")
+    assert stored is not None
+    meta = orjson.loads(stored.value)["metadata"]
+    del meta["resourceVersion"]
+    value, stamp = stamp_offset(orjson.dumps({"metadata": meta}))
+
+    async def write_in_every_turn() -> None:
+        while not cache.watch_count:
+            for _ in range(100):
+                await door.store.txn([Put("core/configmaps/default/a", value, None, stamp)])
+            assert door.store.revision < begin + 20_000, "it never catches up"
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write_in_every_turn())
+        await asyncio.sleep(0)
+        watcher = await door.watch(f"{CONFIGMAPS}?resourceVersion={begin}")
+    await watcher.close()
 
 
 async def test_watches_that_catch_up_together_share_their_frames(door: FrontDoor) -> None:

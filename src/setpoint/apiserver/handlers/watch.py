@@ -39,6 +39,8 @@ _MOST_WAITING = 10_000
 """Events that may wait for a conversion."""
 _AT_ONCE = 32
 """Events that are sent in one go to a stream that has to catch up."""
+_MOST_AT_ONCE = 256
+"""The same after some steps that did not suffice to catch up."""
 _EXAMINED_AT_ONCE = 512
 """Past events that are examined in one go for a stream that has to catch up."""
 _STEP_COST = 0.0002
@@ -322,14 +324,14 @@ class _Stream:
     async def _send_past(self) -> None:
         """Send what has changed after the revision that this watch begins with, and join the live events: nothing
         awaits between the last step and that, so nothing is missing or sent twice."""
-        cache, after = self.registry.cache, self.revision
+        cache, after, at_once = self.registry.cache, self.revision, _AT_ONCE
         while not cache.ended:
             if after < cache.fresh:
                 await self.registry.env.turns.wait(_STEP_COST)
             changes, after = await cache.changes(self.watch, after, _EXAMINED_AT_ONCE)
-            joins = after >= cache.fresh and len(changes) <= _AT_ONCE
-            for start in range(0, max(len(changes), 1), _AT_ONCE):
-                for change in changes[start : start + _AT_ONCE]:
+            joins = after >= cache.fresh and len(changes) <= at_once
+            for start in range(0, max(len(changes), 1), at_once):
+                for change in changes[start : start + at_once]:
                     self.watch.accept(change)
                 if not joins:
                     await self.drained()
@@ -338,6 +340,8 @@ class _Stream:
                 self._live = True
                 cache.add(self.watch)
                 return
+            # By small steps it would never catch up where much is written in every turn of the loop.
+            at_once = min(2 * at_once, _MOST_AT_ONCE)
         self.over.set()
 
     async def _keep_time(self, ends: float) -> None:
