@@ -47,6 +47,8 @@ from setpoint.node.runtime.shell.syntax import SyntaxProblem, parse
         ("echo 'unterminated", 2, "sh: syntax error: unterminated quoted string\n"),
         ("perl -Mbignum=bpi -wle 'print bpi(10)'", 0, "3.141592653\n"),
         ("X=my-orders-0; echo ${X##*-} ${X#*-} ${X%-*} ${X%%-*} ${#X} ${#}", 0, "0 orders-0 my-orders my 11 0\n"),
+        ("eval 'echo (' || echo $?; trap 'echo \"' TERM; kill 1; echo on", 0,
+         "sh: syntax error: unexpected \"(\"\n2\nsh: syntax error: unterminated quoted string\non\n"),
         ("sleep nonsense", 1, "sleep: invalid time interval 'nonsense'\n"),
     ],
 )  # fmt: skip

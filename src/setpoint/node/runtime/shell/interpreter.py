@@ -110,7 +110,7 @@ def _trapped(session: Session, streams: Streams) -> Running:
     handler = session.traps.get(session.signal, "")
     session.signal = ""
     if handler:
-        yield from run_script(session, parse(handler), streams)
+        yield from _within(session, handler, streams)
     return session.status
 
 
@@ -287,7 +287,7 @@ def _program(session: Session, words: list[str], streams: Streams) -> Running:
             return 0
         raise Exit((yield from _program(session, arguments, streams)))
     if name == "eval":
-        return (yield from run_script(session, parse(" ".join(arguments)), streams))
+        return (yield from _within(session, " ".join(arguments), streams))
     if name in (".", "source"):
         return (yield from _source(session, name, arguments, streams))
     if base in _LOOKUPS and (base != "command" or arguments[:1] in (["-v"], ["-V"])):
@@ -409,7 +409,17 @@ def _source(session: Session, name: str, arguments: list[str], streams: Streams)
     if text is None:
         streams.err(f"{session.name}: {name}: can't open '{arguments[0] if arguments else ''}'\n")
         return 2
-    return (yield from run_script(session, parse(text), streams))
+    return (yield from _within(session, text, streams))
+
+
+def _within(session: Session, text: str, streams: Streams) -> Running:
+    """Run a text as if it stood here; one that cannot be read ends with 2."""
+    try:
+        script = parse(text)
+    except SyntaxProblem as problem:
+        streams.err(f"{session.name}: {problem}\n")
+        return 2
+    return (yield from run_script(session, script, streams))
 
 
 def _look_up(session: Session, how: str, arguments: list[str], streams: Streams) -> int:
