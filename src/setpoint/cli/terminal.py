@@ -42,12 +42,12 @@ def raw(stream: BinaryIO) -> Iterator[None]:
 
 
 def size(stream: BinaryIO) -> tuple[int, int] | None:
-    """Columns and lines; None: it has no size."""
+    """Return columns and lines; None if it is no terminal, or one that does not know its size."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
-        return columns, lines
     except (OSError, ValueError):
         return None
+    return (columns, lines) if columns and lines else None
 
 
 @contextmanager

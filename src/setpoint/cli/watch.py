@@ -28,6 +28,8 @@ _AGES = 1.0
 """How often the screen is drawn again although nothing has happened: ages grow."""
 _PLAIN = (120, 40)
 """Columns and lines where there is no terminal."""
+_USUAL = (80, 24)
+"""Columns and lines of a terminal that does not know its size."""
 _KINDS = (
     ("nodes", ""), ("pods", ""), ("deployments", "apps"), ("replicasets", "apps"), ("statefulsets", "apps"),
     ("daemonsets", "apps"), ("jobs", "batch"), ("replicationcontrollers", ""), ("events", ""),
@@ -147,7 +149,7 @@ async def _show(call: Call, model: Model) -> None:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             async with _keys(call, view) as leave:
                 while not leave.is_set():
-                    now, dimensions = clock.now(), size(call.around.stdout) or _PLAIN
+                    now, dimensions = clock.now(), size(call.around.stdout) or _USUAL
                     state = (model.version, view.presses, dimensions, int(clock.monotonic() / _AGES))
                     if state != drawn:
                         # The library looks at other streams than ours, and once: the terminal may change its size.
