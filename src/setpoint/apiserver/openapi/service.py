@@ -28,6 +28,7 @@ from setpoint.apiserver.openapi.documents import (
 from setpoint.apiserver.openapi.operations import Operation, Served
 from setpoint.apiserver.openapi.schemas import Schema
 from setpoint.apiserver.server import PathHandler
+from setpoint.apiserver.single_flight import SingleFlight
 from setpoint.apiserver.worker import LARGE
 from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.kinds.tables import definition_for
@@ -63,6 +64,7 @@ class OpenApi:
         self._hashes: dict[str, str] = {}
         self._built: dict[tuple[str, str], tuple[bytes, str]] = {}
         """Bytes and time by (document, form)."""
+        self._writing: SingleFlight[tuple[str, str, int], bytes] = SingleFlight()
         self._index: bytes | None = None
         self._base = b""
 
@@ -155,7 +157,9 @@ class OpenApi:
             return Response(304, b"", headers)
         built = self._built.get((path, form))
         if built is None:
-            body = await call.worker.run(LARGE, self._write, path, form)
+            body = await self._writing.run(
+                (path, form, changes), lambda: call.worker.run(LARGE, self._write, path, form)
+            )
             if changes != self._changes:
                 return await self._serve(call, path, dialect)  # the hash may be that of another document by now
             built = self._built[(path, form)] = body, format_datetime(call.now, usegmt=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -171,3 +172,19 @@ async def test_a_kind_that_comes_while_a_document_is_written(url: str) -> None:
     again = await ask(openapi, url)
     assert again.whole_body == first.whole_body
     assert header(again, "Etag") == header(first, "Etag")
+
+
+async def test_a_document_that_several_ask_for_is_written_once() -> None:
+    written: list[tuple[Any, ...]] = []
+
+    class Slow(Worker):
+        async def run(self, size: int, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            if function.__name__ == "_write":
+                written.append(args)
+            await asyncio.sleep(0)
+            return function(*args, **kwargs)
+
+    openapi, worker = OpenApi(), Slow()
+    answers = await asyncio.gather(*(ask(openapi, "/openapi/v2", worker) for _ in range(5)))
+    assert written == [("v2", "json")]
+    assert len({answer.whole_body for answer in answers}) == 1
