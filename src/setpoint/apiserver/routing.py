@@ -167,7 +167,7 @@ class Routing:
             # What is answered on the spot was never meant to be a row.
             transforms=TRANSFORMS if resource is None or resource.is_stored else _WITHOUT_TABLES,
             pretty=pretty,
-            protobuf=PROTOBUF in accept and resource is not None and has_protobuf_form(resource.type.name),
+            protobuf=PROTOBUF in accept and resource is not None and _has_protobuf_form(resource),
         )
 
     def _unknown(self, target: Target) -> Response:
@@ -194,3 +194,10 @@ def _in_scope(resource: Resource, call: Call) -> bool:
 def _none() -> Any:
     """Reviews have no registry."""
     return None
+
+
+def _has_protobuf_form(resource: Resource) -> bool:
+    try:
+        return has_protobuf_form(resource.type.name)
+    except KeyError:
+        return False  # metrics have no field table

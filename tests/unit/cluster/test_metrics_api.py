@@ -111,3 +111,10 @@ async def test_as_a_table(cluster: VirtualCluster) -> None:
 async def test_without_nodes_there_are_no_metrics(cluster: VirtualCluster) -> None:
     reply = await cluster.client.sender.transport.request("GET", f"{BASE}/nodes", "", [], b"")
     assert reply.status == 404
+
+
+@virtual(nodes=1)
+async def test_clients_that_prefer_protobuf_get_json(cluster: VirtualCluster) -> None:
+    accept = "application/vnd.kubernetes.protobuf,application/json"
+    status, found = await read(cluster, f"{BASE}/nodes", accept=accept)
+    assert (status, found["kind"]) == (200, "NodeMetricsList")
