@@ -16,6 +16,8 @@ from setpoint.kinds.storage.binding import (
     requested,
     waits_for_consumer,
 )  # fmt: skip
+from setpoint.meta.goformat import quote
+from setpoint.meta.node_selectors import node_selector
 from setpoint.meta.quantity import compare, value
 from setpoint.meta.selectors import from_label_selector
 from setpoint.scheduler.arrays import Mask
@@ -69,7 +71,7 @@ class Assumed:
 class Promise:
     """What was promised to one Pod on its node."""
 
-    __slots__ = ("binder", "claims", "volumes")
+    __slots__ = ("binder", "claims", "node", "volumes")
 
     def __init__(self, binder: VolumeBinder) -> None:
         self.binder = binder
@@ -77,6 +79,8 @@ class Promise:
         """As they are to be written, each with its claim."""
         self.claims: list[Obj] = []
         """With the node that was chosen: somebody else makes a volume for them."""
+        self.node: Obj | None = None
+        """The node that was chosen, as it was then."""
 
     def __bool__(self) -> bool:
         return bool(self.volumes or self.claims)
@@ -253,6 +257,7 @@ class VolumeBinder:
         """From now on the volumes are this Pod's."""
         made = Promise(self)
         slot = table.slots[node]
+        made.node = table.nodes[slot]
         for claim, choices in zip(plan.claims, plan.chosen):
             number = int(choices[slot])
             if number >= 0:
@@ -287,6 +292,12 @@ class VolumeBinder:
                 raise ValueError(f'provisioning failed for PVC "{name}"')
             if SELECTED_NODE not in annotations_of(current) and not self._is_unseen(claim, current):
                 raise ValueError(f'selectedNode annotation reset for PVC "{name}"')
+            made = current["spec"].get("volumeName")
+            if made:
+                volume = self._listers.volumes.get(made)
+                if volume is None:
+                    return False  # the cache is late
+                _check_affinity(volume, promise.node)
             if not is_fully_bound(current):
                 return False
         return True
@@ -300,6 +311,15 @@ def node_affinity(volume: Obj, table: NodeTable) -> Mask | None:
     """The slots that the volume can be reached from; None: all."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     return None if required is None else NodeSelector(required).mask(table)
+
+
+def _check_affinity(volume: Obj, node: Obj | None) -> None:
+    """Raise ValueError if the volume cannot be reached from the node: a provisioner may make it elsewhere."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+    if required is None or node is None or node_selector(required)(node):
+        return
+    names = f"pv {quote(volume['metadata']['name'])} node affinity doesn't match node {quote(node['metadata']['name'])}"
+    raise ValueError(f"{names}: no matching NodeSelectorTerms")
 
 
 def _labelled(table: NodeTable, selector: Obj) -> Mask:

@@ -160,6 +160,29 @@ async def test_a_provisioner_that_gives_up_is_not_waited_for(cluster: VirtualClu
     assert SELECTED in (await cluster.client.get(CLAIMS, "data", "default"))["metadata"]["annotations"]
 
 
+@alone
+async def test_a_volume_that_was_made_elsewhere_moves_the_pod(cluster: VirtualCluster) -> None:
+    """A provisioner need not follow the scheduler's choice: a driver of one node makes all volumes there."""
+    await two_zones(cluster)
+    await cluster.client.create(a_claim("data"))
+    await cluster.client.create(using("p", "data"))
+    await cluster.instant()
+    chosen = (await cluster.client.get(CLAIMS, "data", "default"))["metadata"]["annotations"][SELECTED]
+    other = "b" if chosen == "a" else "a"
+    zone = (await cluster.client.get(builtin("nodes"), other))["metadata"]["labels"][ZONE]
+    await cluster.client.create(a_volume("made", zone=zone))
+    await bind_by_hand(cluster, "data", "made")
+    await cluster.instant()
+    found = await condition(cluster, "p")
+    assert (found["reason"], found["message"]) == (
+        "SchedulerError",
+        'running PreBind plugin "VolumeBinding": binding volumes: '
+        f'pv "made" node affinity doesn\'t match node "{chosen}": no matching NodeSelectorTerms',
+    )
+    await cluster.sleep(5)
+    assert await node_of(cluster, "p") == other
+
+
 @virtual(nodes=0, controllers=["serviceaccount-controller"], scheduler=False)
 async def test_a_volume_is_waited_for_no_longer_than_the_configuration_says(cluster: VirtualCluster) -> None:
     await two_zones(cluster)
