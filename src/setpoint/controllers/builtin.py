@@ -14,7 +14,7 @@ from typing import Any
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
 from setpoint.reconcile import Manager
-from setpoint.reconcile.manager import First, Runnable
+from setpoint.reconcile.manager import FirstObject, Runnable
 
 Build = Callable[[Manager, ControllerOptions], Runnable]
 """Asks the manager for the informers that it needs and returns what is to run."""
@@ -118,7 +118,7 @@ ALIASES = {
 """Upstream's older names."""
 
 
-def _any(plural: str, group: str = "", version: str = "v1") -> First:
+def _any(plural: str, group: str = "", version: str = "v1") -> FirstObject:
     return builtin(plural, group, version), None
 
 
@@ -141,7 +141,7 @@ def _was_to_be_disrupted(pod: dict[str, Any]) -> bool:
 _REQUESTS = (_any("certificatesigningrequests", "certificates.k8s.io"),)
 _CLAIMS, _VOLUMES = _any("persistentvolumeclaims"), _any("persistentvolumes")
 
-BEGIN_WITH: dict[str, tuple[First, ...]] = {
+BEGIN_WITH: dict[str, tuple[FirstObject, ...]] = {
     "certificatesigningrequest-approving-controller": _REQUESTS,
     "certificatesigningrequest-cleaner-controller": _REQUESTS,
     "certificatesigningrequest-signing-controller": _REQUESTS,

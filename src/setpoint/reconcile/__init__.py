@@ -1,12 +1,14 @@
-"""The machinery of control loops: informer, cache, workqueue, controller, manager, leader election, event recorder.
+"""Building blocks of control loops: informer, workqueue, controller, manager, leader election, event recorder.
 
-What a controller may rely on:
-- its informers have seen everything that was there before its first reconcile, and see every later change in order;
-- objects in a cache are shared: they are read and never changed;
-- a key is never reconciled twice at the same time, and one that was added while it was being reconciled is reconciled
-  again afterwards: no change is lost, however many fall together;
-- a reconcile that raises is contained, logged and tried again, later and later; it never takes another one along;
-- nothing here speaks to anything but a client, and all time and randomness is handed in.
+A controller may rely on these guarantees:
+- Its informers have delivered every existing object before its first reconcile, and deliver every later change in
+  order.
+- Objects in a cache are shared and read-only.
+- A key is never reconciled concurrently with itself. A key that is added during its own reconcile is reconciled again
+  afterwards, so no change is lost; any number of adds coalesce into one reconcile.
+- An exception in a reconcile is contained and logged, and the key is requeued with exponential backoff. Other keys are
+  not affected.
+- This package does I/O only through a client; clock and randomness are injected.
 """
 
 from setpoint.reconcile.controller import Controller, Reconcile, Result

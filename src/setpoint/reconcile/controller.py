@@ -1,4 +1,4 @@
-"""Workers that take keys from a queue and reconcile them."""
+"""Runs workers that dequeue keys and reconcile them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setpoint.client import Unreachable
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Histogram, exponential
-from setpoint.reconcile.busy import Busy
+from setpoint.reconcile.loop_time import LoopTimer
 from setpoint.reconcile.rate_limiting import RateLimitingQueue
 from setpoint.reconcile.workqueue import ShutDown
 
@@ -21,42 +21,50 @@ log = logging.getLogger("setpoint.reconcile")
 
 
 class Result(NamedTuple):
-    """How a reconcile ended that did not fail."""
+    """The outcome of a successful reconcile."""
 
     requeue_after: float | None = None
-    """Look again after so many seconds, even if nothing happens until then."""
+    """Requeue the key after this many seconds; None means do not requeue."""
     retry: bool = False
-    """Nothing failed, but it is not done either: try again, later each time, as after a failure."""
+    """Requeue with exponential backoff although nothing failed, because the work is not complete."""
 
 
 Reconcile = Callable[[str], Awaitable[Result | None]]
-"""Brings the world closer to what the object with this key asks for. Level-based: it looks at what is, not at what
-happened. Whatever it raises means: try again later."""
+"""Moves the observed state towards the desired state of the object with this key.
+
+It is level-based: it acts on the current state, not on the event that triggered it. An exception requeues the key with
+exponential backoff; the result is ignored.
+"""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Since the start."""
+    """Counters of a controller since its start."""
 
     done: int = 0
-    """Reconciles that ended, well or not."""
+    """Reconciles that ended, successfully or not."""
     failed: int = 0
+    """Reconciles that raised an exception."""
     retried: int = 0
-    """How often a key went back to be tried again."""
-    later: int = 0
-    """How often one ended well and asked to look again after a while."""
+    """Rate-limited requeues, after failures and after `Result.retry`."""
+    requeued_after: int = 0
+    """Successful reconciles that returned `requeue_after`."""
     seconds: float = 0.0
-    """Spent reconciling, all workers together."""
+    """Total duration of all reconciles, summed over all workers."""
 
 
 _WORK_SECONDS = exponential(1e-8, 10, 12)
-_REST = 3.0
-_WORTH_A_REST, _LONGEST_REST = 0.001, 1.0
+_THROTTLE_FACTOR = 3.0
+_THROTTLE_THRESHOLD, _MAX_THROTTLE = 0.001, 1.0
 
 
 class Controller:
-    """A key whose reconcile held the event loop for long rests three times as long before it is taken again: news that
-    come one by one about an object with thousands of others are looked at together, and leave room for the rest."""
+    """Reconciles the keys of its queue with a fixed number of workers.
+
+    Throttles keys whose reconcile occupies the event loop: after a reconcile that held the loop for *t* seconds (of
+    loop time, not of waiting), the key is not dequeued for 3 *t*. Changes that arrive one by one for an object with
+    thousands of dependents are then coalesced, and other work gets its share of the loop.
+    """
 
     def __init__(
         self, name: str, reconcile: Reconcile, clock: Clock, *, workers: int = 1, queue: RateLimitingQueue | None = None
@@ -68,14 +76,16 @@ class Controller:
         self._clock = clock
         self.counts = Counts()
         self.by_key: Counter[str] | None = None
-        """How often each key was reconciled, where somebody wants to know and puts a counter here."""
+        """Reconciles per key; None (the default) disables counting. Tests install a counter here."""
         self.work_seconds = Histogram(_WORK_SECONDS)
+        """Durations of reconciles in seconds, including the time they were suspended."""
 
     def enqueue(self, key: str) -> None:
+        """Add a key to the queue."""
         self.queue.add(key)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the queue and the workers until cancelled."""
         log.info("starting controller %s with %d workers", self.name, self._workers)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.queue.run())
@@ -89,29 +99,29 @@ class Controller:
             except ShutDown:
                 return
             started = self._clock.monotonic()
-            reconciling = Busy(self._reconcile(key), self._clock)
+            reconciling = LoopTimer(self._reconcile(key), self._clock)
             try:
                 await self._attempt(key, reconciling)
             finally:
                 self.counts.done += 1
                 if self.by_key is not None:
                     self.by_key[key] += 1
-                took = self._clock.monotonic() - started
-                self.counts.seconds += took
-                self.work_seconds.observe(took)
+                duration = self._clock.monotonic() - started
+                self.counts.seconds += duration
+                self.work_seconds.observe(duration)
                 self.queue.done(key)
-                if reconciling.seconds > _WORTH_A_REST:
-                    self.queue.rest(key, min(_REST * reconciling.seconds, _LONGEST_REST))
+                if reconciling.seconds > _THROTTLE_THRESHOLD:
+                    self.queue.throttle(key, min(_THROTTLE_FACTOR * reconciling.seconds, _MAX_THROTTLE))
 
     async def _attempt(self, key: str, reconciling: Awaitable[Result | None]) -> None:
         try:
             result = await reconciling
         except (ApiError, Unreachable) as error:
-            # Conflicts and the like are how concurrent writers find out about each other: no traceback.
-            log.info("%s: %s: %s", self.name, key, error)
+            # Conflicts and other API errors are expected between concurrent writers: log them without a traceback.
+            log.info("%s: reconcile of %s failed: %s", self.name, key, error)
             self._failed(key)
         except Exception:
-            log.exception("%s: %s failed and will be tried again", self.name, key)
+            log.exception("%s: reconcile of %s failed; requeueing with backoff", self.name, key)
             self._failed(key)
         else:
             if result is not None and result.retry:
@@ -120,10 +130,10 @@ class Controller:
                 return
             self.queue.forget(key)
             if result is not None and result.requeue_after is not None:
-                self.counts.later += 1
+                self.counts.requeued_after += 1
                 self.queue.add_after(key, result.requeue_after)
                 if result.requeue_after <= 0:
-                    # A reconcile that finds everything in its cache never waits: the others would never get a turn.
+                    # A reconcile that only reads its cache never suspends: yield, or other tasks would starve.
                     await asyncio.sleep(0)
 
     def _failed(self, key: str) -> None:

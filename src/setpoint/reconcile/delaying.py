@@ -1,4 +1,4 @@
-"""A workqueue that takes keys for later."""
+"""A workqueue that adds keys after a delay."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from heapq import heappop, heappush
 from setpoint.meta.clock import Clock
 from setpoint.reconcile.workqueue import WorkQueue
 
-_MANY_RESTING = 1000
+_PRUNE_THRESHOLD = 1000
 
 
 class DelayingQueue(WorkQueue):
-    """Keys for later come in while `run` runs. A key that is asked for at two times comes at the earlier one."""
+    """Adds delayed keys while `run` runs. A key that is scheduled twice is added at the earlier time."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock.monotonic)
         self._clock = clock
         self._due: dict[str, float] = {}
-        """When each key is to come; what the heap says beyond that is out of date."""
+        """The time at which each delayed key is added. A heap entry with another time is stale."""
         self._heap: list[tuple[float, str]] = []
         self._woken = asyncio.Event()
-        self._resting: dict[str, float] = {}
-        """Keys that are not to be handed out before their time."""
+        self._throttled: dict[str, float] = {}
+        """Throttled keys, and the time before which they are not dequeued."""
 
     def add(self, key: str) -> None:
-        if self._resting and key in self._resting:
-            left = self._resting[key] - self._clock.monotonic()
+        if self._throttled and key in self._throttled:
+            left = self._throttled[key] - self._clock.monotonic()
             if left > 0:
                 self.add_after(key, left)
                 return
-            del self._resting[key]
+            del self._throttled[key]
         super().add(key)
 
-    def rest(self, key: str, seconds: float) -> None:
-        """Whoever adds the key before so much time has passed, or has added it already, gets it then."""
+    def throttle(self, key: str, seconds: float) -> None:
+        """Do not dequeue the key for this many seconds; a key that is queued already is delayed as well."""
         now = self._clock.monotonic()
-        if len(self._resting) >= _MANY_RESTING:
-            self._resting = {other: until for other, until in self._resting.items() if until > now}
-        self._resting[key] = now + seconds
-        if self._take_out(key):
+        if len(self._throttled) >= _PRUNE_THRESHOLD:
+            self._throttled = {other: until for other, until in self._throttled.items() if until > now}
+        self._throttled[key] = now + seconds
+        if self._remove_queued(key):
             self.add_after(key, seconds)
 
     def add_after(self, key: str, seconds: float) -> None:
+        """Add the key after this many seconds, unless it is scheduled earlier already."""
         if self._closed:
             return
         if seconds <= 0:
@@ -58,14 +59,16 @@ class DelayingQueue(WorkQueue):
 
     @property
     def delayed(self) -> int:
+        """The number of delayed keys."""
         return len(self._due)
 
     @property
     def due_within(self) -> float:
-        """In so many seconds the last of them will have come; 0 when none waits."""
+        """Seconds until the last delayed key has been added; 0 if there is none."""
         return max(0.0, max(self._due.values()) - self._clock.monotonic()) if self._due else 0.0
 
     async def run(self) -> None:
+        """Add delayed keys when they are due, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._woken.clear()
@@ -83,8 +86,8 @@ class DelayingQueue(WorkQueue):
             at, key = heappop(self._heap)
             if self._due.get(key) == at:
                 del self._due[key]
-                if self._resting.get(key, now) > now:
-                    self.add_after(key, self._resting[key] - now)
+                if self._throttled.get(key, now) > now:
+                    self.add_after(key, self._throttled[key] - now)
                 else:
                     super().add(key)
 

@@ -1,6 +1,6 @@
-"""Which events are worth writing: the same again is counted, many alike become one, and a flood ends in a trickle.
+"""Decides which Events are written: repeated ones are counted, similar ones are aggregated, floods are rate-limited.
 
-A ReplicaSet that makes two thousand Pods has one thing to say, not two thousand.
+A ReplicaSet that creates two thousand Pods needs a few Events, not two thousand.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from typing import Generic, NamedTuple, TypeVar
 
 from setpoint.meta.clock import Clock
 
-_REMEMBERED = 4096
-_ALIKE = 10
-"""So many different messages of one reason about one object stay apart; further ones are combined."""
-_ALIKE_WITHIN = 600.0
+_MAX_ENTRIES = 4096
+_MAX_SIMILAR = 10
+"""Distinct messages with one reason about one object that stay separate; further ones are aggregated."""
+_AGGREGATION_SECONDS = 600.0
 _BURST = 25
 _REFILL = 1 / 300
-"""Events about one object a second, once its burst is used up."""
+"""Events per second about one object once its burst is used up."""
 COMBINED = "(combined from similar events): "
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(OrderedDict[K, V], Generic[K, V]):
-    """Forgets what was not used for longest, beyond a bound."""
+class LruCache(OrderedDict[K, V], Generic[K, V]):
+    """A bounded map that evicts the least recently used entry."""
 
-    def used(self, key: K) -> V | None:
+    def lookup(self, key: K) -> V | None:
         found = self.get(key)
         if found is not None:
             self.move_to_end(key)
         return found
 
-    def keep(self, key: K, value: V) -> None:
+    def put(self, key: K, value: V) -> None:
         self[key] = value
         self.move_to_end(key)
-        if len(self) > _REMEMBERED:
+        if len(self) > _MAX_ENTRIES:
             self.popitem(last=False)
 
-    def drop(self, stale: Callable[[V], bool]) -> None:
-        """Forget those that were not used for longest, as far as they are stale."""
+    def evict(self, stale: Callable[[V], bool]) -> None:
+        """Evict the least recently used entries for as long as they are stale."""
         while self and stale(next(iter(self.values()))):
             self.popitem(last=False)
 
 
-class Said(NamedTuple):
-    """What tells events apart."""
+class EventIdentity(NamedTuple):
+    """The fields by which Events are compared."""
 
     source: tuple[str, str]
     about: tuple[str, ...]
-    """Kind, namespace, name, uid, apiVersion."""
+    """Kind, namespace, name, uid and apiVersion of the involved object."""
     field_path: str
     type: str
     reason: str
@@ -59,8 +59,8 @@ class Said(NamedTuple):
 
 
 @dataclass(slots=True)
-class Written:
-    """An event that was written, or is about to be."""
+class EventState:
+    """The state of an Event that was written or is about to be written."""
 
     name: str
     first: str
@@ -69,7 +69,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class _Alike:
+class _Aggregate:
     at: float
     messages: dict[str, None] = field(default_factory=dict)
 
@@ -81,52 +81,58 @@ class _Tokens:
 
 
 class Correlator:
-    """Its state is a help, no truth: a restart begins anew, and events are counted from one again."""
+    """Counts, aggregates and rate-limits Events.
+
+    The state is kept in memory only: after a restart, Events are counted from 1 again.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._alike: Recent[tuple[object, ...], _Alike] = Recent()
-        self._written: Recent[object, Written] = Recent()
-        self._tokens: Recent[tuple[object, ...], _Tokens] = Recent()
+        self._aggregates: LruCache[tuple[object, ...], _Aggregate] = LruCache()
+        self._states: LruCache[object, EventState] = LruCache()
+        self._tokens: LruCache[tuple[object, ...], _Tokens] = LruCache()
 
-    def take(self, said: Said, name: str, stamp: str) -> tuple[Written, str] | None:
-        """The event that this adds to (a new one has a count of 1) and the message to write; None if it is one too
-        many. `name` and `stamp` are for a new one."""
+    def correlate(self, identity: EventIdentity, name: str, stamp: str) -> tuple[EventState, str] | None:
+        """Return the Event to write and its message, or None if it exceeds the rate limit.
+
+        A new Event has a count of 1 and gets `name` and `stamp`.
+        """
         now = self._clock.monotonic()
-        self._alike.drop(lambda each: now - each.at > _ALIKE_WITHIN)
-        self._tokens.drop(lambda each: each.left + (now - each.at) * _REFILL >= _BURST)
-        key, message = self._combined(said, now)
-        written = self._written.used(key)
-        if written is None:
-            written = Written(name, stamp)
-            self._written.keep(key, written)
-        written.count += 1
-        return (written, message) if self._may_pass(said, now) else None
+        self._aggregates.evict(lambda each: now - each.at > _AGGREGATION_SECONDS)
+        self._tokens.evict(lambda each: each.left + (now - each.at) * _REFILL >= _BURST)
+        key, message = self._aggregated(identity, now)
+        state = self._states.lookup(key)
+        if state is None:
+            state = EventState(name, stamp)
+            self._states.put(key, state)
+        state.count += 1
+        return (state, message) if self._is_within_rate(identity, now) else None
 
-    def forget(self, said: Said) -> None:
-        """It could not be written, or is there no more: the next one is new."""
-        self._written.pop(said, None)
-        self._written.pop(_alike_key(said), None)
+    def forget(self, identity: EventIdentity) -> None:
+        """Forget an Event that could not be written or no longer exists, so that the next occurrence creates a new
+        one."""
+        self._states.pop(identity, None)
+        self._states.pop(_aggregate_key(identity), None)
 
-    def _combined(self, said: Said, now: float) -> tuple[object, str]:
-        key = _alike_key(said)
-        alike = self._alike.used(key)
-        if alike is None or now - alike.at > _ALIKE_WITHIN:
-            alike = _Alike(now)
-            self._alike.keep(key, alike)
-        alike.at = now
-        alike.messages[said.message] = None
-        if len(alike.messages) < _ALIKE:
-            return said, said.message
-        del alike.messages[next(iter(alike.messages))]
-        return key, COMBINED + said.message
+    def _aggregated(self, identity: EventIdentity, now: float) -> tuple[object, str]:
+        key = _aggregate_key(identity)
+        aggregate = self._aggregates.lookup(key)
+        if aggregate is None or now - aggregate.at > _AGGREGATION_SECONDS:
+            aggregate = _Aggregate(now)
+            self._aggregates.put(key, aggregate)
+        aggregate.at = now
+        aggregate.messages[identity.message] = None
+        if len(aggregate.messages) < _MAX_SIMILAR:
+            return identity, identity.message
+        del aggregate.messages[next(iter(aggregate.messages))]
+        return key, COMBINED + identity.message
 
-    def _may_pass(self, said: Said, now: float) -> bool:
-        key = (said.source, said.about, said.type)
-        tokens = self._tokens.used(key)
+    def _is_within_rate(self, identity: EventIdentity, now: float) -> bool:
+        key = (identity.source, identity.about, identity.type)
+        tokens = self._tokens.lookup(key)
         if tokens is None:
             tokens = _Tokens(now)
-            self._tokens.keep(key, tokens)
+            self._tokens.put(key, tokens)
         tokens.left = min(_BURST, tokens.left + (now - tokens.at) * _REFILL)
         tokens.at = now
         if tokens.left < 1:
@@ -135,5 +141,5 @@ class Correlator:
         return True
 
 
-def _alike_key(said: Said) -> tuple[object, ...]:
-    return ("alike", said.source, said.about, said.field_path, said.type, said.reason)
+def _aggregate_key(identity: EventIdentity) -> tuple[object, ...]:
+    return ("aggregate", identity.source, identity.about, identity.field_path, identity.type, identity.reason)

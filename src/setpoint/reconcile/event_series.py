@@ -1,4 +1,4 @@
-"""Events of `events.k8s.io`: one object for a series of the same, brought up to date now and then."""
+"""Records Events of `events.k8s.io`, where one object represents a series of repeated Events."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from setpoint.client import Writer
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.times import format_micro
-from setpoint.reconcile.event_writing import EventWriting
-from setpoint.reconcile.events import NORMAL, WARNING, EventNames, event_log, reference, tell
+from setpoint.reconcile.event_writing import EventWriteQueue
+from setpoint.reconcile.events import NORMAL, WARNING, EventNames, event_log, log_event, reference
 
 Obj = dict[str, Any]
 
 _EVENTS = ("events.k8s.io/v1", "Event")
-_LONGEST_NOTE = 1024
+_MAX_NOTE_LENGTH = 1024
 _OVER_AFTER = 360.0
-"""A series that was silent for so long is over."""
+"""Seconds without a repetition after which a series is over."""
 _REFRESH_EVERY = 1800.0
-_MOST_SERIES = 4096
+_MAX_SERIES = 4096
 
 
 @dataclass(slots=True)
@@ -36,15 +36,18 @@ class _Series:
 
 
 class SeriesRecorder:
-    """As EventRecorder: recording never waits and never fails. The second of a kind is written too, as the beginning
-    of a series; what follows is told when the series is over, or every half hour."""
+    """Records Events of `events.k8s.io` without blocking and without raising, as EventRecorder does.
+
+    The second occurrence of an Event is written at once, as the start of a series. Later occurrences are written when
+    the series is over, and every half hour.
+    """
 
     def __init__(self, writer: Writer, clock: Clock, controller: str, instance: str) -> None:
         self._writer = writer
         self._clock = clock
         self._controller = controller
         self._instance = instance
-        self.writing = EventWriting(controller, clock)
+        self.write_queue = EventWriteQueue(controller, clock)
         self._names = EventNames()
         self._log = event_log(controller)
         self._series: dict[tuple[object, ...], _Series] = {}
@@ -67,7 +70,7 @@ class SeriesRecorder:
     ) -> None:  # fmt: skip
         now = self._clock.now()
         stamp = format_micro(now)
-        tell(self._log, about, kind, reason, message)
+        log_event(self._log, about, kind, reason, message)
         regarding = reference(about)
         other = reference(related) if related is not None else {}
         key = (kind, action, reason, tuple(regarding.items()), tuple(other.items()))
@@ -90,12 +93,12 @@ class SeriesRecorder:
             "action": action,
             "reason": reason,
             "regarding": regarding,
-            "note": message[:_LONGEST_NOTE],
+            "note": message[:_MAX_NOTE_LENGTH],
             "type": kind,
         }
         if other:
             event["related"] = other
-        if len(self._series) >= _MOST_SERIES:
+        if len(self._series) >= _MAX_SERIES:
             del self._series[next(iter(self._series))]
         self._series[key] = _Series(event, self._clock.monotonic())
         self._put(self._series[key])
@@ -104,15 +107,15 @@ class SeriesRecorder:
         async def write() -> None:
             await self._write(series)
 
-        self.writing.put(series.event["metadata"]["name"], write)
+        self.write_queue.put(series.event["metadata"]["name"], write)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Write queued Events and refresh the series until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.writing.run())
-            tasks.create_task(self._tidy())
+            tasks.create_task(self.write_queue.run())
+            tasks.create_task(self._refresh())
 
-    async def _tidy(self) -> None:
+    async def _refresh(self) -> None:
         refreshed = self._clock.monotonic()
         while True:
             await self._clock.sleep(_OVER_AFTER)

@@ -1,4 +1,4 @@
-"""Events: what a component tells people about an object."""
+"""Records Events about objects."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from setpoint.client import Writer
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.meta.times import format_time
-from setpoint.reconcile.event_correlation import Correlator, Said, Written
-from setpoint.reconcile.event_writing import EventWriting
+from setpoint.reconcile.event_correlation import Correlator, EventIdentity, EventState
+from setpoint.reconcile.event_writing import EventWriteQueue
 
 Obj = dict[str, Any]
 
 NORMAL, WARNING = "Normal", "Warning"
 _EVENTS = ("v1", "Event")
-_LONGEST_MESSAGE = 1024
+_MAX_MESSAGE_LENGTH = 1024
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
@@ -30,7 +30,7 @@ class Recorder(Protocol):
 
 
 def reference(about: Mapping[str, Any], field_path: str = "") -> Obj:
-    """How an event names an object."""
+    """Return the reference by which an Event names its involved object."""
     meta = about["metadata"]
     found = {
         "kind": about.get("kind"),
@@ -45,26 +45,27 @@ def reference(about: Mapping[str, Any], field_path: str = "") -> Obj:
 
 
 def event_log(component: str) -> logging.Logger:
-    """Where those who read logs find what a component has told people."""
+    """Return the logger to which the Events of a component are logged."""
     return logging.getLogger(f"setpoint.events.{component}")
 
 
-def tell(log: logging.Logger, about: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
+def log_event(log: logging.Logger, about: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
     level = logging.INFO
     if log.isEnabledFor(level):
         meta = about["metadata"]
         where = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-        said = (where, about.get("kind"), kind, reason, message)
-        # By hand: to find out from where this was called would cost more than all the rest, for every event.
-        log.handle(logging.LogRecord(log.name, level, __file__, _LINE, _TEXT, said, None, "tell"))
+        fields = (where, about.get("kind"), kind, reason, message)
+        # Build the record directly: finding the caller, as the logging functions do, would dominate the cost of an
+        # Event.
+        log.handle(logging.LogRecord(log.name, level, __file__, _LINE, _TEXT, fields, None, "log_event"))
 
 
-_LINE = tell.__code__.co_firstlineno
+_LINE = log_event.__code__.co_firstlineno
 _TEXT = '"Event occurred" object="%s" kind="%s" type="%s" reason="%s" message="%s"'
 
 
 class EventNames:
-    """A name differs from that of every other event about the object, also of two in one instant."""
+    """Generates Event names that are unique for an object, also for two Events in the same instant."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -75,8 +76,10 @@ class EventNames:
 
 
 class EventRecorder:
-    """Recording never waits and never fails: an event that cannot be written is dropped. One that says the same as
-    an earlier one raises its count instead; many alike are combined; floods are cut off."""
+    """Records Events without blocking and without raising; an Event that cannot be written is dropped.
+
+    A repeated Event increments the count of the first one, similar Events are aggregated, and floods are rate-limited.
+    """
 
     def __init__(self, writer: Writer, clock: Clock, component: str, host: str = "") -> None:
         self._writer = writer
@@ -84,17 +87,19 @@ class EventRecorder:
         self._component = component
         self._host = host
         self._correlator = Correlator(clock)
-        self.writing = EventWriting(component, clock)
+        self.write_queue = EventWriteQueue(component, clock)
         self._names = EventNames()
         self._log = event_log(component)
-        # The clock counts microseconds; what is below tells two components apart that speak in the same one.
-        self._share = crc32(component.encode()) % 1000
+        # The clock has microsecond resolution: the nanoseconds distinguish components that record in the same one.
+        self._nanosecond_offset = crc32(component.encode()) % 1000
 
     def normal(
         self, about: Mapping[str, Any], reason: str, message: str, *, field_path: str = "", host: str = ""
     ) -> None:
-        """`field_path` names a part of the object, `host` the machine where it happened if that is not the recorder's
-        own."""
+        """Record an Event of type Normal.
+
+        `field_path` names a part of the object, `host` the node it occurred on if that is not the recorder's own host.
+        """
         self._record(about, NORMAL, reason, message, field_path, host)
 
     def warning(
@@ -108,27 +113,27 @@ class EventRecorder:
         meta = about["metadata"]
         now, host = self._clock.now(), host or self._host
         stamp = format_time(now)
-        message = message[:_LONGEST_MESSAGE]
-        tell(self._log, about, kind, reason, message)
-        identity = tuple(str(part or "") for part in (
+        message = message[:_MAX_MESSAGE_LENGTH]
+        log_event(self._log, about, kind, reason, message)
+        involved = tuple(str(part or "") for part in (
             about.get("kind"), meta.get("namespace"), meta["name"], meta.get("uid"), about.get("apiVersion"),
         ))  # fmt: skip
-        said = Said((self._component, host), identity, field_path, kind, reason, message)
-        name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000 + self._share)
-        taken = self._correlator.take(said, name, stamp)
-        if taken is None:
+        identity = EventIdentity((self._component, host), involved, field_path, kind, reason, message)
+        name = self._names.next(meta["name"], int(now.timestamp() * 1e6) * 1000 + self._nanosecond_offset)
+        correlated = self._correlator.correlate(identity, name, stamp)
+        if correlated is None:
             return
-        written, message = taken
-        count = written.count
+        state, message = correlated
+        count = state.count
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": written.name, "namespace": meta.get("namespace") or "default"},
+            "metadata": {"name": state.name, "namespace": meta.get("namespace") or "default"},
             "involvedObject": reference(about, field_path),
             "reason": reason,
             "message": message,
             "source": {"component": self._component, **({"host": host} if host else {})},
-            "firstTimestamp": written.first,
+            "firstTimestamp": state.first,
             "lastTimestamp": stamp,
             "count": count,
             "type": kind,
@@ -138,26 +143,26 @@ class EventRecorder:
 
         async def write() -> None:
             try:
-                await self._write(event, written)
+                await self._write(event, state)
             except BaseException:
-                self._correlator.forget(said)
+                self._correlator.forget(identity)
                 raise
 
-        self.writing.put(written.name, write, host)
+        self.write_queue.put(state.name, write, host)
 
     async def run(self) -> None:
-        """Until cancelled."""
-        await self.writing.run()
+        """Write queued Events until cancelled."""
+        await self.write_queue.run()
 
-    async def _write(self, event: Obj, written: Written) -> None:
+    async def _write(self, event: Obj, state: EventState) -> None:
         meta = event["metadata"]
-        if written.stored:
+        if state.stored:
             change = {key: event[key] for key in ("count", "lastTimestamp", "message")}
             try:
                 await self._writer.patch(_EVENTS, meta["name"], change, meta["namespace"])
                 return
             except NotFound:
-                pass  # it has expired: it begins anew
-        with suppress(AlreadyExists):  # from an attempt whose answer got lost
+                pass  # it has expired: create it again
+        with suppress(AlreadyExists):  # from an attempt whose response was lost
             await self._writer.create(event)
-        written.stored = True
+        state.stored = True

@@ -1,4 +1,4 @@
-"""A local copy of a collection that keeps itself up to date and tells what changed."""
+"""A local cache of a collection, kept up to date by a watch, that notifies handlers of changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ log = logging.getLogger("setpoint.reconcile")
 
 Obj = dict[str, Any]
 Handler = Callable[[Obj | None, Obj | None], None]
-"""(None, new): appeared; (old, new): changed, the same object by uid; (old, None): gone."""
+"""Called with (None, new) for an addition, (old, new) for an update of the same object by uid, (old, None) for a
+deletion."""
 Index = Callable[[Obj], Iterable[str]]
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 30.0
@@ -30,8 +31,11 @@ def _by_controller(obj: Obj) -> tuple[str]:
 
 
 class Informer:
-    """Handlers run one after the other, in the order of the changes, when the cache and its indexes know already.
-    A handler that comes late is told of everything that is there already. Objects are shared: nobody changes them."""
+    """Caches the objects of one resource and calls handlers for each change.
+
+    Handlers run one at a time, in the order of the changes, after the cache and its indexes were updated. A handler
+    that is added late is called for every object in the cache. Cached objects are shared and must not be modified.
+    """
 
     def __init__(
         self,
@@ -43,27 +47,31 @@ class Informer:
         label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
-        keep: Callable[[Obj], Obj] | None = None,
+        transform: Callable[[Obj], Obj] | None = None,
     ) -> None:
-        """`metadata_only`: objects have nothing else. `keep(obj)` is what is kept of each and handed out; it has at
-        least the object's name, namespace, uid and resourceVersion."""
+        """Create an informer.
+
+        With `metadata_only` the objects have nothing but their metadata. `transform(obj)` returns what is cached of
+        each object; it must retain name, namespace, uid and resourceVersion.
+        """
         self._reader = reader
         self._resource = resource
         self._clock = clock
-        self._where: dict[str, Any] = {
+        self._list_options: dict[str, Any] = {
             "namespace": namespace, "label_selector": label_selector, "field_selector": field_selector,
             "metadata_only": metadata_only,
         }  # fmt: skip
-        self._keep = keep
+        self._transform = transform
         self.items: dict[str, Obj] = {}
-        """By key."""
+        """The cached objects by key."""
         self.synced = asyncio.Event()
-        """Everything that was there at some moment after the start is in the cache, and handlers know."""
+        """Set once the cache holds every object that existed at some moment after the start, and handlers were
+        called."""
         self.resource_version = ""
-        """The cache holds every change up to here; empty: list first."""
+        """The revision up to which the cache is complete; empty means that the first list is still to be made."""
         self._expired = False
         self._handlers: list[Handler] = []
-        self._relisted: list[Callable[[], None]] = []
+        self._relist_callbacks: list[Callable[[], None]] = []
         self._indexes: dict[str, tuple[Index, dict[str, dict[str, Obj]]]] = {}
 
     # -- reading --------------------------------------------------------------------------------------------------
@@ -72,24 +80,24 @@ class Informer:
         return self.items.get(key)
 
     def add_index(self, name: str, values_of: Index) -> None:
-        """`by_index(name, value)` finds the objects for which `values_of` gives the value."""
+        """Add an index: `by_index(name, value)` returns the objects for which `values_of` yields the value."""
         if name in self._indexes:
             return
         self._indexes[name] = (values_of, {})
         for key, obj in self.items.items():
-            self._file(name, key, obj)
+            self._add_to_index(name, key, obj)
 
     def by_index(self, name: str, value: str) -> list[Obj]:
         found = self._indexes[name][1].get(value)
         return list(found.values()) if found else []
 
     def controlled_by(self, uid: str) -> list[Obj]:
-        """Those whose controller has this uid."""
+        """Return the objects whose controller has this uid."""
         self.add_index("controller", _by_controller)
         return self.by_index("controller", uid)
 
     def orphans(self, namespace: str) -> list[Obj]:
-        """Those that no controller manages."""
+        """Return the objects in a namespace that have no controller."""
         self.add_index("controller", _by_controller)
         return self.by_index("controller", _ORPHANS + namespace)
 
@@ -99,23 +107,26 @@ class Informer:
             self._call(handler, None, obj)
 
     def remove_handler(self, handler: Handler) -> None:
-        # A new list: this may be a handler's own doing.
+        # A new list: a handler may remove itself while the list is iterated.
         self._handlers = [each for each in self._handlers if each is not handler]
 
     def on_relist(self, call: Callable[[], None]) -> None:
-        """Called whenever everything had to be listed anew, because a watch could not go on where it was: of what came
-        and went in between nobody is told."""
-        self._relisted.append(call)
+        """Register a callback for relists.
 
-    def tell_again(self) -> None:
-        """Every handler is told of everything, as of something new: who looks at what is, finds nothing to do."""
+        A relist happens when a watch could not be resumed; handlers do not see objects that appeared and disappeared in
+        between.
+        """
+        self._relist_callbacks.append(call)
+
+    def resync(self) -> None:
+        """Call every handler for every cached object, as if it had just been added."""
         for obj in tuple(self.items.values()):
-            self._tell(None, obj)
+            self._notify(None, obj)
 
-    # -- following ------------------------------------------------------------------------------------------------
+    # -- list and watch --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled. No failure of the server ends it."""
+        """List and watch until cancelled. Errors of the server are retried."""
         pause = _FIRST_RETRY
         while True:
             started = self._clock.monotonic()
@@ -129,26 +140,26 @@ class Informer:
             except (ApiError, Unreachable) as error:
                 log.warning("cannot follow %s: %s", self._resource, error)
             if self._clock.monotonic() - started > _LONGEST_RETRY:
-                # It went well for long: whatever ended it, going on at once is no storm.
+                # The watch lasted long enough: retry without backoff.
                 pause = _FIRST_RETRY
                 continue
             await self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_RETRY)
 
     async def _list(self) -> None:
-        # Any revision will do at first, but never one before what was seen; when that one is gone, the newest.
+        # Any revision will do at first, but never one older than what was seen; if that one is compacted, the newest.
         at_least = "" if self._expired else self.resource_version or "0"
-        found = await self._reader.list(self._resource, **self._where, resource_version=at_least)
+        found = await self._reader.list(self._resource, **self._list_options, resource_version=at_least)
         self._replace(found.items)
         self.resource_version = found.resource_version
         self._expired = False
         if self.synced.is_set():
-            for call in self._relisted:
+            for call in self._relist_callbacks:
                 call()
         self.synced.set()
 
     async def _watch(self) -> None:
-        watch = self._reader.watch(self._resource, **self._where, resource_version=self.resource_version)
+        watch = self._reader.watch(self._resource, **self._list_options, resource_version=self.resource_version)
         async with watch:
             async for kind, obj in watch:
                 if kind == "DELETED":
@@ -157,7 +168,7 @@ class Informer:
                     self._put(key_of(obj), obj)
                 self.resource_version = watch.resource_version
 
-    # -- keeping --------------------------------------------------------------------------------------------------
+    # -- cache -----------------------------------------------------------------------------------------------------
 
     def _replace(self, items: list[Obj]) -> None:
         listed = {key_of(obj): obj for obj in items}
@@ -167,36 +178,36 @@ class Informer:
             self._put(key, obj)
 
     def _put(self, key: str, obj: Obj) -> None:
-        if self._keep is not None:
-            obj = self._keep(obj)
+        if self._transform is not None:
+            obj = self._transform(obj)
         old = self.items.get(key)
         if old is not None:
             before, after = old["metadata"], obj["metadata"]
             if before["uid"] != after["uid"]:
-                # Deleted and made again while nobody looked: two objects, two changes.
+                # Deleted and recreated between two lists: two objects, two notifications.
                 self._remove(key, old)
                 old = None
             elif before["resourceVersion"] == after["resourceVersion"]:
                 return
             else:
-                self._unfile(key, old)
+                self._remove_from_indexes(key, old)
         self.items[key] = obj
         for name in self._indexes:
-            self._file(name, key, obj)
-        self._tell(old, obj)
+            self._add_to_index(name, key, obj)
+        self._notify(old, obj)
 
     def _remove(self, key: str, last: Obj) -> None:
         old = self.items.pop(key, None)
         if old is not None:
-            self._unfile(key, old)
-            self._tell(last if self._keep is None else self._keep(last), None)
+            self._remove_from_indexes(key, old)
+            self._notify(last if self._transform is None else self._transform(last), None)
 
-    def _file(self, name: str, key: str, obj: Obj) -> None:
+    def _add_to_index(self, name: str, key: str, obj: Obj) -> None:
         values_of, index = self._indexes[name]
         for value in values_of(obj):
             index.setdefault(value, {})[key] = obj
 
-    def _unfile(self, key: str, obj: Obj) -> None:
+    def _remove_from_indexes(self, key: str, obj: Obj) -> None:
         for values_of, index in self._indexes.values():
             for value in values_of(obj):
                 held = index.get(value)
@@ -205,12 +216,12 @@ class Informer:
                     if not held:
                         del index[value]
 
-    def _tell(self, old: Obj | None, new: Obj | None) -> None:
+    def _notify(self, old: Obj | None, new: Obj | None) -> None:
         for handler in self._handlers:
             self._call(handler, old, new)
 
     def _call(self, handler: Handler, old: Obj | None, new: Obj | None) -> None:
         try:
             handler(old, new)
-        except Exception:  # one handler must not keep the news from the others
+        except Exception:  # an exception in one handler must not affect the others
             log.exception("a handler of %s failed", self._resource)

@@ -1,4 +1,4 @@
-"""What goes through queues: `namespace/name`, or the name alone for objects that are in no namespace."""
+"""Workqueue keys: `namespace/name`, or the name alone for cluster-scoped objects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def key_of(obj: Mapping[str, Any]) -> str:
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Namespace (empty: none) and name."""
+    """Return namespace (empty for cluster-scoped objects) and name."""
     namespace, _, name = key.rpartition("/")
     return namespace, name
 
 
 def controller_of(obj: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The one owner that manages the object; None for an orphan."""
+    """Return the owner reference of the object's controller, or None for an orphan."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: dict[str, Any] = reference

@@ -1,9 +1,9 @@
-"""One of many: whoever holds a Lease works, the others wait for it to run out.
+"""Leader election: the holder of a Lease runs, the other candidates wait until it expires.
 
-Nobody trusts the clock of another. A candidate counts the time since it last saw the Lease change; a leader gives up
-well before a candidate could have counted to the end. A leader that was paused beyond its deadline does not know yet
-that it is none: a client with the election as its fence (`meta/lease_term.py`) refuses to send its writes, and the API
-server refuses those that are on their way.
+No candidate trusts the clock of another. A candidate measures the time since it last saw the Lease change; a leader
+gives up well before any candidate could take over. A leader that was suspended beyond its deadline does not know yet
+that it lost the Lease: a client that uses the election as its fence (`meta/lease_term.py`) refuses to send its writes,
+and the API server rejects those that are in flight.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Obj = dict[str, Any]
 
 LEASES = builtin("leases", "coordination.k8s.io")
 _TOLERANCE = 20.0
-"""With a leader that has not renewed in time, before it is said to be unwell."""
+"""Seconds by which a leader may be late with its renewal before it is reported as unhealthy."""
 _JITTER = 1.2
-_FINE = 1000
+_JITTER_STEPS = 1000
 
 
 class LeadershipLost(Exception):
-    """The Lease could not be renewed in time; somebody else may lead by now."""
+    """The Lease was not renewed in time; another candidate may be leading."""
 
 
 class ElectionTimes(NamedTuple):
     lease_duration: float = 15.0
-    """How long the others wait after the last sign of life."""
+    """Seconds that candidates wait after the last observed renewal before they acquire the Lease."""
     renew_deadline: float = 10.0
-    """How long a leader tries to renew before it gives up."""
+    """Seconds during which a leader retries to renew before it gives up."""
     retry_period: float = 2.0
 
 
@@ -59,7 +59,8 @@ class LeaderElection:
         times: ElectionTimes | None = None,
         recorder: Recorder | None = None,
     ) -> None:
-        """`identity` is nobody else's. One that was used before and holds the Lease still takes it up at once."""
+        """Create a candidate. `identity` must be unique; a candidate whose identity still holds the Lease resumes at
+        once."""
         self._client = client
         self._clock = clock
         self._ids = ids
@@ -70,22 +71,21 @@ class LeaderElection:
         self.identity = identity
         self.leading = asyncio.Event()
         self.standing_by = asyncio.Event()
-        """Another one leads, as far as is known."""
+        """Set while another candidate is known to lead."""
         self._lease: Obj | None = None
-        """As it was last seen or written."""
+        """The Lease as it was last read or written; None before that."""
         self._seen_at = 0.0
 
     @property
     def overdue(self) -> float:
-        """For how many seconds somebody who leads should have noticed that the Lease is lost; not above 0: all is
-        well."""
+        """Seconds by which a leader is late in noticing that it lost the Lease; 0 or less means healthy."""
         if not self.leading.is_set():
             return 0.0
         return self._clock.monotonic() - self._seen_at - self._times.lease_duration - _TOLERANCE
 
     def term(self) -> Term:
-        """Return the term that a write belongs to which is sent now. Raises Conflict if the Lease was not renewed in
-        time, or is known to be another's: somebody else may lead already."""
+        """Return the lease term of a write that is sent now. Raise Conflict if the Lease was not renewed in time or
+        another candidate is known to hold it."""
         lease = self._lease
         in_time = self._clock.monotonic() < self._seen_at + self._times.renew_deadline
         if lease is None or not in_time or not self.leading.is_set() or self.holder != self.identity:
@@ -96,8 +96,11 @@ class LeaderElection:
         return Term(self._namespace, self.name, self.identity, lease["spec"].get("leaseTransitions") or 0)
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Waits for the Lease, then does the work for as long as it is held. Raises LeadershipLost, with the work
-        cancelled and over. When the work ends, or all of this is cancelled, the Lease is given back."""
+        """Acquire the Lease, then run `work` for as long as it is held.
+
+        Raise LeadershipLost after `work` was cancelled and has ended. When `work` returns, or this coroutine is
+        cancelled, the Lease is released.
+        """
         while not await self._attempt(self._times.renew_deadline):
             if self.holder not in ("", self.identity):
                 self.standing_by.set()
@@ -132,12 +135,12 @@ class LeaderElection:
                 raise LeadershipLost
 
     async def _pause(self) -> None:
-        jitter = 1 + _JITTER * self._ids.below(_FINE) / _FINE
+        jitter = 1 + _JITTER * self._ids.below(_JITTER_STEPS) / _JITTER_STEPS
         await self._clock.sleep(self._times.retry_period * jitter)
 
     @property
     def holder(self) -> str:
-        """As far as is known; empty: nobody."""
+        """Return the last known holder; empty means none."""
         return str(((self._lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
     def _announce(self, what: str) -> None:
@@ -146,20 +149,21 @@ class LeaderElection:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    async def _attempt(self, patience: float) -> bool:
-        """Whether the Lease is ours now. A server that does not answer within the patience is a no."""
+    async def _attempt(self, timeout: float) -> bool:
+        """Return whether the Lease is held now. A server that does not respond within `timeout` seconds counts as
+        no."""
         started = self._clock.monotonic()
         try:
-            await self._within(patience, self._take(started))
+            await self._within(timeout, self._acquire_or_renew(started))
         except (ApiError, Unreachable, TimeoutError) as error:
             lost_a_race = isinstance(error, ApiError) and error.code == 409
             level = logging.INFO if lost_a_race else logging.WARNING
-            log.log(level, "cannot have the lease %s: %s", self.name, str(error) or "no answer in time")
+            log.log(level, "cannot acquire or renew the lease %s: %s", self.name, str(error) or "timed out")
             return False
         return self.holder == self.identity
 
     async def _within(self, seconds: float, work: Awaitable[None]) -> None:
-        """By the clock that was handed in."""
+        """Await `work` with a timeout that is measured by the injected clock."""
         over = asyncio.ensure_future(work)
         limit = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
@@ -172,25 +176,25 @@ class LeaderElection:
                 each.cancel()
             await asyncio.gather(over, limit, return_exceptions=True)
 
-    async def _take(self, started: float) -> None:
+    async def _acquire_or_renew(self, started: float) -> None:
         now = self._clock.now()
         if self._lease is not None and self.holder == self.identity and self.leading.is_set():
-            # Most likely nobody touched it: no need to read it first.
+            # Usually nothing else has written it: update without reading first.
             with suppress(ApiError):
-                self._note(await self._client.update(self._claimed(self._lease, now)), started)
+                self._record(await self._client.update(self._claimed(self._lease, now)), started)
                 return
         try:
             lease = await self._client.get(LEASES, self.name, self._namespace)
         except NotFound:
-            self._note(await self._client.create(self._claimed(None, now)), started)
+            self._record(await self._client.create(self._claimed(None, now)), started)
             return
         if self._lease is None or lease["metadata"]["resourceVersion"] != self._lease["metadata"]["resourceVersion"]:
-            self._note(lease, self._clock.monotonic())
+            self._record(lease, self._clock.monotonic())
         if self._is_held_by_another(lease):
             return
-        self._note(await self._client.update(self._claimed(lease, now)), started)
+        self._record(await self._client.update(self._claimed(lease, now)), started)
 
-    def _note(self, lease: Obj, at: float) -> None:
+    def _record(self, lease: Obj, at: float) -> None:
         self._lease, self._seen_at = lease, at
 
     def _is_held_by_another(self, lease: Obj) -> bool:
@@ -202,7 +206,7 @@ class LeaderElection:
         return self._clock.monotonic() < self._seen_at + lasts
 
     def _claimed(self, lease: Obj | None, now: datetime) -> Obj:
-        """The Lease as ours, at this moment."""
+        """Return the Lease with this candidate as its holder, renewed now."""
         spec = (lease or {}).get("spec") or {}
         stamp, ours = format_micro(now), spec.get("holderIdentity") == self.identity
         claimed = {
@@ -218,7 +222,7 @@ class LeaderElection:
         }  # fmt: skip
 
     async def _release(self) -> None:
-        """So that the next one need not wait. Not being able to is no failure: the Lease runs out by itself."""
+        """Release the Lease, so that the next candidate need not wait. Ignore errors: the Lease expires by itself."""
         lease = self._lease
         if lease is None:
             return

@@ -1,4 +1,4 @@
-"""Runs the controllers of one component: their informers first, then them."""
+"""Runs the controllers of one component after their informers have synced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.exposition import Family
 from setpoint.reconcile.controller import Controller
 from setpoint.reconcile.event_series import SeriesRecorder
-from setpoint.reconcile.event_writing import EventWriting
+from setpoint.reconcile.event_writing import EventWriteQueue
 from setpoint.reconcile.events import EventRecorder
 from setpoint.reconcile.informer import Handler, Informer
 from setpoint.reconcile.metrics import families
@@ -20,16 +20,20 @@ from setpoint.reconcile.metrics import families
 
 class Runnable(Protocol):
     async def run(self) -> None:
-        """Until cancelled; whatever it raises ends the component."""
+        """Run until cancelled; an exception ends the component."""
         ...
 
 
-First = tuple[ResourceRef, Callable[[dict[str, Any]], bool] | None]
-"""An object of this resource; or only one of which the function says so."""
+FirstObject = tuple[ResourceRef, Callable[[dict[str, Any]], bool] | None]
+"""A resource and an optional predicate: the first object of it that satisfies the predicate triggers a deferred build.
+"""
 
 
 class Manager:
-    """What is asked for while it runs begins at once. Cancelling `run` ends all of it."""
+    """Owns the informers, recorders and controllers of one component.
+
+    What is requested while it runs is started at once. Cancelling `run` stops everything.
+    """
 
     def __init__(
         self,
@@ -40,29 +44,30 @@ class Manager:
         client_for: Callable[[str], Client] | None = None,
         host: str = "",
     ) -> None:
-        """`client` reads for all; `client_for(controller)` is what each controller writes with, under its own name."""
+        """Create a manager. `client` reads for all controllers; `client_for(controller)` returns the client with which
+        a controller writes, under its own account."""
         self.client = client
         self.clock = clock
         self.ids = ids
         self.client_for: Callable[[str], Client] = client_for or (lambda _: client)
         self.ready = asyncio.Event()
-        """The informers have synced and the controllers run."""
+        """Set once the informers have synced and the controllers run."""
         self._host = host
         self._informers: dict[tuple[object, ...], Informer] = {}
-        self._not_begun: list[Runnable] = []
-        """Informers and recorders that were asked for and do not run yet."""
+        self._unstarted: list[Runnable] = []
+        """Informers and recorders that were requested and are not running yet."""
         self._runnables: list[Runnable] = []
-        self._measured: list[Callable[[], Iterable[Family]]] = []
-        self._event_writing: list[EventWriting] = []
-        self._woken: list[Callable[[], Runnable]] = []
-        """What was waiting for a first object that is there now."""
+        self._metric_sources: list[Callable[[], Iterable[Family]]] = []
+        self._event_queues: list[EventWriteQueue] = []
+        self._triggered: list[Callable[[], Runnable]] = []
+        """Deferred builds whose first object has appeared and that have not been started."""
         self._tasks: asyncio.TaskGroup | None = None
-        """While it runs."""
+        """The task group of `run`; None before it is called."""
 
     def informer(
         self, resource: ResourceRef, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> Informer:
-        """The one informer for this: all who ask share its watch and its cache."""
+        """Return the shared informer for these arguments; all callers share its watch and its cache."""
         asked = (resource, namespace, label_selector, field_selector)
         found = self._informers.get(asked)
         if found is None:
@@ -74,11 +79,11 @@ class Manager:
                 label_selector=label_selector,
                 field_selector=field_selector,
             )
-            self._not_begun.append(found)
+            self._unstarted.append(found)
         return found
 
     def shared_informer(self, resource: Resource) -> Informer | None:
-        """The informer for all objects of a resource, if somebody has asked for it."""
+        """Return the informer for all objects of a resource, or None if no controller has requested it."""
         wanted = (resource.group, resource.version, resource.plural)
         for (asked, *where), informer in self._informers.items():
             if isinstance(asked, Resource) and (asked.group, asked.version, asked.plural) == wanted and not any(where):
@@ -86,101 +91,105 @@ class Manager:
         return None
 
     def recorder(self, component: str, account: str = "") -> EventRecorder:
-        """Events from `component`, written under the name of `account` where that is another one."""
+        """Return a recorder for Events of `component` that writes with the account `account`, by default the
+        component's own."""
         recorder = EventRecorder(self.client_for(account or component), self.clock, component, self._host)
-        self._not_begun.append(recorder)
-        self._event_writing.append(recorder.writing)
+        self._unstarted.append(recorder)
+        self._event_queues.append(recorder.write_queue)
         return recorder
 
     def series_recorder(self, controller: str) -> SeriesRecorder:
-        """For what is told as `events.k8s.io` events."""
+        """Return a recorder for Events of `events.k8s.io`."""
         instance = f"{controller}-{self._host}" if self._host else controller
         recorder = SeriesRecorder(self.client_for(controller), self.clock, controller, instance)
-        self._not_begun.append(recorder)
-        self._event_writing.append(recorder.writing)
+        self._unstarted.append(recorder)
+        self._event_queues.append(recorder.write_queue)
         return recorder
 
     def add(self, runnable: Runnable) -> None:
-        """Before `run`."""
+        """Add a runnable; call this before `run`."""
         self._runnables.append(runnable)
 
-    def measure(self, families: Callable[[], Iterable[Family]]) -> None:
-        """These too are told, besides what is known of every controller."""
-        self._measured.append(families)
+    def add_metrics(self, families: Callable[[], Iterable[Family]]) -> None:
+        """Add metric families to those that every controller has."""
+        self._metric_sources.append(families)
 
-    def add_when(self, first: Iterable[First], build: Callable[[], Runnable]) -> None:
-        """What `build` returns is added as soon as one such object is there. Until then it costs neither memory nor
-        time; it starts as every controller does, on a world that is there already."""
+    def add_when(self, first: Iterable[FirstObject], build: Callable[[], Runnable]) -> None:
+        """Defer `build` until the first matching object appears, then run what it returns.
+
+        Until then it costs neither memory nor time. It starts as every controller does, with synced informers.
+        """
         waiting: list[tuple[Informer, Handler]] = []
 
-        def wake() -> None:
+        def trigger() -> None:
             for informer, handler in waiting:
                 informer.remove_handler(handler)
             if waiting:
                 waiting.clear()
-                self._woken.append(build)
+                self._triggered.append(build)
                 if self._tasks is not None and self.ready.is_set():
-                    self._tasks.create_task(self._begin_woken())
+                    self._tasks.create_task(self._start_triggered())
 
-        for resource, is_one in first:
-            informer, handler = self.informer(resource), _on_first(is_one, wake)
+        for resource, matches in first:
+            informer, handler = self.informer(resource), _on_first(matches, trigger)
             waiting.append((informer, handler))
         for informer, handler in tuple(waiting):
             informer.add_handler(handler)
 
     @property
     def controllers(self) -> list[Controller]:
-        """Those that run here; for whoever wants to know how they fare."""
+        """The controllers that run in this manager."""
         return [each for each in self._runnables if isinstance(each, Controller)]
 
     @property
     def due_within(self) -> float:
-        """In so many seconds everything will have been looked at again that is to be, by what is known now."""
+        """Seconds until every delayed key known now has been added to its queue; 0 if there is none."""
         return max((each.queue.due_within for each in self.controllers), default=0.0)
 
-    def look_again(self) -> None:
-        """At everything, although nothing has changed."""
+    def resync(self) -> None:
+        """Reconcile every object again, although nothing has changed."""
         for informer in tuple(self._informers.values()):
-            informer.tell_again()
+            informer.resync()
 
     def families(self) -> list[Family]:
-        """What there is to be measured of those that run here."""
-        found = families(self.controllers, self._event_writing)
-        for measured in self._measured:
-            found += measured()
+        """Return the metric families of the controllers and recorders."""
+        found = families(self.controllers, self._event_queues)
+        for source in self._metric_sources:
+            found += source()
         return found
 
     async def run(self) -> None:
+        """Start the informers, then the controllers, and run until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await self._sync()
             for runnable in self._runnables:
                 self._tasks.create_task(runnable.run())
-            while self._woken:
-                await self._begin_woken()
+            while self._triggered:
+                await self._start_triggered()
             self.ready.set()
 
-    async def _begin_woken(self) -> None:
+    async def _start_triggered(self) -> None:
         assert self._tasks is not None
-        woken = [build() for build in self._woken]
-        self._woken.clear()
+        started = [build() for build in self._triggered]
+        self._triggered.clear()
         await self._sync()
-        self._runnables += woken
-        for runnable in woken:
+        self._runnables += started
+        for runnable in started:
             self._tasks.create_task(runnable.run())
 
     async def _sync(self) -> None:
-        """Informers and recorders that have not begun do; returns when every cache is filled."""
+        """Start pending informers and recorders, and wait until every cache has synced."""
         assert self._tasks is not None
-        for each in self._not_begun:
+        for each in self._unstarted:
             self._tasks.create_task(each.run())
-        self._not_begun.clear()
+        self._unstarted.clear()
         for informer in tuple(self._informers.values()):
             await informer.synced.wait()
 
 
-def _on_first(is_one: Callable[[dict[str, Any]], bool] | None, wake: Callable[[], None]) -> Handler:
+def _on_first(matches: Callable[[dict[str, Any]], bool] | None, trigger: Callable[[], None]) -> Handler:
     def changed(_: object, new: dict[str, Any] | None) -> None:
-        if new is not None and (is_one is None or is_one(new)):
-            wake()
+        if new is not None and (matches is None or matches(new)):
+            trigger()
 
     return changed

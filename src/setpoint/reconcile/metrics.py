@@ -1,4 +1,4 @@
-"""How controllers and their queues fare, under the names that upstream's workqueues and controller-runtime use."""
+"""Metrics of controllers and workqueues, with the names that client-go and controller-runtime use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from setpoint.meta.exposition import Family, Labels, counter, gauge, histogram
 from setpoint.reconcile.controller import Controller, Counts
-from setpoint.reconcile.event_writing import EventWriting
+from setpoint.reconcile.event_writing import EventWriteQueue
 
 _NAMES = {
     "certificatesigningrequest-approving-controller": "certificate", "endpoints-controller": "endpoint",
@@ -19,54 +19,58 @@ _NAMES = {
     "taint-eviction-controller": "noexec_taint_pod", "ttl-after-finished-controller": "ttl_jobs_to_delete",
     "ttl-controller": "ttlcontroller",
 }  # fmt: skip
-"""Where upstream's queue is not called as the controller is."""
+"""Queue names of upstream that differ from the name of the controller."""
 
 
-def families(controllers: Sequence[Controller], events: Sequence[EventWriting] = ()) -> list[Family]:
+def families(controllers: Sequence[Controller], events: Sequence[EventWriteQueue] = ()) -> list[Family]:
     named: list[tuple[Labels, Controller]] = [({"name": queue_name(each.name)}, each) for each in controllers]
     ran: list[tuple[Labels, Controller]] = [({"controller": queue_name(each.name)}, each) for each in controllers]
     results = [({**labels, "result": result}, value) for labels, each in ran for result, value in _results(each.counts)]
     return [
-        gauge("workqueue_depth", "Keys that wait for work.", ((labels, len(each.queue)) for labels, each in named)),
+        gauge(
+            "workqueue_depth", "Current number of queued keys.", ((labels, len(each.queue)) for labels, each in named)
+        ),
         counter(
             "workqueue_adds_total",
-            "Keys that came into the queue.",
+            "Total number of keys added to the queue.",
             ((labels, each.queue.added) for labels, each in named),
         ),
         counter(
-            "workqueue_retries_total", "Keys that came back.", ((labels, each.counts.retried) for labels, each in named)
+            "workqueue_retries_total",
+            "Total number of rate-limited requeues.",
+            ((labels, each.counts.retried) for labels, each in named),
         ),
         histogram(
             "workqueue_queue_duration_seconds",
-            "How long keys waited for work.",
+            "Seconds that keys waited in the queue.",
             ((labels, each.queue.waited) for labels, each in named),
         ),
         histogram(
             "workqueue_work_duration_seconds",
-            "How long the work on a key took.",
+            "Seconds that processing a key took.",
             ((labels, each.work_seconds) for labels, each in named),
         ),
-        counter("controller_runtime_reconcile_total", "Reconciles by how they ended.", results),
+        counter("controller_runtime_reconcile_total", "Total number of reconciles by result.", results),
         counter(
             "controller_runtime_reconcile_errors_total",
-            "Reconciles that failed.",
+            "Total number of failed reconciles.",
             ((labels, each.counts.failed) for labels, each in ran),
         ),
         gauge(
             "setpoint_events_waiting",
-            "Events that wait to be written.",
+            "Current number of queued Events.",
             _by_component((each.component, len(each)) for each in events),
         ),
         counter(
             "setpoint_events_dropped_total",
-            "Events that were dropped because too many waited, or they waited for too long.",
+            "Total number of Events dropped because the queue was full or they waited too long.",
             _by_component((each.component, each.dropped) for each in events),
         ),
     ]
 
 
 def _by_component(values: Iterable[tuple[str, int]]) -> list[tuple[Labels, float]]:
-    """One series for each component, however many recorders it has."""
+    """Sum the values of each component, which may have several recorders."""
     found: Counter[str] = Counter()
     for component, value in values:
         found[component] += value
@@ -75,10 +79,10 @@ def _by_component(values: Iterable[tuple[str, int]]) -> list[tuple[Labels, float
 
 def _results(counts: Counts) -> Iterator[tuple[str, int]]:
     requeued = counts.retried - counts.failed
-    yield "success", counts.done - counts.failed - requeued - counts.later
+    yield "success", counts.done - counts.failed - requeued - counts.requeued_after
     yield "error", counts.failed
     yield "requeue", requeued
-    yield "requeue_after", counts.later
+    yield "requeue_after", counts.requeued_after
 
 
 def queue_name(controller: str) -> str:

@@ -1,4 +1,4 @@
-"""A workqueue that makes keys which fail wait, longer each time."""
+"""A workqueue that delays failed keys with exponential backoff."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ FIRST_RETRY, LONGEST_RETRY = 0.005, 1000.0
 
 
 class Limiter(Protocol):
+    """Decides how long a failed key waits before it is retried."""
+
     def when(self, key: str) -> float:
-        """The key failed once more: in how many seconds it may be tried again."""
+        """Record a failure of the key and return the seconds until it may be retried."""
         ...
 
     def forget(self, key: str) -> None:
-        """The key is well."""
+        """Reset the key's failures after a success."""
         ...
 
 
 class ExponentialBackoff:
-    """Each key for itself, doubling."""
+    """Doubles the delay with each failure of a key, up to a maximum."""
 
     def __init__(self, first: float = FIRST_RETRY, longest: float = LONGEST_RETRY) -> None:
         self._first = first
@@ -42,7 +44,7 @@ class ExponentialBackoff:
 
 
 class Bucket:
-    """All keys together: `rate` retries a second in the long run, up to `burst` at once."""
+    """Limits the retries of all keys together to `rate` per second, with bursts of up to `burst`."""
 
     def __init__(self, clock: Clock, rate: float = 10.0, burst: int = 100) -> None:
         self._bucket = TokenBucket(clock, rate, burst)
@@ -55,9 +57,11 @@ class Bucket:
 
 
 class RateLimitingQueue(DelayingQueue):
+    """A delaying queue that requeues failed keys with the longest delay any of its limiters asks for."""
+
     def __init__(self, clock: Clock, limiters: tuple[Limiter, ...] | None = None) -> None:
-        """The limiter that asks for the longest wait has its way. By default: 5 ms doubling to 1,000 s for each key,
-        10 a second with bursts of 100 for all together."""
+        """Create a queue. The default limiters are 5 ms doubling to 1,000 s per key, and 10 retries per second with
+        bursts of 100 overall."""
         super().__init__(clock)
         self._limiters: tuple[Limiter, ...] = limiters or (ExponentialBackoff(), Bucket(clock))
 

@@ -1,7 +1,8 @@
-"""A queue of keys for workers that must not trip over each other.
+"""A queue of keys for concurrent workers.
 
-Fair (first in, first out), stingy (a key that is added again before it is taken is there once), and exclusive (a key
-that is being worked on is handed to nobody else; added meanwhile, it comes back when it is done).
+It is fair (first in, first out), stingy (a key that is added several times before it is dequeued is processed once) and
+exclusive (a key that is being processed is not given to a second worker; if it is added meanwhile, it is queued again
+when it is done).
 """
 
 from __future__ import annotations
@@ -16,24 +17,27 @@ _SECONDS = exponential(1e-8, 10, 12)
 
 
 class ShutDown(Exception):
-    """The queue is empty and nothing will come any more."""
+    """The queue is empty and was shut down."""
 
 
 class WorkQueue:
+    """A queue of keys with the guarantees that the module describes."""
+
     def __init__(self, monotonic: Callable[[], float] | None = None) -> None:
-        """With a clock it measures how long keys wait."""
+        """Create a queue. With a clock, it measures how long keys wait."""
         self._queue: deque[str] = deque()
-        """The order of work. Every key in it is in `_dirty` and not in `_processing`."""
+        """Keys in the order of processing. Every key in it is in `_dirty` and not in `_processing`."""
         self._dirty: set[str] = set()
-        """All that needs work, whether in `_queue` or to be queued as soon as it is done."""
+        """Keys that need processing: those in `_queue`, and those to be queued when their current processing is
+        done."""
         self._processing: set[str] = set()
-        """Taken and not done."""
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Keys that were dequeued and are not done."""
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.added = 0
-        """How many keys came in, those apart that were there already."""
+        """Keys that were added, not counting those that were queued already."""
         self.waited = Histogram(_SECONDS)
-        """Seconds from when a key came in until it was taken."""
+        """Seconds from when a key was added until it was dequeued."""
         self._monotonic = monotonic
         self._since: dict[str, float] = {}
 
@@ -41,6 +45,7 @@ class WorkQueue:
         return len(self._queue)
 
     def add(self, key: str) -> None:
+        """Add the key, unless it is queued already."""
         if self._closed or key in self._dirty:
             return
         self._dirty.add(key)
@@ -52,16 +57,17 @@ class WorkQueue:
             self._wake()
 
     async def get(self) -> str:
-        """The key that has waited longest; the caller says `done` when the work is over. Raises ShutDown."""
+        """Dequeue the oldest key; the caller calls `done` when it has processed it. Raise ShutDown when the queue is
+        shut down."""
         while not self._queue:
             if self._closed:
                 raise ShutDown
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
+            self._waiters.append(waiter)
             try:
                 await waiter
             except BaseException:
-                # The one who was woken goes away: the key is for the next.
+                # The waiter that was woken is cancelled: wake the next one for the key.
                 if waiter.done() and not waiter.cancelled() and self._queue:
                     self._wake()
                 raise
@@ -73,13 +79,14 @@ class WorkQueue:
         return key
 
     def done(self, key: str) -> None:
+        """Mark the key as processed, and queue it again if it was added meanwhile."""
         self._processing.discard(key)
         if key in self._dirty:
             self._queue.append(key)
             self._wake()
 
-    def _take_out(self, key: str) -> bool:
-        """A key that waits to be handed out waits no longer. Whether it did."""
+    def _remove_queued(self, key: str) -> bool:
+        """Remove a key that is queued and not being processed. Return whether it was."""
         if key not in self._dirty or key in self._processing:
             return False
         self._dirty.discard(key)
@@ -88,14 +95,14 @@ class WorkQueue:
         return True
 
     def shut_down(self) -> None:
-        """No more keys are taken in; those that are there are still handed out."""
+        """Accept no more keys; those that are queued can still be dequeued."""
         self._closed = True
-        while self._waiting:
+        while self._waiters:
             self._wake()
 
     def _wake(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
+        while self._waiters:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return

@@ -44,7 +44,7 @@ _ADDED, _DELETED = ClusterEvent(ASSIGNED_POD, Action.ADD), ClusterEvent(ASSIGNED
 def add_scheduler(manager: Manager, configuration: Configuration | None = None) -> Scheduler:
     scheduler = Scheduler(manager, configuration or Configuration())
     manager.add(scheduler)
-    manager.measure(scheduler.families)
+    manager.add_metrics(scheduler.families)
     return scheduler
 
 

@@ -83,7 +83,7 @@ class Running(Generic[Spec, Status]):
         self.loop = Loop(wanted.name, self._look, manager.clock, workers=wanted.workers, queue=queue)
         self._metrics = LoopMetrics(wanted.name, wanted.workers)
         manager.add(self.loop)
-        manager.measure(self._metrics.families)
+        manager.add_metrics(self._metrics.families)
         self._listen()
 
     def _following(self, manager: Manager, kinds: tuple[Kind[Any, Any], ...]) -> Mapping[tuple[str, str], Informer]:

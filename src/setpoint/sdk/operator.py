@@ -63,7 +63,7 @@ class Operator:
             Running(
                 controller, manager, measurements, in_flight or InFlight(), namespace=namespace, dry_run=dry_run
             )  # fmt: skip
-        manager.measure(measurements.families)
+        manager.add_metrics(measurements.families)
         return manager
 
     @asynccontextmanager

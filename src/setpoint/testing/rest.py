@@ -72,7 +72,7 @@ class Rest:
             for _ in range(2):
                 for operator, manager in self._managers():
                     if operator:
-                        manager.look_again()
+                        manager.resync()
                 await self.pass_time(seconds / 2)
                 if self._journal.news != before:
                     raise AssertionError(f"not at rest:\n{self.diagnose(self._since(begun))}")

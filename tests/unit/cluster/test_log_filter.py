@@ -46,9 +46,12 @@ def log(lines: Lines) -> logging.Logger:
 
 @pytest.mark.parametrize("error", [TimeoutError(), asyncio.CancelledError(), ConnectionResetError(), ValueError("")])
 def test_an_exception_without_a_text_is_named(log: logging.Logger, lines: Lines, error: BaseException) -> None:
-    log.warning("cannot have the lease %s: %s", "x", error)
-    log.warning("cannot have the lease %s: %s", "x", ValueError("because"))
-    assert lines.found == [f"cannot have the lease x: {type(error).__name__}", "cannot have the lease x: because"]
+    log.warning("cannot acquire or renew the lease %s: %s", "x", error)
+    log.warning("cannot acquire or renew the lease %s: %s", "x", ValueError("because"))
+    assert lines.found == [
+        f"cannot acquire or renew the lease x: {type(error).__name__}",
+        "cannot acquire or renew the lease x: because",
+    ]
 
 
 def test_repeated_lines_are_counted(log: logging.Logger, lines: Lines, clock: Clock) -> None:

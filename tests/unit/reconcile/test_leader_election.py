@@ -159,12 +159,12 @@ async def test_who_cannot_have_the_lease_says_why(cluster: VirtualCluster, caplo
     await cluster.sleep(3)
     assert (candidate.election.holder, candidate.terms) == ("", [])
     warnings = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
-    assert warnings == {"cannot have the lease test: cut off"}
+    assert warnings == {"cannot acquire or renew the lease test: cut off"}
     caplog.clear()
     candidate.link.hangs = True
     await cluster.sleep(60)
     warnings = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
-    assert warnings == {"cannot have the lease test: no answer in time"}
+    assert warnings == {"cannot acquire or renew the lease test: timed out"}
     running.cancel()
     await asyncio.wait([running])
 

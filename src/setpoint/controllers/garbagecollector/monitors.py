@@ -87,7 +87,7 @@ class Monitors:
     async def _add(self, tasks: asyncio.TaskGroup, key: Key, resource: Resource, patience: asyncio.Task[None]) -> None:
         informer, task = self._shared(resource), None
         if informer is None:
-            informer = Informer(self._client, resource, self._clock, metadata_only=True, keep=essentials)
+            informer = Informer(self._client, resource, self._clock, metadata_only=True, transform=essentials)
             task = tasks.create_task(_run(informer))
         self._monitors[key] = _Monitor(resource, informer, task)
         informer.add_handler(self._handler(resource))

@@ -96,7 +96,11 @@ class Followers:
         if informer is None:
             counted_only = type(its_meter) is Meter
             informer = Informer(
-                self._client, resource, self._clock, metadata_only=counted_only, keep=_name if counted_only else None
+                self._client,
+                resource,
+                self._clock,
+                metadata_only=counted_only,
+                transform=_name if counted_only else None,
             )
             assert self._tasks is not None
             task = self._tasks.create_task(_run(informer))

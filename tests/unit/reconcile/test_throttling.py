@@ -1,4 +1,4 @@
-"""Keys that cost much are taken less often; nothing is lost by it."""
+"""Keys whose reconcile occupies the event loop are throttled, and no change is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from stopped_clock import StoppedClock, settle
 
 from setpoint.reconcile import Controller
-from setpoint.reconcile.busy import Busy
+from setpoint.reconcile.loop_time import LoopTimer
 
 
 class WorkingClock(StoppedClock):
@@ -27,15 +27,15 @@ async def test_only_the_time_in_which_nobody_else_could_run_counts() -> None:
         clock.work(3)
         return "done"
 
-    busy = Busy(task(), clock)
+    timer = LoopTimer(task(), clock)
 
     async def run() -> str:
-        return await busy
+        return await timer
 
     running = asyncio.ensure_future(run())
     await clock.advance(200)
     assert await running == "done"
-    assert busy.seconds == 5
+    assert timer.seconds == 5
 
 
 async def test_failures_and_cancellation_pass_through() -> None:
@@ -54,10 +54,10 @@ async def test_failures_and_cancellation_pass_through() -> None:
             raise
 
     async def run() -> None:
-        await Busy(waits(), clock)
+        await LoopTimer(waits(), clock)
 
     with pytest.raises(ValueError, match="no"):
-        await Busy(fails(), clock)
+        await LoopTimer(fails(), clock)
     task = asyncio.ensure_future(run())
     await settle()
     task.cancel()

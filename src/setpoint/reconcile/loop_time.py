@@ -1,4 +1,4 @@
-"""How long something held the event loop, apart from what it waited for."""
+"""Measures how long an awaitable occupies the event loop, excluding the time it is suspended."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from setpoint.meta.clock import Clock
 T = TypeVar("T")
 
 
-class Busy(Generic[T]):
-    """`await Busy(awaitable, clock)` is `await awaitable`; `seconds` then says how long nobody else could run because
-    of it. In virtual time that is never."""
+class LoopTimer(Generic[T]):
+    """Awaits an awaitable and measures its time on the event loop.
+
+    `await LoopTimer(awaitable, clock)` returns what `await awaitable` returns. Afterwards `seconds` holds the time
+    during which no other task could run because of it; in virtual time that is 0.
+    """
 
     __slots__ = ("_awaitable", "_clock", "seconds")
 
@@ -23,19 +26,19 @@ class Busy(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         inner = self._awaitable.__await__()
-        go_on: Callable[[Any], Any] = inner.send
+        resume: Callable[[Any], Any] = inner.send
         argument: Any = None
         monotonic = self._clock.monotonic
         while True:
             began = monotonic()
             try:
-                waiting = go_on(argument)
+                waiting = resume(argument)
             except StopIteration as end:
                 value: T = end.value
                 return value
             finally:
                 self.seconds += monotonic() - began
             try:
-                argument, go_on = (yield waiting), inner.send
+                argument, resume = (yield waiting), inner.send
             except BaseException as error:
-                argument, go_on = error, inner.throw
+                argument, resume = error, inner.throw
