@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without bytecode every process that a test or a person starts would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: up test types tests clean
+.PHONY: up test types tests docs clean
 
 up: $(VENV)/.installed ## start a cluster; Ctrl-C stops it; options: make up ARGS="--port 7443"
 	$(BIN)/setpoint up $(ARGS)
@@ -22,6 +22,10 @@ types: $(VENV)/.dev
 tests: $(VENV)/.dev
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+docs: $(VENV)/.dev ## the documentation as a static site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "Open site/index.html"
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Setpoint needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name one with make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
@@ -35,4 +39,4 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,6 +24,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *EXAMPLE
 WITH_COMMANDS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "docs" / "how-to" / "separate-processes.md",
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     *(page for page in EXAMPLES if page.parent.parent != ROOT),
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -78,8 +80,8 @@ def flags(commands: tuple[str, ...] = COMMANDS) -> dict[str, list[Flag]]:
 
 
 def flag_rows() -> Iterator[tuple[list[str], str]]:
-    """The table of flags in the readme: names, and the default as it is told."""
-    for line in (ROOT / "README.md").read_text().splitlines():
+    """Yield the rows of the table of server flags: names, and the default as the page states it."""
+    for line in (ROOT / "docs" / "reference" / "server-flags.md").read_text().splitlines():
         if line.startswith("| `--"):
             names, default, _ = (cell.strip() for cell in line.strip("|").split("|", 2))
             yield FLAG.findall(names), default
@@ -123,12 +125,12 @@ def test_defaults_of_the_table_are_right() -> None:
     for names, told in flag_rows():
         for name in names:
             for default in {shown_default(flag).strip("'[]") for flag in known[name]} - {""}:
-                assert default in told, f"{name} has the default {default}, the readme says {told!r}"
+                assert default in told, f"{name} has the default {default}, the page says {told!r}"
 
 
 def test_commands_are_mentioned() -> None:
     servers = {*GROUPS["A cluster"], *GROUPS["Its parts, each in a process of its own"]}
-    assert servers == set(COMMANDS), "say in the readme what is new, and here"
+    assert servers == set(COMMANDS), "describe the new command in the documents, and add it here"
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
