@@ -16,12 +16,12 @@ WRITE = 0.1
 """Seconds that a write takes, however many there are: the server is busy with other things."""
 
 
-class EventState:
+class Written:
     """What was written, and how long after it was put."""
 
     def __init__(self, clock: StoppedClock) -> None:
         self.clock = clock
-        self.write_queue = EventWriteQueue("tester", clock)
+        self.writing = EventWriteQueue("tester", clock)
         self.numbers: list[int] = []
         self.lags: list[float] = []
 
@@ -33,7 +33,7 @@ class EventState:
             self.numbers.append(number)
             self.lags.append(self.clock.monotonic() - put_at)
 
-        self.write_queue.put(number, write, source)
+        self.writing.put(number, write, source)
 
     async def pass_time(self, seconds: float) -> None:
         for _ in range(round(seconds / WRITE * 2)):
@@ -41,15 +41,15 @@ class EventState:
 
 
 @pytest.fixture
-async def written() -> AsyncIterator[EventState]:
-    found = EventState(StoppedClock())
-    task = asyncio.ensure_future(found.write_queue.run())
+async def written() -> AsyncIterator[Written]:
+    found = Written(StoppedClock())
+    task = asyncio.ensure_future(found.writing.run())
     yield found
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_burst_is_written_a_few_at_a_time_with_rests(written: EventState) -> None:
+async def test_a_burst_is_written_a_few_at_a_time_with_rests(written: Written) -> None:
     for number in range(32):
         written.put(number)
     await written.clock.advance(0)
@@ -61,31 +61,31 @@ async def test_a_burst_is_written_a_few_at_a_time_with_rests(written: EventState
     assert written.numbers == [*range(32)]
 
 
-async def test_those_that_wait_for_long_are_written_without_rests(written: EventState) -> None:
+async def test_those_that_wait_for_long_are_written_without_rests(written: Written) -> None:
     for number in range(1_000):
         written.put(number)
     await written.pass_time(10)
-    assert written.numbers == [*range(1_000)] and written.write_queue.dropped == 0
+    assert written.numbers == [*range(1_000)] and written.writing.dropped == 0
 
 
-async def test_none_comes_more_than_half_a_minute_late(written: EventState) -> None:
+async def test_none_comes_more_than_half_a_minute_late(written: Written) -> None:
     for number in range(4_000):  # 400 a second, more than twice of what can be written
         written.put(number)
         if number % 40 == 39:
             await written.pass_time(WRITE)
     await written.pass_time(60)
     assert max(written.lags) <= 30 + WRITE
-    assert len(written.write_queue) == 0
+    assert len(written.writing) == 0
 
 
-async def test_what_waited_for_too_long_is_dropped_and_counted(written: EventState) -> None:
+async def test_what_waited_for_too_long_is_dropped_and_counted(written: Written) -> None:
     written.put(1)
-    written.write_queue._waiting[""][1] = (written.clock.monotonic() - 31, written.write_queue._waiting[""][1][1])
+    written.writing._queued[""][1] = (written.clock.monotonic() - 31, written.writing._queued[""][1][1])
     await written.pass_time(1)
-    assert written.numbers == [] and written.write_queue.dropped == 1
+    assert written.numbers == [] and written.writing.dropped == 1
 
 
-async def test_sources_take_turns(written: EventState) -> None:
+async def test_sources_take_turns(written: Written) -> None:
     for number in range(100):
         written.put(number, "loud")
     written.put(1_000, "quiet")
@@ -97,36 +97,36 @@ async def test_sources_take_turns(written: EventState) -> None:
 async def test_too_many_cost_the_source_that_has_the_most_its_oldest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(event_writing, "_MOST_WAITING", 10)
-    found = EventState(StoppedClock())
+    monkeypatch.setattr(event_writing, "_MAX_QUEUED", 10)
+    found = Written(StoppedClock())
     found.put(1_000, "quiet")
     for number in range(20):
         found.put(number, "loud")
-    assert len(found.write_queue) == 10 and found.write_queue.dropped == 11
-    task = asyncio.ensure_future(found.write_queue.run())
+    assert len(found.writing) == 10 and found.writing.dropped == 11
+    task = asyncio.ensure_future(found.writing.run())
     await found.pass_time(10)
     assert sorted(found.numbers) == [*range(11, 20), 1_000]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_of_the_same_only_the_last_is_written(written: EventState) -> None:
+async def test_of_the_same_only_the_last_is_written(written: Written) -> None:
     told: list[str] = []
     for text in ("first", "second"):
 
         async def write(text: str = text) -> None:
             told.append(text)
 
-        written.write_queue.put("same", write)
+        written.writing.put("same", write)
     await written.pass_time(1)
-    assert told == ["second"] and len(written.write_queue) == 0
+    assert told == ["second"] and len(written.writing) == 0
 
 
-async def test_a_failure_keeps_none_of_the_others_back(written: EventState) -> None:
+async def test_a_failure_keeps_none_of_the_others_back(written: Written) -> None:
     async def fail() -> None:
         raise ServiceUnavailable("no")
 
-    written.write_queue.put("fails", fail)
+    written.writing.put("fails", fail)
     written.put(1)
     await written.pass_time(1)
     assert written.numbers == [1]
