@@ -1,4 +1,4 @@
-"""What `setpoint.store.interface` promises, held against every backend."""
+"""Contract tests of `setpoint.store.interface`, run against every backend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lagging_store import LaggingStore, Medium
 
 from setpoint.store.encryption.ciphers import AesGcm
 from setpoint.store.encryption.encrypted_store import EncryptedStore
-from setpoint.store.encryption.providers import Keys, NamedKey, Transformer
+from setpoint.store.encryption.providers import KeyedProvider, NamedKey, Transformer
 from setpoint.store.interface import (
     Cause,
     Check,
@@ -43,7 +43,7 @@ async def open_sqlite(folder: Path) -> Store:
 
 
 async def open_encrypted(folder: Path) -> Store:
-    transformer = Transformer([Keys("aesgcm", "AES", [NamedKey("one", AesGcm(b"k" * 32, urandom))])])
+    transformer = Transformer([KeyedProvider("aesgcm", "AES", [NamedKey("one", AesGcm(b"k" * 32, urandom))])])
     return EncryptedStore(MemoryStore(), Always(transformer))
 
 
@@ -153,7 +153,7 @@ async def test_a_check_changes_nothing_and_must_hold(store: Store) -> None:
     with pytest.raises(CompareFailed):
         await store.txn([Put("a", b"2"), Check("lease", 0)])
     assert await store.get("a") == KeyValue("a", b"1", at, at)
-    # What is under way counts too: the write comes before the renewal or not at all.
+    # Pending transactions count too: the write commits before the renewal or not at all.
     renewal, late = await asyncio.gather(
         put(store, "lease", b"yours"),
         store.txn([Put("a", b"2"), Check("lease", kept.mod_revision)]),
@@ -240,7 +240,7 @@ async def increment(store: Store, key: str) -> None:
             await store.txn([Put(key, b"%d" % (value + 1), current.mod_revision if current else 0)])
             return
         except CompareFailed as failed:
-            # To retry from what the failure carries is never stale.
+            # A retry from the entry in the exception is never stale.
             assert failed.current == await store.get(key)
             current = failed.current
 
@@ -394,8 +394,8 @@ async def test_pages_of_one_revision_while_writers_write(store: Store) -> None:
 
 @dataclass
 class Past:
-    """What was written: `states[n]` is the state after the nth transaction, which has the revision `revisions[n]`; the
-    first are those before all."""
+    """The states after each transaction: `states[n]` belongs to the revision `revisions[n]`, and the first to the
+    start."""
 
     states: list[dict[str, KeyValue]]
     revisions: list[int]
@@ -441,7 +441,7 @@ async def test_the_future_cannot_be_read(store: Store) -> None:
     now = (await put(store, "a")).mod_revision
     with pytest.raises(FutureRevision) as future:
         await store.get("a", now + 1)
-    assert (future.value.asked, future.value.current) == (now + 1, now)
+    assert (future.value.requested, future.value.current) == (now + 1, now)
     with pytest.raises(FutureRevision):
         await store.list("", revision=now + 1)
     with pytest.raises(FutureRevision):
@@ -457,7 +457,7 @@ async def test_compaction(store: Store) -> None:
     for revision in revisions[1:5]:
         with pytest.raises(Compacted) as gone:
             await store.get("a", revision)
-        assert (gone.value.asked, gone.value.oldest) == (revision, compacted + 1)
+        assert (gone.value.requested, gone.value.oldest) == (revision, compacted + 1)
         with pytest.raises(Compacted):
             await store.list("", revision=revision)
     for after in revisions[:4]:
@@ -691,9 +691,9 @@ async def test_sync_and_reached(store: Store) -> None:
     assert await store.sync() == store.revision
     made = await put(store, "a")
     assert await store.sync() >= made.mod_revision
-    await store.reached(made.mod_revision)
+    await store.wait_for_revision(made.mod_revision)
     future = made.mod_revision + 5
-    waiting = [asyncio.create_task(store.reached(future)) for _ in range(3)]
+    waiting = [asyncio.create_task(store.wait_for_revision(future)) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     while store.revision < future:
@@ -705,7 +705,7 @@ async def test_sync_and_reached(store: Store) -> None:
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
     store = MemoryStore()
     for _ in range(100):
-        waiting = asyncio.create_task(store.reached(10**15))
+        waiting = asyncio.create_task(store.wait_for_revision(10**15))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -767,7 +767,7 @@ async def test_a_watch_resumes_on_the_other_store(pair: tuple[LaggingStore, Lagg
     one, other = pair
     begin = one.revision
     revisions = [(await put(one, f"a/b/{number}")).mod_revision for number in range(40)]
-    await other.reached(revisions[20])
+    await other.wait_for_revision(revisions[20])
     ear = Ear()
     other.watch("a/b/", revisions[20], ear)
     assert [event.revision for event in await ear.heard(19)] == revisions[21:]
@@ -827,7 +827,7 @@ async def test_causes(store: Store) -> None:
 async def test_a_closed_store_says_so(store: Store) -> None:
     assert store.failure is None
     pending = asyncio.create_task(put(store, "accepted"))
-    waiting = asyncio.create_task(store.reached(store.revision + 1_000))
+    waiting = asyncio.create_task(store.wait_for_revision(store.revision + 1_000))
     await asyncio.sleep(0)
     await store.close()
     assert (await pending).key == "accepted"
@@ -835,8 +835,8 @@ async def test_a_closed_store_says_so(store: Store) -> None:
         await waiting
     assert store.failure is not None and "closed" in store.failure
     for call in (
-        store.get("a"), store.list(""), store.txn([Put("a", b"")]), store.compact(0), store.sync(), store.reached(1),
-        store.replay("", 0, 1), store.causes(0),
+        store.get("a"), store.list(""), store.txn([Put("a", b"")]), store.compact(0), store.sync(),
+        store.wait_for_revision(1), store.replay("", 0, 1), store.causes(0),
     ):  # fmt: skip
         with pytest.raises(StoreError, match="closed"):
             await call

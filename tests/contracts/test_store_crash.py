@@ -1,4 +1,4 @@
-"""A process that writes is killed again and again; whatever it was told is durable must be there."""
+"""Kill a writing process repeatedly and check that every acknowledged write survives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ asyncio.run(main())
 
 
 class Acknowledged:
-    """What the writers were told, over all rounds."""
+    """The writes that were acknowledged to the writers, over all rounds."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -109,7 +109,7 @@ def check(store: SqliteStore, told: Acknowledged) -> None:
         assert (turn, number) >= newest
     for own in told.created - told.deleted:
         if own not in items:
-            # A deletion may have become durable without the writer being told; a loss of the creation may not.
+            # A deletion may be durable without having been acknowledged; the creation must not be lost.
             _, name, at = own.split("/")
             turn, number = map(int, at.split("."))
             assert number % 2
@@ -120,7 +120,8 @@ def check(store: SqliteStore, told: Acknowledged) -> None:
 
 
 def check_history(store: SqliteStore) -> None:
-    """From the compacted revision on, no revision is missing, and each event takes over where the last one left."""
+    """Check that no revision after the compacted one is missing, and that each event continues from the previous
+    one."""
     events: list[Event] = []
     store.watch("", store.compacted, lambda more, revision: events.extend(more)).close()
     assert sorted({event.revision for event in events}) == [*range(store.compacted + 1, store.revision + 1)]

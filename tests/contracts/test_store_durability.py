@@ -1,4 +1,4 @@
-"""What only a durable store can promise: the past survives a restart, and a medium that fails is said to fail."""
+"""Guarantees of durable stores only: history survives a restart, and a failed medium is reported."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_nobody_sees_what_is_not_durable_yet(store: SqliteStore) -> None:
     delete = asyncio.create_task(store.txn([Delete("a")]))
     noop = asyncio.create_task(store.txn([Delete("a")]))
     await asyncio.sleep(0)
-    # All four have begun; the writer may be done, but has had no turn of the loop to say so.
+    # All four have started; the writer may be done, but could not report it to the event loop yet.
     assert store.revision == 1
     assert (await store.get("a")) == store.peek("a")
     assert [item.value for item in (await store.list("")).items] == [b"old"]
@@ -261,7 +261,7 @@ OPEN = "import sys; from setpoint.store.sqlite import SqliteStore; SqliteStore.o
 async def test_in_use_by_this_or_another_process(store: SqliteStore, path: Path) -> None:
     sentence = f"the data directory {path.parent} is in use by another process"
     assert refusal(path) == sentence
-    # To touch the file from within the process must not loosen the lock.
+    # Opening and closing the file within the process must not release the lock.
     change_bytes(path, lambda content: None)
     other = child(OPEN, path)
     assert other.stderr.splitlines()[-1].endswith(f"StoreError: {sentence}")
@@ -291,7 +291,7 @@ def test_the_path_is_a_directory(path: Path) -> None:
 
 @contextmanager
 def mortal() -> Iterator[None]:
-    """Root may write everywhere, so for a while we are somebody else."""
+    """Run as an unprivileged user, because root may write everywhere."""
     was = os.geteuid()
     if was == 0:
         os.seteuid(65_534)
@@ -303,7 +303,7 @@ def mortal() -> Iterator[None]:
 
 @pytest.fixture
 def guarded() -> Iterator[Path]:
-    """A directory that everybody may enter and nobody write to."""
+    """Yield a directory that everyone may enter and no one may write to."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o555)
     yield folder

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from setpoint.store import recovery
-from setpoint.store.checking import check_forever
 from setpoint.store.data_loss import DataLoss
-from setpoint.store.durable_revision import read_mark, revision_path
+from setpoint.store.durable_revision import read_revision_record, revision_path
 from setpoint.store.interface import Compacted, Put, StoreError
+from setpoint.store.periodic_check import check_forever
 from setpoint.store.recovery import REVISION_GAP, BackupWriter, restore
 from setpoint.store.sqlite import SqliteStore
 
@@ -153,7 +153,7 @@ async def test_no_moment_of_a_crash_makes_a_healthy_database_look_damaged(tmp_pa
                 revision_path(image).unlink()
         after = SqliteStore.open(image)
         assert after.revision == store.revision
-        found = read_mark(image)
+        found = read_revision_record(image)
         assert found is not None
         assert found.revision == after.revision
         await after.close()
@@ -185,12 +185,12 @@ async def test_a_removed_revision_file_is_made_again_while_the_store_is_in_use(t
     revision_path(path).unlink()
     await fill(store, 3)
     await store.check()
-    found = read_mark(path)
+    found = read_revision_record(path)
     assert found is not None
     assert found.revision == 6
     await fill(store, 1)
     await store.close()
-    found = read_mark(path)
+    found = read_revision_record(path)
     assert found is not None
     assert found.revision == 7
 
@@ -338,7 +338,9 @@ async def test_a_restored_backup_has_the_state_and_a_greater_revision(tmp_path: 
     await replaced.close()
 
 
-@pytest.mark.parametrize(("step", "left"), [("_set_aside", "is missing"), ("forget_mark", "is not the database")])
+@pytest.mark.parametrize(
+    ("step", "left"), [("_rename_replaced", "is missing"), ("remove_revision_file", "is not the database")]
+)
 async def test_a_crash_during_a_restore_leaves_a_database_that_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, left: str
 ) -> None:
@@ -350,7 +352,7 @@ async def test_a_crash_during_a_restore_leaves_a_database_that_is_refused(
     real = getattr(recovery, step)
 
     def crash(at: Path) -> None:
-        if step == "_set_aside":
+        if step == "_rename_replaced":
             real(at)
         raise KeyboardInterrupt
 

@@ -65,7 +65,7 @@ class Model(RuleBasedStateMachine):
         return len(self.states) - 1
 
     def happens(self, changes: list[Op], cause: bytes) -> list[KeyValue | None]:
-        """What the transaction does to the model."""
+        """Apply the transaction to the model and return the results."""
         before, now = self.states[-1], dict(self.states[-1])
         revision = self.revision + 1
         for op in changes:

@@ -1,8 +1,8 @@
-"""A store that keeps no promise earlier than the contract demands: a view of a medium that others write to as well.
+"""A store that provides each guarantee of the contract as late as allowed: a view of a medium with other writers.
 
-What is committed on the medium becomes visible in each view some turns of the event loop later, in order. Transactions
-of a view are answered when they are visible in it, and then in any order. Revisions start above 1 and have gaps. Lags
-are counted in turns of the event loop and come from a seed, so that a test needs no time and can be repeated.
+A commit on the medium becomes visible in each view a few iterations of the event loop later, in order. A view's
+transactions complete when they are visible in it, and then in any order. Revisions start above 1 and have gaps. Lags
+are counted in iterations of the event loop and come from a seed, so that a test takes no time and is repeatable.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from setpoint.store.history import History
+from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, Unavailable
-from setpoint.store.readable import ReadableStore
 from setpoint.store.transaction import plan
 
 _FIRST_REVISION = 7
 
 
 class Medium:
-    """What is committed, and the views that follow it."""
+    """The committed state, and the views that follow it."""
 
     def __init__(self, seed: int = 1) -> None:
         self.random = random.Random(seed)
@@ -29,9 +29,9 @@ class Medium:
         self.history.revision = _FIRST_REVISION
         self.views: list[LaggingStore] = []
         self.transactions = 0
-        """How many transactions were tried."""
+        """Number of transactions that were attempted."""
         self.away = False
-        """While it is, no view can reach the medium."""
+        """Whether the medium is unreachable for all views."""
 
     def commit(self, ops: Sequence[Op], cause: bytes) -> tuple[int, Sequence[KeyValue | None]]:
         self.transactions += 1
@@ -44,14 +44,14 @@ class Medium:
         return history.revision, answers
 
 
-class LaggingStore(ReadableStore):
+class LaggingStore(InMemoryReads):
     def __init__(self, medium: Medium | None = None, *, lag: int = 3) -> None:
-        """`lag`: the most turns of the event loop by which what is committed becomes visible later than before."""
+        """Create a view that shows commits at most `lag` iterations of the event loop later."""
         self.medium = medium or Medium()
         super().__init__(self.medium.history.fork())
         self.lag = lag
         self.held = False
-        """While it is, nothing arrives."""
+        """Whether commits are held back from this view."""
         self._random = random.Random(len(self.medium.views))
         self._arriving: deque[tuple[Sequence[Event], bytes]] = deque()
         self._under_way: set[asyncio.Future[None]] = set()
@@ -79,7 +79,7 @@ class LaggingStore(ReadableStore):
     def _show(self) -> None:
         if self.held:
             return
-        # One or several transactions become visible together, as messages of a watch hold one or several.
+        # One or several transactions become visible together, as one watch response may contain several.
         shown: list[Event] = []
         for _ in range(self._random.randint(1, max(3, len(self._arriving) // 2))):
             if self._arriving:
@@ -88,7 +88,7 @@ class LaggingStore(ReadableStore):
                 shown += events
         if shown:
             self._subscriptions.publish(shown, self._history.revision)
-            self._wake_reached()
+            self._wake_waiters()
         if self._arriving:
             self._show_after(self._random.randint(1, self.lag))
 
@@ -102,7 +102,7 @@ class LaggingStore(ReadableStore):
         self._check()
         await self._ask()
         committed = self.medium.history.revision
-        await self._visible(committed)
+        await self._wait_visible(committed)
         return committed
 
     async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
@@ -121,13 +121,13 @@ class LaggingStore(ReadableStore):
             try:
                 revision, answers = self.medium.commit(ops, cause)
             except CompareFailed as failed:
-                await self._visible(self.medium.history.revision)
+                await self._wait_visible(self.medium.history.revision)
                 current = self._history.state.get(failed.key)
                 expected = next(op.expect for op in ops if op.key == failed.key)
                 if expected != (current.mod_revision if current is not None else 0):
                     raise CompareFailed(failed.key, current) from None
                 continue  # what was expected is true once more
-            await self._visible(revision)
+            await self._wait_visible(revision)
             await self._pause()
             return revision, answers
 
@@ -148,7 +148,7 @@ class LaggingStore(ReadableStore):
         for history in (self.medium.history, *(view._history for view in self.medium.views)):
             if revision > history.compacted:
                 history.compacted = min(revision, history.revision)
-                while events := history.oldest(100):
+                while events := history.compacted_events(100):
                     history.drop(len(events))
                     await asyncio.sleep(0)
 
@@ -156,9 +156,9 @@ class LaggingStore(ReadableStore):
         return sum(len(each.key) + len(each.value) for each in self.medium.history.state.values())
 
     async def close(self) -> None:
-        first, self._refusal = self._refusal is None, self._refusal or "the store is closed"
+        first, self._failure = self._failure is None, self._failure or "the store is closed"
         if first and self._under_way:
             await asyncio.wait(self._under_way)
-        self._refuse(self._refusal)
+        self._fail(self._failure)
         if self in self.medium.views:
             self.medium.views.remove(self)

@@ -18,7 +18,7 @@ def corruption(kept: KeyValue) -> str:
     """Why the value cannot be read; empty: it can."""
     value = kept.value
     if isinstance(value, Unreadable):
-        return value.why
+        return value.reason
     return _NOT_ENCRYPTING if value.startswith(_ENCRYPTED) else ""
 
 

@@ -33,7 +33,7 @@ async def wait_for_revision(registry: Registry, revision: int) -> None:
     """Return once the cache has reached `revision`; a revision that does not come soon is a timeout."""
     if registry.cache.fresh >= revision:
         return
-    if await happens_within(registry.env.clock, _LONGEST, registry.env.store.reached(revision)):
+    if await happens_within(registry.env.clock, _LONGEST, registry.env.store.wait_for_revision(revision)):
         return
     error = Timeout.of(f"Too large resource version: {revision}, current: {registry.cache.fresh}", 1)
     error.details = {

@@ -44,10 +44,10 @@ from setpoint.cluster.private_files import keep_private, make_private
 from setpoint.cluster.supervisor import Supervisor
 from setpoint.cluster.wiring import wire
 from setpoint.meta.clock import Clock
-from setpoint.store.checking import check_forever
 from setpoint.store.compactor import compact_forever
 from setpoint.store.interface import Store, StoreError
 from setpoint.store.memory import MemoryStore
+from setpoint.store.periodic_check import check_forever
 from setpoint.store.sqlite import SqliteStore
 from setpoint.system import RandomIds, SystemClock, hostname, outward_address
 

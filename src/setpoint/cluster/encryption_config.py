@@ -13,7 +13,7 @@ from setpoint.meta.body import BodyError, parse_yaml, type_meta
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.field import Errors, aggregate_message, invalid, required
 from setpoint.store.encryption.ciphers import AesCbc, AesGcm, Cipher, Random, Secretbox
-from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Provider, Transformer, Transformers
+from setpoint.store.encryption.providers import Identity, KeyedProvider, NamedKey, Provider, Transformer, Transformers
 
 Obj = dict[str, Any]
 
@@ -101,7 +101,8 @@ def _provider(provider: Obj, random: Random) -> Provider:
     for name, (cipher, shown, _) in _CIPHERS.items():
         if provider.get(name) is not None:
             keys = provider[name]["keys"]
-            return Keys(name, shown, [NamedKey(key["name"], cipher(b64decode(key["secret"]), random)) for key in keys])
+            named = [NamedKey(key["name"], cipher(b64decode(key["secret"]), random)) for key in keys]
+            return KeyedProvider(name, shown, named)
     if provider.get("kms") is not None:
         raise EncryptionConfigError(
             f'error while building transformers: could not configure KMS plugin "{provider["kms"].get("name", "")}": '

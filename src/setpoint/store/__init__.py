@@ -1,1 +1,1 @@
-"""A revisioned map from key to bytes with watch. See `interface` for what every backend promises."""
+"""A revisioned map from key to bytes with watch. `interface` states the contract of every backend."""

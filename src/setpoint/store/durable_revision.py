@@ -19,31 +19,31 @@ from zlib import crc32
 _IDENTITY_BITS = (1 << 64) - 1
 
 
-class Mark(NamedTuple):
+class RevisionRecord(NamedTuple):
     """The content of a revision file."""
 
     identity: int
-    """Of the database: a random signed 64-bit number, chosen when the database was created."""
+    """Identity of the database: a random signed 64-bit number, chosen when the database was created."""
     revision: int
-    """The last one known to be durable."""
+    """Last revision that is known to be durable."""
 
 
 def revision_path(database: Path) -> Path:
     return Path(f"{database}-revision")
 
 
-def read_mark(database: Path) -> Mark | None:
+def read_revision_record(database: Path) -> RevisionRecord | None:
     """Return the content of the database's revision file, or None if it is missing or not as written."""
     try:
-        line = revision_path(database).read_bytes()[: len(_line(Mark(0, 0)))]
+        line = revision_path(database).read_bytes()[: len(_line(RevisionRecord(0, 0)))]
         identity, revision, _ = line.split()
-        mark = Mark(_signed(int(identity, 16)), int(revision))
+        record = RevisionRecord(_signed(int(identity, 16)), int(revision))
     except (OSError, ValueError):
         return None
-    return mark if line == _line(mark) else None
+    return record if line == _line(record) else None
 
 
-def forget_mark(database: Path) -> None:
+def remove_revision_file(database: Path) -> None:
     """Remove the revision file, durably."""
     with suppress(FileNotFoundError):
         revision_path(database).unlink()
@@ -53,11 +53,11 @@ def forget_mark(database: Path) -> None:
 class RevisionFile:
     """An open revision file. Its methods raise OSError."""
 
-    def __init__(self, database: Path, mark: Mark) -> None:
-        """Write `mark` durably, replacing whatever the file held."""
+    def __init__(self, database: Path, record: RevisionRecord) -> None:
+        """Write `record` durably, replacing whatever the file held."""
         self._path = revision_path(database)
-        self._identity = mark.identity
-        self._written = self._synced = mark.revision
+        self._identity = record.identity
+        self._written = self._synced = record.revision
         self._fd = -1
         self._create()
 
@@ -74,11 +74,11 @@ class RevisionFile:
     def write(self, revision: int) -> None:
         """Record that `revision` is durable. The record survives a crash of the process at once, and a loss of power
         after the next `sync` or when the kernel writes the page back."""
-        os.pwrite(self._fd, _line(Mark(self._identity, revision)), 0)
+        os.pwrite(self._fd, _line(RevisionRecord(self._identity, revision)), 0)
         self._written = revision
 
     def sync(self) -> None:
-        """Make what was written survive a loss of power. A file that somebody has removed is made again."""
+        """Make what was written survive a loss of power, and create the file again if it was removed."""
         if not self._is_in_place():
             self.close()
             self._create()
@@ -107,9 +107,9 @@ def sync_directory(directory: Path) -> None:
         os.close(folder)
 
 
-def _line(mark: Mark) -> bytes:
-    """Of the same length for every mark: it fits into one sector and is overwritten in place."""
-    text = b"%016x %020d" % (mark.identity & _IDENTITY_BITS, mark.revision)
+def _line(record: RevisionRecord) -> bytes:
+    """Encode a record. All records have the same length, fit into one sector and are overwritten in place."""
+    text = b"%016x %020d" % (record.identity & _IDENTITY_BITS, record.revision)
     return b"%b %08x\n" % (text, crc32(text))
 
 

@@ -1,9 +1,9 @@
-"""The state now and every change since the last compaction, in memory.
+"""The current state and every change since the last compaction, in memory.
 
-The past is not kept as states but as the log of events: what a key was at revision R is the `before` of its first
-event after R, and what it is now if there is no such event. The log is indexed by resource (the first two segments of a
-key): a read of the past costs as much as has happened since to the resource that it concerns, whatever else happened.
-The same KeyValue (and the same bytes) serves the state, the log and every subscriber.
+The past is stored as a log of events, not as states: the value of a key at revision R is the `before` of its first
+event after R, or its current value if there is no such event. The log is indexed by resource (the first two segments of
+a key): the cost of a read of the past depends on the number of later changes to that resource only. The state, the log
+and every subscriber share the same KeyValue (and the same bytes).
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ _revision_of_event = attrgetter("revision")
 _revision_of_cause = itemgetter(0)
 
 
-_MOST_PASTS = 8
+_MAX_CHANGES_SINCE = 8
 
 
-class _Past:
-    """What keys were at a revision, where they have changed since."""
+class _ChangesSince:
+    """The values that keys had at a revision, for the keys that have changed since."""
 
-    __slots__ = ("known_to", "was")
+    __slots__ = ("scanned_through", "values")
 
     def __init__(self, revision: int) -> None:
-        self.known_to = revision
-        """`was` holds every key that has changed up to here."""
-        self.was: dict[str, KeyValue | None] = {}
+        self.scanned_through = revision
+        """Revision up to which the log was scanned: `values` holds every key that changed until then."""
+        self.values: dict[str, KeyValue | None] = {}
 
 
 class History:
-    __slots__ = ("_causes", "_index", "_keys", "_log", "_pasts", "compacted", "revision", "state")
+    __slots__ = ("_causes", "_changes_since", "_index", "_keys", "_log", "compacted", "revision", "state")
 
     def __init__(self, base: Iterable[KeyValue] = (), compacted: int = 0) -> None:
-        """`base` is the state as of the revision `compacted`."""
+        """Start from `base`, the state as of the revision `compacted`."""
         self.state: dict[str, KeyValue] = {each.key: each for each in base}
         self.revision = compacted
-        # Revisions up to this one are unknown, also while their events are still being dropped from the log.
+        # Revisions up to this one cannot be read, even while their events are still being dropped from the log.
         self.compacted = compacted
-        self._keys = KeyOrder(self.state)  # the keys of `state`, always
+        self._keys = KeyOrder(self.state)  # always exactly the keys of `state`
         self._log: list[Event] = []  # complete after `compacted`, ordered by revision
-        # The events of the log by `_resource_of` their keys, in the same order. No list is empty.
+        # The events of the log, by the `_resource_of` their keys and in the same order. No list is empty.
         self._index: dict[str, list[Event]] = {}
-        self._causes: list[tuple[int, bytes]] = []  # same span as the log
-        # What lists of the past were answered from, by prefix and revision; the one used last is the last.
-        self._pasts: dict[tuple[str, int], _Past] = {}
+        self._causes: list[tuple[int, bytes]] = []  # same range of revisions as the log
+        # Caches the values for lists of the past, by prefix and revision, in LRU order.
+        self._changes_since: dict[tuple[str, int], _ChangesSince] = {}
 
     def fork(self) -> History:
-        """The same past and present, from here on by itself. The two share every value: only the maps are copied."""
+        """Return an independent copy. The two share every value: only the containers are copied."""
         other = History()
         other.state = self.state.copy()
         other.revision, other.compacted = self.revision, self.compacted
@@ -62,7 +62,7 @@ class History:
         return other
 
     def apply(self, events: Sequence[Event], cause: bytes) -> None:
-        """One transaction becomes visible. Its revision is greater than any before."""
+        """Make one transaction visible. Its revision must be greater than the current one."""
         state, index = self.state, self._index
         for event in events:
             key = event.key
@@ -86,70 +86,70 @@ class History:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, key: str, revision: int = 0) -> KeyValue | None:
-        if not self._is_past(revision):
+        if not self._is_historical(revision):
             return self.state.get(key)
         events = self._index.get(_resource_of(key), ())
-        for at in range(_place_after(events, revision), len(events)):
-            if events[at].key == key:
-                return events[at].before
+        for index in range(_index_after(events, revision), len(events)):
+            if events[index].key == key:
+                return events[index].before
         return self.state.get(key)
 
     def page(self, prefix: str, start: str, limit: int, revision: int) -> Page:
         first, end = max(prefix, start), prefix_end(prefix)
-        if not self._is_past(revision):
+        if not self._is_historical(revision):
             keys, total = self._keys.between(first, end, limit)
             return Page([*map(self.state.__getitem__, keys)], self.revision, len(keys) < total, total)
 
-        was, state = self._changed_since(revision, prefix), self.state
+        values, state = self._values_at(revision, prefix), self.state
         if first > prefix:
-            was = {key: before for key, before in was.items() if key >= first}
-        not_yet = len([key for key, before in was.items() if before is None and key in state])
-        no_more = [key for key, before in was.items() if before is not None and key not in state]
-        keys, total = self._keys.between(first, end, limit + not_yet if limit else 0)
-        if no_more:
-            keys = sorted(keys + no_more)
-        as_were = [was[key] if key in was else state[key] for key in keys]
-        items = [each for each in as_were if each is not None]
-        total += len(no_more) - not_yet
+            values = {key: before for key, before in values.items() if key >= first}
+        created_since = len([key for key, before in values.items() if before is None and key in state])
+        deleted_since = [key for key, before in values.items() if before is not None and key not in state]
+        keys, total = self._keys.between(first, end, limit + created_since if limit else 0)
+        if deleted_since:
+            keys = sorted(keys + deleted_since)
+        entries = [values[key] if key in values else state[key] for key in keys]
+        items = [each for each in entries if each is not None]
+        total += len(deleted_since) - created_since
         if limit:
             del items[limit:]
         return Page(items, revision, len(items) < total, total)
 
-    def _changed_since(self, revision: int, prefix: str) -> dict[str, KeyValue | None]:
-        """Return the keys under `prefix` that have changed since `revision`, each as it was then.
+    def _values_at(self, revision: int, prefix: str) -> dict[str, KeyValue | None]:
+        """Return the keys under `prefix` that have changed since `revision`, each with its value at that revision.
 
-        The pages of one list ask for the same again and again: what is known is kept, and only the events since the
-        page before are looked at."""
-        past = self._pasts.pop((prefix, revision), None) or _Past(revision)
-        self._pasts[prefix, revision] = past  # now the latest
-        if len(self._pasts) > _MOST_PASTS:
-            del self._pasts[next(iter(self._pasts))]
-        events, only = self._indexed(prefix)
-        for _, key, _, before in events[_place_after(events, past.known_to) :]:
-            if (only or key.startswith(prefix)) and key not in past.was:
-                past.was[key] = before
-        past.known_to = self.revision
-        return past.was
+        The pages of one list request the same values: they are cached, and only events after the previous page are
+        scanned."""
+        changes = self._changes_since.pop((prefix, revision), None) or _ChangesSince(revision)
+        self._changes_since[prefix, revision] = changes  # most recently used
+        if len(self._changes_since) > _MAX_CHANGES_SINCE:
+            del self._changes_since[next(iter(self._changes_since))]
+        events, exclusive = self._indexed(prefix)
+        for _, key, _, before in events[_index_after(events, changes.scanned_through) :]:
+            if (exclusive or key.startswith(prefix)) and key not in changes.values:
+                changes.values[key] = before
+        changes.scanned_through = self.revision
+        return changes.values
 
     def events(self, prefix: str, after: int) -> list[Event]:
         if after < self.compacted:
             raise Compacted(after, self.compacted + 1)
         if after >= self.revision:
             return []
-        events, only = self._indexed(prefix)
-        return _under(prefix, events[_place_after(events, after) :], only)
+        events, exclusive = self._indexed(prefix)
+        return _with_prefix(prefix, events[_index_after(events, after) :], exclusive)
 
     def replay(self, prefix: str, after: int, limit: int) -> Replay:
-        """Return the next events under `prefix`. It looks at about `limit` events: a transaction is never split."""
+        """Return the next events under `prefix`, after scanning about `limit` events. It never splits a transaction."""
         if after < self.compacted:
             raise Compacted(after, self.compacted + 1)
-        events, only = self._indexed(prefix)
-        start = _place_after(events, after)
+        events, exclusive = self._indexed(prefix)
+        start = _index_after(events, after)
         end = start + limit
         while 0 < end < len(events) and events[end].revision == events[end - 1].revision:
             end += 1
         reached = events[end - 1].revision if end < len(events) else max(after, self.revision)
-        return Replay(_under(prefix, events[start:end], only), reached)
+        return Replay(_with_prefix(prefix, events[start:end], exclusive), reached)
 
     def causes(self, after: int, limit: int) -> list[Cause]:
         if after < self.compacted:
@@ -157,8 +157,9 @@ class History:
         place = bisect_right(self._causes, after, key=_revision_of_cause)
         return [Cause(*each) for each in self._causes[place : place + limit if limit else None]]
 
-    def _is_past(self, revision: int) -> bool:
-        """The present can always be read, whatever was compacted."""
+    def _is_historical(self, revision: int) -> bool:
+        """Return whether `revision` is before the current one, which is always readable. Raises StoreError if
+        unreadable."""
         if revision == 0 or revision == self.revision:
             return False
         if revision > self.revision:
@@ -168,37 +169,37 @@ class History:
         return True
 
     def _indexed(self, prefix: str) -> tuple[Sequence[Event], bool]:
-        """Return the shortest list that holds every event under `prefix`, and whether it holds no others."""
+        """Return the shortest list that contains every event under `prefix`, and whether it contains no others."""
         if not prefix:
             return self._log, True
         resource = _resource_of(prefix)
         if prefix.count("/") >= 2:
             return self._index.get(resource, ()), resource == prefix
-        # A prefix that is shorter than a resource. Keys of several resources come from the log, which has their order.
+        # The prefix is shorter than a resource. Events of several resources come from the log, which has them in order.
         found = [each for each in self._index if each.startswith(prefix) or each == resource]
         if len(found) > 1:
             return self._log, False
         return (self._index[found[0]], found[0].startswith(prefix)) if found else ((), True)
 
-    # -- forgetting ---------------------------------------------------------------------------------------------------
+    # -- compaction ---------------------------------------------------------------------------------------------------
 
     def compactable(self, revision: int) -> bool:
-        """Whether compaction to `revision` has anything to do. Raises FutureRevision."""
+        """Return whether compaction to `revision` has anything to do. Raises FutureRevision."""
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
         return revision > self.compacted
 
-    def oldest(self, most: int) -> Sequence[Event]:
-        """The next events to drop, at most `most`; empty when everything compacted has been dropped."""
-        return self._log[: min(most, _place_after(self._log, self.compacted))]
+    def compacted_events(self, limit: int) -> Sequence[Event]:
+        """Return the next events to drop, at most `limit`; empty when everything compacted has been dropped."""
+        return self._log[: min(limit, _index_after(self._log, self.compacted))]
 
     def drop(self, count: int) -> None:
-        """Drops the oldest events, which must be compacted, and the causes that go with them."""
+        """Drop the oldest `count` events, which must be compacted, and their causes."""
         reached = self._log[count - 1].revision
-        self._pasts = {key: past for key, past in self._pasts.items() if key[1] > self.compacted}
-        for resource, its_count in Counter(_resource_of(event.key) for event in self._log[:count]).items():
+        self._changes_since = {key: changes for key, changes in self._changes_since.items() if key[1] > self.compacted}
+        for resource, event_count in Counter(_resource_of(event.key) for event in self._log[:count]).items():
             events = self._index[resource]
-            del events[:its_count]
+            del events[:event_count]
             if not events:
                 del self._index[resource]
         del self._log[:count]
@@ -206,16 +207,16 @@ class History:
 
 
 def _resource_of(key: str) -> str:
-    """Return the first two segments of a key with their slashes, or as many as it has before the last."""
+    """Return the first two segments of a key with their slashes, or fewer if the key has no more slashes."""
     first = key.find("/") + 1
     return key[: key.find("/", first) + 1 or first]
 
 
-def _place_after(events: Sequence[Event], revision: int) -> int:
-    """Return the place of the first event after `revision`."""
+def _index_after(events: Sequence[Event], revision: int) -> int:
+    """Return the index of the first event after `revision`."""
     return bisect_right(events, revision, key=_revision_of_event)
 
 
-def _under(prefix: str, events: Sequence[Event], only: bool) -> list[Event]:
-    """Return the events of keys under `prefix`; `only`: all of them are."""
-    return [*events] if only else [event for event in events if event.key.startswith(prefix)]
+def _with_prefix(prefix: str, events: Sequence[Event], exclusive: bool) -> list[Event]:
+    """Return the events of keys under `prefix`; `exclusive` says that all events are."""
+    return [*events] if exclusive else [event for event in events if event.key.startswith(prefix)]

@@ -1,30 +1,34 @@
-"""A revisioned map from key to bytes, with watch: etcd's model, small.
+"""A revisioned map from key to bytes, with watch: a small version of etcd's model.
 
-What every backend promises (`tests/contracts/test_store.py` holds each to it):
+Every backend guarantees the following (`tests/contracts/test_store.py` tests each of them):
 
 - **One order.** Every committed transaction gets a revision greater than all before. Revisions are cluster-wide, start
-  above 0 and only grow, across restarts too. They need not be consecutive, and the first is not fixed. All operations
-  of a transaction share its revision.
-- **Acknowledged means durable.** When `txn` returns, a crash of process or machine does not lose the write (the memory
-  backend: a crash loses everything, as said on the tin). Nobody sees a write (get, list, watch) before it is durable.
-- **Visible here.** Several stores may use one medium. What another one commits becomes visible here later, in order;
-  `revision` is the latest that is visible here. A revision becomes visible to get, list and `revision` and is delivered
-  to subscribers in one turn of the event loop. When `txn` returns or raises CompareFailed, what it speaks of is visible
-  here: a caller reads its own writes, and a retry starts from nothing older than what it lost to. `sync` waits for
-  everything that was committed anywhere before it was called, `reached` for one revision.
-- **Compare and swap.** `expect` names the key's mod_revision: a number must match, 0 means "must not exist", None means
-  "whatever is there". One failed comparison and nothing of the transaction happened.
-- **Cancellation.** A cancelled `txn` has either fully happened or not at all; the caller cannot know which and reads
-  again.
+  above 0 and only grow, also across restarts. They need not be consecutive, and the first one is not specified. All
+  operations of a transaction share its revision.
+- **Acknowledged means durable.** When `txn` returns, a crash of the process or the machine does not lose the write
+  (except in the memory backend, where a crash loses everything). A write is not visible to get, list or watch before it
+  is durable.
+- **Local visibility.** Several stores may share one medium. A commit of another store becomes visible here later, in
+  order; `revision` is the latest that is visible here. A revision becomes visible to get, list and `revision` and is
+  delivered to subscribers in one iteration of the event loop. When `txn` returns or raises CompareFailed, the state
+  that it refers to is visible here: a caller reads its own writes, and a retry starts from the state that the
+  comparison failed against, or a newer one. `sync` waits for everything that was committed anywhere before it was
+  called, `wait_for_revision` for one revision.
+- **Compare and swap.** `expect` is the mod_revision that the key must have: 0 means "must not exist", None means "any".
+  If one comparison fails, the whole transaction has no effect.
+- **Cancellation.** A cancelled `txn` has either fully happened or not at all; the caller cannot know which and must
+  read again.
 - **Watch** is ordered by revision, complete, without duplicates, resumable after any revision not yet compacted, and
   delivers all events of one transaction together.
-- **History.** get and list at a revision answer as of that revision until it is compacted; then `Compacted`.
-- **Failure.** If the medium fails for good (full, corrupt, gone) the store says so on every later call and in
-  `failure`; it never answers from what may not be durable. While a medium cannot be reached for a time, calls raise
-  `Unavailable` and may be repeated; of a `txn` it is then not known whether it happened.
+- **History.** get and list at a revision return the state as of that revision until it is compacted; then they raise
+  `Compacted`.
+- **Failure.** If the medium fails for good (full, corrupt, gone), every later call raises and `failure` gives the
+  reason; the store never returns data that may not be durable. While a medium is temporarily unreachable, calls raise
+  `Unavailable` and may be retried; it is then unknown whether a `txn` happened.
 
-**Stamping.** The wire form of an object holds its own revision. A Put may name a byte offset `stamp` in its value; the
-store inserts the decimal revision there, once, when it is known. What get, list and watch return is stamped.
+**Stamping.** The wire form of an object contains its own revision. A Put may give a byte offset `stamp` in its value;
+the store inserts the decimal revision there, once, when the revision is assigned. get, list and watch return stamped
+values.
 """
 
 from __future__ import annotations
@@ -34,36 +38,36 @@ from typing import NamedTuple, Protocol
 
 
 class StoreError(Exception):
-    """The store cannot answer; the message says why, in a sentence for people."""
+    """The store cannot serve the call; the message says why in a complete sentence."""
 
 
 class Unavailable(StoreError):
-    """The medium cannot be reached for now; the call may be repeated. A transaction may have happened or not."""
+    """The medium is temporarily unreachable; the call may be retried. A transaction may or may not have happened."""
 
 
 class Compacted(StoreError):
-    """The revision asked for is no longer kept; `oldest` is the first that is."""
+    """The requested revision is no longer retained; `oldest` is the first one that is."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"revision {asked} has been compacted; the oldest kept is {oldest}")
-        self.asked = asked
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"revision {requested} has been compacted; the oldest retained is {oldest}")
+        self.requested = requested
         self.oldest = oldest
 
 
 class FutureRevision(StoreError):
-    """The revision asked for has not happened yet."""
+    """The requested revision has not happened yet."""
 
-    def __init__(self, asked: int, current: int) -> None:
-        super().__init__(f"revision {asked} is in the future; the store is at {current}")
-        self.asked = asked
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(f"revision {requested} is in the future; the store is at {current}")
+        self.requested = requested
         self.current = current
 
 
 class CompareFailed(StoreError):
     """A transaction's expectation did not hold.
 
-    `current` is the key as it is now (None: absent), durable, visible to readers here and delivered to subscribers: to
-    retry from it, or from a cache that follows the store, is never stale."""
+    `current` is the key's entry now (None if absent). It is durable, visible to readers here and delivered to
+    subscribers: a retry from it, or from a cache that follows the store, is never stale."""
 
     def __init__(self, key: str, current: KeyValue | None) -> None:
         super().__init__(f"{key}: not at the expected revision")
@@ -72,14 +76,14 @@ class CompareFailed(StoreError):
 
 
 class Unreadable(bytes):
-    """In place of a value that is kept and cannot be read: the bytes as they are kept, and why."""
+    """A stored value that cannot be decoded: the bytes as stored, and the `reason`."""
 
-    why: str
+    reason: str
 
-    def __new__(cls, kept: bytes, why: str) -> Unreadable:
-        made = super().__new__(cls, kept)
-        made.why = why
-        return made
+    def __new__(cls, stored: bytes, reason: str) -> Unreadable:
+        instance = super().__new__(cls, stored)
+        instance.reason = reason
+        return instance
 
 
 class KeyValue(NamedTuple):
@@ -97,14 +101,14 @@ class Put(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Deleting an absent key is a no-op unless `expect` says it must be there."""
+    """Deletes a key. Deleting an absent key is a no-op unless `expect` requires it to exist."""
 
     key: str
     expect: int | None = None
 
 
 class Check(NamedTuple):
-    """Changes nothing: the rest of the transaction happens only if the key is at this revision (0: absent)."""
+    """Changes nothing; the transaction happens only if the key is at the revision `expect` (0 means absent)."""
 
     key: str
     expect: int
@@ -114,7 +118,7 @@ Op = Put | Delete | Check
 
 
 class Event(NamedTuple):
-    """One key's change. `now` is None for a deletion, `before` is None for a creation."""
+    """A change of one key. `now` is None for a deletion, `before` is None for a creation."""
 
     revision: int
     key: str
@@ -125,116 +129,124 @@ class Event(NamedTuple):
 class Page(NamedTuple):
     items: Sequence[KeyValue]
     revision: int
-    """The revision that the whole list was read at."""
+    """Revision at which the whole list was read."""
     more: bool
     total: int
-    """How many keys the range holds, from `start` on, this page included."""
+    """Number of keys in the range from `start` on, including this page."""
 
 
 class Replay(NamedTuple):
-    """A step through the past."""
+    """One step of a replay of past events."""
 
     events: Sequence[Event]
     revision: int
-    """Every event up to this revision is in this step or in those before."""
+    """Revision up to which this step and the steps before it are complete."""
 
 
 class Cause(NamedTuple):
-    """A transaction's recorded cause, as kept in history."""
+    """The cause recorded with a transaction, as stored in history."""
 
     revision: int
     cause: bytes
 
 
 Sink = Callable[[Sequence[Event], int], None]
-"""Called on the event loop with the events of one or more transactions in order, and the revision reached. It must not
-block and must not raise. It may be called with no events to tell that the revision has moved on."""
+"""Callback that receives the events of one or more transactions in order, and the revision reached.
+
+It is called on the event loop, and must neither block nor raise. It may be called without events to report that the
+revision has advanced."""
 
 
 class Subscription(Protocol):
     def close(self) -> None:
-        """No call of the sink happens after this returns."""
+        """End the subscription. The sink is not called after this returns."""
         ...
 
 
 class Store(Protocol):
     @property
     def revision(self) -> int:
-        """The latest revision visible here."""
+        """Latest revision that is visible here."""
         ...
 
     @property
     def compacted(self) -> int:
-        """Revisions up to and including this one are gone (0: none). The present can be read all the same, and a watch
-        can resume after exactly this one."""
+        """Revision up to and including which history was compacted; 0 if it never was.
+
+        The current state stays readable, and a watch can resume after exactly this revision."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Why the store answers no more (closed, or its medium failed for good); None: it does."""
+        """Reason why every call fails (closed, or the medium failed for good); None while the store works."""
         ...
 
     @property
     def unavailable(self) -> str | None:
-        """Why the medium cannot be reached for now; None: it can, or the store has failed."""
+        """Reason why the medium is temporarily unreachable; None if it is reachable or the store has failed."""
         ...
 
     async def sync(self) -> int:
         """Return when everything that was committed anywhere before the call is visible here, with a revision that
-        covers it. A store that is the only writer of its medium returns without suspending. Raises Unavailable."""
+        includes it.
+
+        A store that is the only writer of its medium returns without suspending. Raises Unavailable."""
         ...
 
-    async def reached(self, revision: int) -> None:
-        """Return when `revision` is visible here, however long that takes: callers bring their own time limit."""
+    async def wait_for_revision(self, revision: int) -> None:
+        """Return when `revision` is visible here. There is no timeout: callers apply their own."""
         ...
 
     async def get(self, key: str, revision: int = 0) -> KeyValue | None:
-        """As of `revision`, 0 meaning now. Raises Compacted, FutureRevision."""
+        """Return the entry of `key` as of `revision` (0 means now), or None. Raises Compacted, FutureRevision."""
         ...
 
     async def list(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Keys that begin with `prefix`, in byte order, from `start` (a whole key, inclusive) on. limit 0: all."""
+        """Return the keys with `prefix` in byte order, starting at the key `start` (inclusive); `limit` 0 means all."""
         ...
 
     async def txn(self, ops: Sequence[Op], cause: bytes = b"") -> tuple[int, Sequence[KeyValue | None]]:
-        """All or nothing. Returns the revision and, for each op, the key as this transaction left it (None: deleted, or
-        only checked).
+        """Apply all operations atomically and return the revision and, for each operation, the resulting entry.
 
-        By the time the caller goes on, others may have written the same keys again: the answer, and not what get shows,
-        is this transaction. `cause` says who did this and why; it is kept beside the revision for as long as history
-        is. Checking and deleting only absent keys takes no revision: the current one is returned.
-        Raises CompareFailed (nothing happened), Unavailable or another StoreError (it is not known whether it
-        happened); ValueError for ops that could never work: one key twice, a key that is empty or holds a zero byte, a
+        The entry is None for a deletion or a check. When the caller resumes, others may already have written the same
+        keys again: the result, not what get returns, describes this transaction. `cause` says who made the change and
+        why; it is stored with the revision for as long as history is retained. A transaction that only checks, or
+        deletes absent keys, gets no revision: the current one is returned.
+        Raises CompareFailed (the transaction had no effect); Unavailable or another StoreError (it is unknown whether
+        it happened); ValueError for invalid operations: a repeated key, a key that is empty or contains a zero byte, a
         stamp outside of the value."""
         ...
 
     def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
-        """Every event of keys under `prefix` with a revision greater than `after`, past ones first (before `watch`
-        returns or soon after, in order). Raises Compacted if history since `after` is not complete any more."""
+        """Deliver every event of keys under `prefix` with a revision greater than `after`.
+
+        Past events come first, in order, before `watch` returns or soon after. Raises Compacted if history since
+        `after` is incomplete."""
         ...
 
     async def replay(self, prefix: str, after: int, limit: int) -> Replay:
         """Return the next events of keys under `prefix` with a revision greater than `after`, oldest first.
 
-        It looks at about `limit` events of the past, never splits a transaction, and costs nothing for what happened to
-        other resources. A caller goes on after the revision of the answer; one that has reached `revision` of the store
-        has seen everything, and may join live events without a gap if it does not await in between. Raises Compacted if
-        history since `after` is not complete any more, also in the middle of a replay."""
+        It scans about `limit` past events, never splits a transaction, and its cost does not depend on events of other
+        resources. The caller continues after the revision of the result; once that is the store's `revision` the caller
+        is up to date, and may join live events without a gap if it does not await in between. Raises Compacted if
+        history since `after` is incomplete, also in the middle of a replay."""
         ...
 
     async def causes(self, after: int, limit: int = 0) -> Sequence[Cause]:
         """Return the recorded causes of the revisions greater than `after`, oldest first, at most `limit` (0: all).
-        Revisions without a cause are left out. Raises Compacted as `watch` does."""
+
+        Revisions without a cause are omitted. Raises Compacted as `watch` does."""
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget what was overwritten or deleted at or before `revision`."""
+        """Discard values that were overwritten or deleted at or before `revision`."""
         ...
 
     def size(self) -> int:
-        """Return the bytes that the store takes on its medium, about."""
+        """Return the approximate size of the store on its medium, in bytes."""
         ...
 
     async def close(self) -> None:
-        """Let what was accepted become durable, then let go of the medium. Further calls raise StoreError."""
+        """Wait until accepted transactions are durable, then release the medium. Further calls raise StoreError."""
         ...

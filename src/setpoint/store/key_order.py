@@ -1,12 +1,14 @@
-"""Keys in byte order, cheap to change and to slice: a sorted list cut into chunks, so that one insertion moves a few
-hundred pointers and not two hundred thousand. (Python compares str by code point, which is the byte order of UTF-8.)"""
+"""A sorted set of keys that is cheap to change and to slice.
+
+It is a sorted list split into chunks, so that one insertion moves a few hundred pointers and not two hundred thousand.
+(Python compares str by code point, which is the byte order of UTF-8.)"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
-_CHUNK = 512
+_CHUNK_SIZE = 512
 
 
 class KeyOrder:
@@ -14,7 +16,7 @@ class KeyOrder:
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         ordered = sorted(keys)
-        self._chunks = [ordered[at : at + _CHUNK] for at in range(0, len(ordered), _CHUNK)]
+        self._chunks = [ordered[at : at + _CHUNK_SIZE] for at in range(0, len(ordered), _CHUNK_SIZE)]
         # _lasts[i] is always _chunks[i][-1]; no chunk is ever empty.
         self._lasts = [chunk[-1] for chunk in self._chunks]
 
@@ -28,7 +30,7 @@ class KeyOrder:
         return other
 
     def add(self, key: str) -> None:
-        """The key must not be there yet."""
+        """Add a key, which must not be present."""
         if not self._chunks:
             self._chunks.append([key])
             self._lasts.append(key)
@@ -40,11 +42,11 @@ class KeyOrder:
             self._lasts[at] = key
         else:
             insort(self._chunks[at], key)
-        if len(self._chunks[at]) > 2 * _CHUNK:
+        if len(self._chunks[at]) > 2 * _CHUNK_SIZE:
             self._split(at)
 
     def remove(self, key: str) -> None:
-        """The key must be there."""
+        """Remove a key, which must be present."""
         at = bisect_left(self._lasts, key)
         chunk = self._chunks[at]
         del chunk[bisect_left(chunk, key)]
@@ -52,21 +54,23 @@ class KeyOrder:
             del self._chunks[at], self._lasts[at]
             return
         self._lasts[at] = chunk[-1]
-        if len(chunk) < _CHUNK // 4 and at + 1 < len(self._chunks):
+        if len(chunk) < _CHUNK_SIZE // 4 and at + 1 < len(self._chunks):
             chunk.extend(self._chunks[at + 1])
             self._lasts[at] = chunk[-1]
             del self._chunks[at + 1], self._lasts[at + 1]
-            if len(chunk) > 2 * _CHUNK:
+            if len(chunk) > 2 * _CHUNK_SIZE:
                 self._split(at)
 
     def _split(self, at: int) -> None:
         chunk = self._chunks[at]
-        self._chunks.insert(at + 1, chunk[_CHUNK:])
-        del chunk[_CHUNK:]
+        self._chunks.insert(at + 1, chunk[_CHUNK_SIZE:])
+        del chunk[_CHUNK_SIZE:]
         self._lasts.insert(at, chunk[-1])
 
     def between(self, first: str, end: str | None, limit: int = 0) -> tuple[list[str], int]:
-        """The keys k with first <= k < end (None: no end), at most `limit` of them (0: all), and how many there are."""
+        """Return the keys k with first <= k < end, at most `limit` of them (0: all), and their total number.
+
+        An `end` of None means no end."""
         chunks = self._chunks
         from_chunk, from_place = self._find(first)
         to_chunk, to_place = (len(chunks), 0) if end is None else self._find(end)
@@ -89,7 +93,7 @@ class KeyOrder:
         return keys, total
 
     def each(self, first: str, end: str | None) -> Iterator[str]:
-        """The keys k with first <= k < end (None: no end), one by one. Nothing may be added or removed meanwhile."""
+        """Yield the keys k with first <= k < end (None: no end). The keys must not change during the iteration."""
         from_chunk, from_place = self._find(first)
         to_chunk, to_place = (len(self._chunks), 0) if end is None else self._find(end)
         for at in range(from_chunk, min(to_chunk + 1, len(self._chunks))):
@@ -99,13 +103,13 @@ class KeyOrder:
             yield from chunk
 
     def _find(self, key: str) -> tuple[int, int]:
-        """Where the first key >= `key` is: (chunk, place in it); (number of chunks, 0) if there is none."""
+        """Return the position (chunk, index) of the first key >= `key`, or (number of chunks, 0) if there is none."""
         at = bisect_left(self._lasts, key)
         return at, bisect_left(self._chunks[at], key) if at < len(self._chunks) else 0
 
 
 def prefix_end(prefix: str) -> str | None:
-    """The first string after all that begin with `prefix`; None: there is none."""
+    """Return the first string after all strings with `prefix`, or None if there is none."""
     for last in range(len(prefix) - 1, -1, -1):
         point = ord(prefix[last])
         if point < 0x10FFFF:

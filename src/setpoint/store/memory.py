@@ -1,5 +1,6 @@
-"""The store for tests and for clusters that need not outlive their process: what is written is visible at once, and a
-crash loses everything."""
+"""The store for tests and for clusters that need not survive their process.
+
+A write is visible at once, and a crash loses everything."""
 
 from __future__ import annotations
 
@@ -7,21 +8,22 @@ import asyncio
 from collections.abc import Sequence
 
 from setpoint.store.history import History
+from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import KeyValue, Op
-from setpoint.store.readable import ReadableStore
 from setpoint.store.transaction import plan
 
-# So many events are dropped in one turn of the event loop: well under a millisecond.
-_DROP_AT_ONCE = 1_000
+# Number of events dropped in one iteration of the event loop: well under a millisecond.
+_DROP_BATCH = 1_000
 
 
-class MemoryStore(ReadableStore):
+class MemoryStore(InMemoryReads):
     def __init__(self, history: History | None = None) -> None:
         super().__init__(history if history is not None else History())
 
     def fork(self) -> MemoryStore:
-        """Another store with the same content, history and revision. What is written to one is not seen in the other;
-        nobody watches the new one yet. It costs a pointer for each key and each event that is kept."""
+        """Return an independent store with the same content, history and revision, and without subscriptions.
+
+        It costs a pointer for each key and each event in the history."""
         self._check()
         return MemoryStore(self._history.fork())
 
@@ -33,7 +35,7 @@ class MemoryStore(ReadableStore):
             history.apply(events, cause)
             self._subscriptions.publish(events, history.revision)
             if self._waiters:
-                self._wake_reached()
+                self._wake_waiters()
         return history.revision, answers
 
     async def compact(self, revision: int) -> None:
@@ -41,13 +43,13 @@ class MemoryStore(ReadableStore):
         if not self._history.compactable(revision):
             return
         self._history.compacted = revision
-        while events := self._history.oldest(_DROP_AT_ONCE):
+        while events := self._history.compacted_events(_DROP_BATCH):
             self._history.drop(len(events))
             await asyncio.sleep(0)
 
     def size(self) -> int:
-        """Bytes of the keys and values as they are now."""
+        """Return the bytes of the current keys and values."""
         return sum(len(each.key) + len(each.value) for each in self._history.state.values())
 
     async def close(self) -> None:
-        self._refuse("the store is closed")
+        self._fail("the store is closed")

@@ -1,8 +1,8 @@
-"""Backups of a database, and what can be done after a loss. None of it is called while the database is open.
+"""Backups of a database, and recovery after a loss. All of it requires that the database is closed.
 
-A backup is a database of its own that holds the state at one revision, without the history before it. Whatever takes
-the place of another database, a restored backup or the remains of a damaged one, continues at a revision far beyond
-anything that clients have seen: revisions never go back, and a client with an older one is told to list anew.
+A backup is a database of its own that holds the state at one revision, without the history before it. A database that
+replaces another one, be it a restored backup or what is left of a damaged one, continues at a revision far beyond any
+that clients have seen: revisions never go back, and a client with an older one has to list again.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from setpoint.store.durable_revision import forget_mark, read_mark, sync_directory
+from setpoint.store.durable_revision import read_revision_record, remove_revision_file, sync_directory
 from setpoint.store.interface import KeyValue, StoreError
-from setpoint.store.sqlite_file import SqliteFile, connect, create_file, explained, insert_state, take_lock
-from setpoint.store.transaction import MOST_OPS
+from setpoint.store.sqlite_file import SqliteFile, acquire_lock, connect, create_file, insert_state, to_store_error
+from setpoint.store.transaction import MAX_OPS
 
 log = logging.getLogger("setpoint.store")
 
 REVISION_GAP = 1_000_000_000
-"""How far the revision is advanced. It must exceed the number of revisions that were lost without a trace; etcd's
+"""Number of revisions to skip. It must exceed the number of revisions that were lost without a trace; etcd's
 documentation recommends the same number."""
-_BESIDES = ("", "-wal", "-revision")
+_FILE_SUFFIXES = ("", "-wal", "-revision")
 
 
 class BackupWriter:
-    """Writes a backup: `add` all keys of one revision, then `finish`. Until then there is no file under its name."""
+    """Writes a backup: `add` all keys of one revision, then `finish`, which creates the file under its name."""
 
     def __init__(self, path: Path) -> None:
-        """Raises StoreError if there is such a file already, or it cannot be made."""
+        """Create a partial file. Raises StoreError if `path` exists or the file cannot be created."""
         if path.exists():
             raise StoreError(f"{path} exists already; a backup overwrites nothing")
         self._path = path
@@ -44,13 +44,13 @@ class BackupWriter:
         self._places: dict[int, int] = {}
 
     def add(self, items: Iterable[KeyValue]) -> None:
-        """Raises StoreError."""
-        with _explaining(self._partial):
+        """Write entries to the backup. Raises StoreError."""
+        with _store_errors(self._partial):
             insert_state(self._connection, items, self._places)
 
     def finish(self, revision: int) -> None:
-        """All keys were added, as of this revision. Raises StoreError."""
-        with _explaining(self._partial):
+        """Complete the backup, with all keys added as of `revision`. Raises StoreError."""
+        with _store_errors(self._partial):
             self._connection.execute("UPDATE fact SET value = ? WHERE name = 'compacted'", (revision,))
             self._connection.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log
             self._connection.close()
@@ -59,39 +59,39 @@ class BackupWriter:
             sync_directory(self._path.parent)
 
     def abandon(self) -> None:
-        """Remove what was written; nothing if it is finished."""
+        """Remove the partial file; do nothing if the backup is finished."""
         with suppress(sqlite3.Error):
             self._connection.close()
         _remove(self._partial)
 
 
 def restore(backup: Path, path: Path, *, replace: bool) -> int:
-    """Make the database at `path` from a backup, and return the revision at which it continues. A database that is
-    there already is refused, or set aside under another name if it is to be replaced. Raises StoreError."""
-    with _locked(path), _explaining(path):
+    """Create the database at `path` from a backup, and return the revision at which it continues.
+
+    An existing database is an error, or is renamed if `replace` is set. Raises StoreError."""
+    with _locked(path), _store_errors(path):
         if not replace and path.exists() and path.stat().st_size:
             raise StoreError(
-                f"there is a database at {path} already; with --force it is kept under another name and the backup "
-                "takes its place"
+                f"there is a database at {path} already; with --force it is renamed and replaced by the backup"
             )
-        mark = read_mark(path)
+        record = read_revision_record(path)
         fresh = Path(f"{path}.restoring")
         _remove(fresh)
         create_file(fresh)
         try:
-            revision = _copy(backup, fresh, mark.revision if mark is not None else 0)
+            revision = _copy(backup, fresh, record.revision if record is not None else 0)
         except BaseException:
             _remove(fresh)
             raise
-        # Until the end the revision file stays: a crash in between leaves a database that is refused, not a new one.
-        _set_aside(path)
+        # The revision file is removed last: after a crash in between, the next start refuses the database.
+        _rename_replaced(path)
         os.rename(fresh, path)
-        forget_mark(path)
+        remove_revision_file(path)
         return revision
 
 
 def _copy(backup: Path, fresh: Path, replaced: int) -> int:
-    """Raises StoreError in the words of somebody who knows the backup's name."""
+    """Copy the backup and advance its revision. Raises StoreError with a message that names the backup."""
     try:
         shutil.copyfile(backup, fresh)
     except OSError as error:
@@ -99,31 +99,33 @@ def _copy(backup: Path, fresh: Path, replaced: int) -> int:
     if not fresh.stat().st_size:
         raise StoreError(f"the backup {backup} is empty")
     try:
-        with _explaining(fresh):
-            return _take_over(fresh, replaced)
+        with _store_errors(fresh):
+            return _advance_revision(fresh, replaced)
     except StoreError as error:
         raise StoreError(str(error).replace(str(fresh), str(backup))) from None
 
 
 def accept_loss(path: Path) -> None:
-    """Let the next `SqliteFile.open` use what is left of a database that it has refused. Files that hold nothing that
-    can be used are set aside, not deleted. Raises StoreError."""
-    with _locked(path), _explaining(path):
-        mark = read_mark(path)
+    """Let the next `SqliteFile.open` use what is left of a database that it has refused.
+
+    Files without usable content are renamed, not deleted. Raises StoreError."""
+    with _locked(path), _store_errors(path):
+        record = read_revision_record(path)
         if not path.exists() or not path.stat().st_size:
-            _set_aside(path)
+            _rename_replaced(path)
             create_file(path)
-        _take_over(path, mark.revision if mark is not None else 0)
-        forget_mark(path)
+        _advance_revision(path, record.revision if record is not None else 0)
+        remove_revision_file(path)
 
 
-def _take_over(path: Path, replaced: int) -> int:
-    """Give the database a new identity and a revision beyond its own and the replaced one; return that revision. Every
-    row is read and verified. Raises StoreError, sqlite3.Error."""
+def _advance_revision(path: Path, replaced: int) -> int:
+    """Give the database a new identity and a revision beyond its own and the replaced one; return that revision.
+
+    Every row is read and verified. Raises StoreError, sqlite3.Error."""
     connection = connect(path)
     try:
         revision = max(SqliteFile(path, connection, -1, None).read()[0].revision, replaced) + REVISION_GAP
-        if revision >= (1 << 63) // MOST_OPS:
+        if revision >= (1 << 63) // MAX_OPS:
             raise StoreError(f"{path} cannot continue: it has used up its revisions")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("UPDATE fact SET value = ? WHERE name = 'compacted'", (revision,))
@@ -134,8 +136,8 @@ def _take_over(path: Path, replaced: int) -> int:
     return revision
 
 
-def _set_aside(path: Path) -> None:
-    """Give a database and its log names that nobody uses; an empty file is simply removed. Raises OSError."""
+def _rename_replaced(path: Path) -> None:
+    """Rename a database and its log to unused names; an empty file is removed. Raises OSError."""
     number = 1
     while Path(f"{path}.replaced-{number}").exists():
         number += 1
@@ -143,7 +145,7 @@ def _set_aside(path: Path) -> None:
         old = Path(f"{path}{end}")
         with suppress(FileNotFoundError):
             if old.stat().st_size:
-                # The log's name must match that of its database, if somebody is to open it again.
+                # The log's name must match that of its database, so that both can be opened again.
                 aside = Path(f"{path}.replaced-{number}{end}")
                 os.rename(old, aside)
                 log.warning("%s was renamed to %s", old, aside)
@@ -161,14 +163,14 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    for end in _BESIDES:
+    for end in _FILE_SUFFIXES:
         with suppress(FileNotFoundError):
             os.unlink(f"{path}{end}")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = take_lock(path)
+    lock = acquire_lock(path)
     try:
         yield
     finally:
@@ -176,10 +178,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _explaining(path: Path) -> Iterator[None]:
+def _store_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise explained(path, error) from error
+        raise to_store_error(path, error) from error
     except OSError as error:
         raise StoreError(f"the directory {path.parent} cannot be written: {error.strerror}") from error

@@ -1,9 +1,9 @@
 """The embedded store: durable in one SQLite file, read from memory.
 
-A transaction is compared with the *head*: the visible state with everything still under way on top. There it gets its
-revision, and goes to the writer. When the writer says that it is durable it becomes visible, is told to subscribers,
-and is acknowledged, in this order and in one turn of the event loop. Nothing can fail in between except the disk, and
-then everything under way fails, in order, and the store stops.
+A transaction is compared with the *head*: the visible state plus all pending transactions. It gets its revision and is
+queued for the writer thread. Once the writer reports it as durable it becomes visible, is published to subscribers, and
+is acknowledged, in this order and in one iteration of the event loop. Only the disk can fail in between, and then all
+pending transactions fail, in order, and the store stops.
 """
 
 from __future__ import annotations
@@ -19,47 +19,48 @@ from typing import Any, TypeVar
 
 from setpoint.store.data_loss import DataLoss
 from setpoint.store.history import History
+from setpoint.store.in_memory_reads import InMemoryReads
 from setpoint.store.interface import CompareFailed, Event, KeyValue, Op, StoreError
-from setpoint.store.readable import ReadableStore
-from setpoint.store.sqlite_file import Dead, SqliteFile
-from setpoint.store.sqlite_writer import Chore, Flight, Writer
+from setpoint.store.sqlite_file import ObsoleteRow, SqliteFile
+from setpoint.store.sqlite_writer import MaintenanceTask, PendingTransaction, Writer
 from setpoint.store.transaction import plan
 
 log = logging.getLogger("setpoint.store")
 
-# So many rows a writer may have to wait for, behind a step of compaction: a few milliseconds.
-_DELETE_AT_ONCE = 500
-_TOLD_AT_ONCE = 8
+# Number of rows deleted by one step of compaction. Transactions wait a few milliseconds behind a step.
+_DELETE_BATCH = 500
+_RESULTS_PER_ITERATION = 8
 _CLOSED = "the store is closed"
 
 _Result = TypeVar("_Result")
 
 
-class SqliteStore(ReadableStore):
-    def __init__(self, file: SqliteFile, history: History, dead: Sequence[Dead]) -> None:
+class SqliteStore(InMemoryReads):
+    def __init__(self, file: SqliteFile, history: History, obsolete: Sequence[ObsoleteRow]) -> None:
         super().__init__(history)
         self._file = file
         self._head_revision = history.revision
-        # The last change under way of each key that has one: the head, where it differs from the visible state.
-        self._pending: dict[str, Event] = {}
-        self._flights: deque[Flight] = deque()  # all under way, by revision
-        self._chores: set[Chore] = set()
-        self._writer: Writer | None = None  # begins with the first use of the event loop
-        self._ended: asyncio.Future[None] | None = None
-        self._left_behind = deque(dead)  # rows of an interrupted compaction, to be deleted by the next
+        # The last pending change of each key that has one: where the head differs from the visible state.
+        self._pending_events: dict[str, Event] = {}
+        self._in_flight: deque[PendingTransaction] = deque()  # pending transactions, by revision
+        self._maintenance_tasks: set[MaintenanceTask] = set()
+        self._writer: Writer | None = None  # started with the first use of the event loop
+        self._writer_ended: asyncio.Future[None] | None = None
+        self._leftover_rows = deque(obsolete)  # rows of an interrupted compaction, deleted by the next
         self._compacting = asyncio.Lock()
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, accept_data_loss: bool = False) -> SqliteStore:
-        """Open or create the file and read it into memory: call it before there is anything to serve. Raises
-        StoreError if the directory is missing or in use, or the file damaged, foreign or not to be written; DataLoss
-        if acknowledged writes are missing, unless that is accepted."""
+        """Open or create the file and read it into memory. It blocks: call it before serving starts.
+
+        Raises StoreError if the directory is missing or in use, or if the file is damaged, not writable or not a
+        Setpoint database; DataLoss if acknowledged writes are missing, unless `accept_data_loss` is set."""
         try:
             return cls._open(path)
         except DataLoss as loss:
             if not accept_data_loss:
                 raise
-            from setpoint.store.recovery import accept_loss  # hardly ever needed
+            from setpoint.store.recovery import accept_loss  # rarely needed
 
             log.warning("data loss is accepted: %s", loss)
             accept_loss(Path(path))
@@ -69,11 +70,11 @@ class SqliteStore(ReadableStore):
     def _open(cls, path: str | PathLike[str]) -> SqliteStore:
         file = SqliteFile.open(Path(path))
         try:
-            history, dead = file.load()
+            history, obsolete = file.load()
         except BaseException:
             file.close()
             raise
-        return cls(file, history, dead)
+        return cls(file, history, obsolete)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -85,149 +86,160 @@ class SqliteStore(ReadableStore):
                 events, answers = plan(ops, self._head, revision)
                 break
             except CompareFailed as failed:
-                pending = self._pending.get(failed.key)
+                pending = self._pending_events.get(failed.key)
                 if pending is None:
                     raise
-                # The caller must not learn of a change that may yet be lost.
-                await self._visible(pending.revision)
+                # The caller must not see a change that is not durable yet.
+                await self._wait_visible(pending.revision)
                 current = self._history.state.get(failed.key)
                 expected = next(op.expect for op in ops if op.key == failed.key)
                 if expected != (current.mod_revision if current is not None else 0):
                     raise CompareFailed(failed.key, current) from None
-                # It was created and deleted again in the meantime: what was expected is true once more.
+                # The key was created and deleted in the meantime, and the expectation holds again: retry.
         if not events:
-            # "There is nothing to delete" may rest on a deletion under way.
-            if under_way := [self._pending[op.key].revision for op in ops if op.key in self._pending]:
-                await self._visible(max(under_way))
+            # The keys may be absent because of a pending deletion: wait until it is durable.
+            wanted = [self._pending_events[op.key].revision for op in ops if op.key in self._pending_events]
+            if wanted:
+                await self._wait_visible(max(wanted))
             return self._history.revision, answers
         self._head_revision = revision
         for event in events:
-            self._pending[event.key] = event
+            self._pending_events[event.key] = event
         writer = self._writer or self._start()
-        flight = Flight(events, answers, cause, asyncio.get_running_loop().create_future())
-        self._flights.append(flight)
-        writer.put(flight)
-        return await flight.landed
+        transaction = PendingTransaction(events, answers, cause, asyncio.get_running_loop().create_future())
+        self._in_flight.append(transaction)
+        writer.put(transaction)
+        return await transaction.committed
 
     def _head(self, key: str) -> KeyValue | None:
-        pending = self._pending.get(key)
+        pending = self._pending_events.get(key)
         return self._history.state.get(key) if pending is None else pending.now
 
-    # -- what the writer says, on the event loop ----------------------------------------------------------------------
+    # -- the writer thread's callbacks, on the event loop -------------------------------------------------------------
 
     def _start(self) -> Writer:
         loop = asyncio.get_running_loop()
-        self._ended = loop.create_future()
+        self._writer_ended = loop.create_future()
         self._writer = Writer(
-            self._file, loop, landed=self._on_landed, did=self._on_did, failed=self._on_failed, ended=self._on_ended
+            self._file,
+            loop,
+            on_committed=self._on_committed,
+            on_task_completed=self._on_task_completed,
+            on_failed=self._on_failed,
+            on_ended=self._on_ended,
         )
         return self._writer
 
-    def _on_landed(self, batch: Sequence[Flight]) -> None:
-        history, pending = self._history, self._pending
+    def _on_committed(self, batch: Sequence[PendingTransaction]) -> None:
+        history, pending = self._history, self._pending_events
         events: list[Event] = []
-        for flight in batch:
-            self._flights.popleft()
-            history.apply(flight.events, flight.cause)
-            for event in flight.events:
+        for transaction in batch:
+            self._in_flight.popleft()
+            history.apply(transaction.events, transaction.cause)
+            for event in transaction.events:
                 if pending.get(event.key) is event:
                     del pending[event.key]
-            events += flight.events
+            events += transaction.events
         self._subscriptions.publish(events, history.revision)
-        self._tell(batch)
-        self._wake_reached()
+        self._resolve(batch)
+        self._wake_waiters()
 
-    def _tell(self, batch: Sequence[Flight], start: int = 0) -> None:
-        """A few of the callers in each turn of the loop: what hundreds of them do next would make it a long one."""
-        for flight in batch[start : start + _TOLD_AT_ONCE]:
-            # Done already means that the caller was cancelled; the transaction happened all the same.
-            if not flight.landed.done():
-                flight.landed.set_result((flight.events[0].revision, flight.answers))
-        if start + _TOLD_AT_ONCE < len(batch):
-            asyncio.get_running_loop().call_soon(self._tell, batch, start + _TOLD_AT_ONCE)
+    def _resolve(self, batch: Sequence[PendingTransaction], start: int = 0) -> None:
+        """Resolve the futures of a few callers in each iteration of the event loop.
 
-    def _on_did(self, chore: Chore, result: Any) -> None:
-        self._chores.discard(chore)
-        if not chore.done.done():
-            chore.done.set_result(result)
+        Resolving hundreds at once would block the loop with what the callers do next."""
+        for transaction in batch[start : start + _RESULTS_PER_ITERATION]:
+            # A done future means that the caller was cancelled; the transaction happened nevertheless.
+            if not transaction.committed.done():
+                transaction.committed.set_result((transaction.events[0].revision, transaction.answers))
+        if start + _RESULTS_PER_ITERATION < len(batch):
+            asyncio.get_running_loop().call_soon(self._resolve, batch, start + _RESULTS_PER_ITERATION)
+
+    def _on_task_completed(self, task: MaintenanceTask, result: Any) -> None:
+        self._maintenance_tasks.discard(task)
+        if not task.result.done():
+            task.result.set_result(result)
 
     def _on_failed(self, why: StoreError) -> None:
-        self._refuse(str(why))
-        waiting: list[asyncio.Future[Any]] = [flight.landed for flight in self._flights]
-        waiting += [chore.done for chore in self._chores]
-        self._flights.clear()
-        self._chores.clear()
-        self._pending.clear()
+        self._fail(str(why))
+        waiting: list[asyncio.Future[Any]] = [transaction.committed for transaction in self._in_flight]
+        waiting += [task.result for task in self._maintenance_tasks]
+        self._in_flight.clear()
+        self._maintenance_tasks.clear()
+        self._pending_events.clear()
         for future in waiting:
             if not future.done():
                 future.set_exception(StoreError(str(why)))
 
     def _on_ended(self) -> None:
-        self._refuse(self._refusal or _CLOSED)
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+        self._fail(self._failure or _CLOSED)
+        if self._writer_ended is not None and not self._writer_ended.done():
+            self._writer_ended.set_result(None)
 
-    # -- keeping house ------------------------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------------------------
 
     async def compact(self, revision: int) -> None:
-        """What is forgotten leaves memory and file step by step, with transactions in between. Interrupted, it is
-        finished by the next."""
+        """Compact memory and file step by step, with transactions in between.
+
+        The next call completes an interrupted compaction."""
         self._check()
         async with self._compacting:
             self._check()
             if self._history.compactable(revision):
-                await self._in_writer(lambda file: file.compacted(revision))
+                await self._run_in_writer(lambda file: file.set_compacted(revision))
                 self._history.compacted = revision
-            while self._left_behind:
-                dead = [*islice(self._left_behind, _DELETE_AT_ONCE)]
-                await self._delete(dead)
-                for _ in dead:
-                    self._left_behind.popleft()
-            while events := self._history.oldest(_DELETE_AT_ONCE // 2):
-                await self._delete([row for event in events for row in _dead(event)])
+            while self._leftover_rows:
+                obsolete = [*islice(self._leftover_rows, _DELETE_BATCH)]
+                await self._delete(obsolete)
+                for _ in obsolete:
+                    self._leftover_rows.popleft()
+            while events := self._history.compacted_events(_DELETE_BATCH // 2):
+                await self._delete([row for event in events for row in _obsolete_rows(event)])
                 self._history.drop(len(events))
-            while await self._in_writer(SqliteFile.shrink):
+            while await self._run_in_writer(SqliteFile.shrink):
                 pass
 
-    async def _delete(self, dead: Sequence[Dead]) -> None:
-        if dead:
-            await self._in_writer(lambda file: file.delete(dead))
+    async def _delete(self, obsolete: Sequence[ObsoleteRow]) -> None:
+        if obsolete:
+            await self._run_in_writer(lambda file: file.delete(obsolete))
 
-    async def _in_writer(self, do: Callable[[SqliteFile], _Result]) -> _Result:
+    async def _run_in_writer(self, run: Callable[[SqliteFile], _Result]) -> _Result:
         self._check()
         writer = self._writer or self._start()
-        done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
-        chore = Chore(do, done)
-        self._chores.add(chore)
-        writer.put(chore)
-        return await done
+        result: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        task = MaintenanceTask(run, result)
+        self._maintenance_tasks.add(task)
+        writer.put(task)
+        return await result
 
     async def check(self) -> None:
-        """Make sure that the files on disk are still the ones that this store writes to. If not, the store fails: it
-        answers no more, and this raises StoreError."""
-        await self._in_writer(SqliteFile.check)
+        """Verify that the files on disk are still the ones that this store writes to.
+
+        Otherwise the store fails: this and every later call raises StoreError."""
+        await self._run_in_writer(SqliteFile.check)
 
     def size(self) -> int:
-        """Bytes of the data file and its write-ahead log."""
+        """Return the bytes of the data file and its write-ahead log."""
         return self._file.size()
 
     async def close(self) -> None:
-        first = self._refusal is None
+        first = self._failure is None
         if first:
-            self._refusal = _CLOSED
-        if self._writer is None or self._ended is None:
-            self._refuse(self._refusal or _CLOSED)
+            self._failure = _CLOSED
+        if self._writer is None or self._writer_ended is None:
+            self._fail(self._failure or _CLOSED)
             self._file.close()
             return
         if first:
             self._writer.put(None)
-        await asyncio.shield(self._ended)
+        await asyncio.shield(self._writer_ended)
         self._writer.join()
 
 
-def _dead(event: Event) -> Iterator[Dead]:
-    """The rows that nobody needs once the event is compacted. Those of one event must go in one step: without its
-    deletion, a value would rise from the dead."""
+def _obsolete_rows(event: Event) -> Iterator[ObsoleteRow]:
+    """Yield the rows that are unused once the event is compacted.
+
+    The rows of one event must be deleted in one step: without the row of its deletion, an old value would come back."""
     if event.before is not None:
         yield event.before.mod_revision, event.key
     if event.now is None:

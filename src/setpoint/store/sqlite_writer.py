@@ -1,7 +1,7 @@
-"""The one thread of the program: it makes transactions durable, many with one sync of the disk.
+"""The writer thread, which makes transactions durable: many transactions with one sync of the disk.
 
-Everything queued while the disk was busy goes into the next batch. A failure ends the thread; nothing queued after it
-is tried, so the file never holds a transaction without those before it.
+Everything that is queued while the disk is busy goes into the next batch. A failure ends the thread, and nothing queued
+after it is written, so the file never holds a transaction without those before it.
 """
 
 from __future__ import annotations
@@ -17,77 +17,83 @@ from queue import Empty, SimpleQueue
 from typing import Any, cast
 
 from setpoint.store.interface import Event, KeyValue, StoreError
-from setpoint.store.sqlite_file import SqliteFile, explained
+from setpoint.store.sqlite_file import SqliteFile, to_store_error
 
-_MOST_AT_ONCE = 1_024
-_MOST_BYTES = 16 << 20
+_MAX_BATCH_ITEMS = 1_024
+_MAX_BYTES = 16 << 20
 _SWITCH_INTERVAL = 0.0005
 
 
-class Flight:
-    """A transaction under way: it has its revision and waits to become durable."""
+class PendingTransaction:
+    """A transaction that has its revision and is not durable yet. `committed` resolves to the result of `txn`."""
 
-    __slots__ = ("answers", "cause", "events", "landed")
+    __slots__ = ("answers", "cause", "committed", "events")
 
     def __init__(
         self,
         events: Sequence[Event],
         answers: Sequence[KeyValue | None],
         cause: bytes,
-        landed: asyncio.Future[tuple[int, Sequence[KeyValue | None]]],
+        committed: asyncio.Future[tuple[int, Sequence[KeyValue | None]]],
     ) -> None:
         self.events = events
         self.answers = answers
         self.cause = cause
-        self.landed = landed
+        self.committed = committed
 
 
-class Chore:
-    """Something else to do with the file, in its turn."""
+class MaintenanceTask:
+    """An operation on the file, other than a transaction, that the writer runs in queue order."""
 
-    __slots__ = ("do", "done")
+    __slots__ = ("result", "run")
 
-    def __init__(self, do: Callable[[SqliteFile], Any], done: asyncio.Future[Any]) -> None:
-        self.do = do
-        self.done = done
+    def __init__(self, run: Callable[[SqliteFile], Any], result: asyncio.Future[Any]) -> None:
+        self.run = run
+        self.result = result
+
+
+_Work = PendingTransaction | MaintenanceTask
 
 
 class Writer:
-    """The callbacks are called on the event loop, in the order of the work."""
+    """Owns the writer thread. It calls the callbacks on the event loop, in the order of the work."""
 
     def __init__(
         self,
         file: SqliteFile,
         loop: asyncio.AbstractEventLoop,
         *,
-        landed: Callable[[Sequence[Flight]], None],
-        did: Callable[[Chore, Any], None],
-        failed: Callable[[StoreError], None],
-        ended: Callable[[], None],
+        on_committed: Callable[[Sequence[PendingTransaction]], None],
+        on_task_completed: Callable[[MaintenanceTask, Any], None],
+        on_failed: Callable[[StoreError], None],
+        on_ended: Callable[[], None],
     ) -> None:
         self._file = file
         self._loop = loop
-        self._landed, self._did, self._failed, self._ended = landed, did, failed, ended
-        self._queue: SimpleQueue[list[Flight | Chore | None]] = SimpleQueue()
-        self._outbox: list[Flight | Chore | None] = []  # the loop's: what came in this turn of it
-        self._backlog: deque[Flight | Chore | None] = deque()  # the thread's: taken over, not yet begun
-        # By default a busy event loop keeps the interpreter lock for 5 ms, and much longer if it pauses briefly within
-        # that time, as it does to look at its sockets. The writer needs the lock a few times for each batch.
+        self._on_committed, self._on_task_completed = on_committed, on_task_completed
+        self._on_failed, self._on_ended = on_failed, on_ended
+        self._queue: SimpleQueue[list[_Work | None]] = SimpleQueue()
+        # Submitted in this iteration of the event loop; only the event loop uses it.
+        self._outbox: list[_Work | None] = []
+        # Dequeued and not yet started; only the thread uses it.
+        self._backlog: deque[_Work | None] = deque()
+        # By default a busy event loop holds the interpreter lock for 5 ms, and much longer if it blocks briefly within
+        # that time, as it does to poll its sockets. The writer needs the lock a few times for each batch.
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
-        # A daemon: a program that ends without closing the store is a crash, which the file survives.
+        # A daemon thread: a process that ends without closing the store has crashed, which the file survives.
         self._thread = threading.Thread(target=self._run, name="setpoint-store", daemon=True)
         self._thread.start()
 
-    def put(self, item: Flight | Chore | None) -> None:
-        """Work for the thread, in order; None: close the file and end, after everything before.
+    def put(self, item: _Work | None) -> None:
+        """Queue work for the thread; None closes the file and ends the thread after everything queued before.
 
-        What comes in one turn of the loop is handed over together: waking the thread costs more than the work of many
-        transactions, and woken for the first it would sync the disk for that one alone."""
+        Work from one iteration of the event loop is queued together: waking the thread costs more than writing many
+        transactions, and if the first one woke it, the disk would be synced for that one alone."""
         if not self._outbox:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._flush_outbox)
         self._outbox.append(item)
 
-    def _hand_over(self) -> None:
+    def _flush_outbox(self) -> None:
         items, self._outbox = self._outbox, []
         self._queue.put(items)
 
@@ -97,40 +103,40 @@ class Writer:
     def _run(self) -> None:
         try:
             while True:
-                for kind, items in groupby(self._take(), type):
-                    if kind is Flight:
-                        flights = cast("list[Flight]", [*items])
-                        self._file.append([(flight.events, flight.cause) for flight in flights])
-                        self._tell(self._landed, flights)
-                    elif kind is Chore:
-                        for chore in cast("Iterator[Chore]", items):
-                            self._tell(self._did, chore, chore.do(self._file))
+                for kind, items in groupby(self._next_batch(), type):
+                    if kind is PendingTransaction:
+                        transactions = cast("list[PendingTransaction]", [*items])
+                        self._file.append([(transaction.events, transaction.cause) for transaction in transactions])
+                        self._post(self._on_committed, transactions)
+                    elif kind is MaintenanceTask:
+                        for task in cast("Iterator[MaintenanceTask]", items):
+                            self._post(self._on_task_completed, task, task.run(self._file))
                     else:
                         return
         except Exception as error:
-            self._tell(self._failed, explained(self._file.path, error))
+            self._post(self._on_failed, to_store_error(self._file.path, error))
         finally:
             self._file.close()
-            self._tell(self._ended)
+            self._post(self._on_ended)
 
-    def _take(self) -> list[Flight | Chore | None]:
-        """Waits for work, then takes all there is, within reason."""
+    def _next_batch(self) -> list[_Work | None]:
+        """Wait for work and return all of it, up to the limits of a batch."""
         backlog = self._backlog
         if not backlog:
             backlog.extend(self._queue.get())
         with suppress(Empty):
             while True:
                 backlog.extend(self._queue.get_nowait())
-        work: list[Flight | Chore | None] = []
+        work: list[_Work | None] = []
         size = 0
-        while backlog and len(work) < _MOST_AT_ONCE and size < _MOST_BYTES:
+        while backlog and len(work) < _MAX_BATCH_ITEMS and size < _MAX_BYTES:
             item = backlog.popleft()
             work.append(item)
-            if isinstance(item, Flight):
+            if isinstance(item, PendingTransaction):
                 size += sum(len(event.now.value) for event in item.events if event.now is not None)
         return work
 
-    def _tell(self, callback: Callable[..., None], *args: Any) -> None:
-        # The loop may be gone, and with it everyone who waits for an answer.
+    def _post(self, callback: Callable[..., None], *args: Any) -> None:
+        # The loop may be closed, and with it every caller that waits for a result.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *args)

@@ -1,4 +1,5 @@
-"""Who hears of which key. An event finds its subscribers by the folder of its key, not by asking each of them."""
+"""Delivery of events to subscriptions. Routes are cached by key folder, so an event does not visit every
+subscription."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from setpoint.store.interface import Event, Sink
 
 _log = logging.getLogger(__name__)
 
-_MOST_ROUTES = 8_192
+_MAX_ROUTES = 8_192
 
 
 class PrefixSubscription:
@@ -25,31 +26,31 @@ class PrefixSubscription:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self._owner.forget(self)
+            self._owner.remove(self)
 
     def deliver(self, events: Sequence[Event], revision: int) -> None:
         if self.closed:
             return
         if events[0].revision <= self.after:
-            # Only a subscription that began in the future comes here.
+            # Only a subscription that starts at a future revision gets here.
             events = [event for event in events if event.revision > self.after]
             if not events:
                 return
         try:
             self.sink(events, revision)
         except Exception:
-            # A sink that breaks its word must harm neither the other subscribers nor the writers.
+            # A sink that raises must affect neither the other subscribers nor the writers.
             _log.exception("a subscriber of %r failed on revision %d", self.prefix, revision)
 
 
 class _Route:
-    """The subscriptions that keys of one folder can concern."""
+    """The subscriptions that keys of one folder can match: all of its keys (`matching`), or some (`narrower`)."""
 
-    __slots__ = ("always", "deeper")
+    __slots__ = ("matching", "narrower")
 
     def __init__(self, folder: str, subscriptions: Sequence[PrefixSubscription]) -> None:
-        self.always = [each for each in subscriptions if folder.startswith(each.prefix)]
-        self.deeper = [
+        self.matching = [each for each in subscriptions if folder.startswith(each.prefix)]
+        self.narrower = [
             each for each in subscriptions if len(each.prefix) > len(folder) and each.prefix.startswith(folder)
         ]
 
@@ -59,7 +60,7 @@ class Subscriptions:
 
     def __init__(self) -> None:
         self._all: list[PrefixSubscription] = []
-        # Folder (a key up to its last slash) -> route. Emptied whenever `_all` changes.
+        # Folder (a key up to its last slash) -> route. Cleared whenever `_all` changes.
         self._routes: dict[str, _Route] = {}
 
     def add(self, prefix: str, after: int, sink: Sink) -> PrefixSubscription:
@@ -68,29 +69,30 @@ class Subscriptions:
         self._routes.clear()
         return subscription
 
-    def forget(self, subscription: PrefixSubscription) -> None:
+    def remove(self, subscription: PrefixSubscription) -> None:
         self._all.remove(subscription)
         self._routes.clear()
 
     def publish(self, events: Sequence[Event], revision: int) -> None:
-        """One call for each subscription that has something to hear. Who hears what is settled before the first call:
-        a sink may open and close subscriptions."""
+        """Call the sink of each subscription that matches an event, once.
+
+        The deliveries are determined before the first call: a sink may open and close subscriptions."""
         if not self._all:
             return
         routes = self._routes
-        heard: dict[PrefixSubscription, list[Event]] = {}
+        deliveries: dict[PrefixSubscription, list[Event]] = {}
         for event in events:
             key = event.key
             folder = key[: key.rfind("/") + 1]
             route = routes.get(folder)
             if route is None:
-                if len(routes) >= _MOST_ROUTES:
+                if len(routes) >= _MAX_ROUTES:
                     routes.clear()
                 route = routes[folder] = _Route(folder, self._all)
-            for subscription in route.always:
-                heard.setdefault(subscription, []).append(event)
-            for subscription in route.deeper:
+            for subscription in route.matching:
+                deliveries.setdefault(subscription, []).append(event)
+            for subscription in route.narrower:
                 if key.startswith(subscription.prefix):
-                    heard.setdefault(subscription, []).append(event)
-        for subscription, its_events in heard.items():
-            subscription.deliver(its_events, revision)
+                    deliveries.setdefault(subscription, []).append(event)
+        for subscription, subscribed in deliveries.items():
+            subscription.deliver(subscribed, revision)

@@ -1,4 +1,4 @@
-"""What a transaction would do to a state: pure, so that every backend compares and stamps alike."""
+"""The effect of a transaction on a state: a pure function, so that every backend compares and stamps alike."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Callable, Sequence
 
 from setpoint.store.interface import Check, CompareFailed, Event, KeyValue, Op, Put
 
-MOST_OPS = 65_536
+MAX_OPS = 65_536
 
 
 def plan(
     ops: Sequence[Op], head: Callable[[str], KeyValue | None], revision: int
 ) -> tuple[list[Event], list[KeyValue | None]]:
-    """The events that `ops` cause if they get `revision`, and the answer to each op. No events: nothing changes, and
-    no revision is needed. `head` gives the state to compare with. Raises CompareFailed, and ValueError for what no
-    state could make right."""
+    """Return the events of `ops` if they are committed at `revision`, and the result of each op.
+
+    No events means that nothing changes, and that no revision is needed. `head` returns the entry to compare with.
+    Raises CompareFailed, and ValueError for operations that no state can make valid."""
     if len(ops) > 1:
         if len({op.key for op in ops}) != len(ops):
-            raise ValueError("a transaction names one key twice")
-        if len(ops) > MOST_OPS:
-            raise ValueError(f"a transaction has {len(ops)} operations; the most is {MOST_OPS}")
+            raise ValueError("a transaction contains the same key twice")
+        if len(ops) > MAX_OPS:
+            raise ValueError(f"a transaction has {len(ops)} operations; the maximum is {MAX_OPS}")
     events: list[Event] = []
     answers: list[KeyValue | None] = []
     for op in ops:
@@ -29,7 +30,7 @@ def plan(
         if op.expect is not None and op.expect != (before.mod_revision if before is not None else 0):
             raise CompareFailed(key, before)
         if before is not None:
-            key = before.key  # one str for all versions of a key
+            key = before.key  # all versions of a key share one str
         if isinstance(op, Put):
             value = op.value if op.stamp is None else stamped(op.value, op.stamp, revision)
             now = KeyValue(key, value, revision if before is None else before.create_revision, revision)
@@ -45,7 +46,7 @@ def plan(
 
 
 def check_key(key: str) -> None:
-    """Raises ValueError unless the key is one that every backend can hold."""
+    """Raise ValueError unless every backend can store the key."""
     if not key or "\0" in key:
         raise ValueError(f"{key!r} cannot be a key: it is empty or holds a zero byte")
     if not key.isascii():

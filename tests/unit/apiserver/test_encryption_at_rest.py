@@ -11,7 +11,7 @@ from front_door import LIMITED_TOKEN, FrontDoor
 
 from setpoint.store.encryption.ciphers import AesGcm
 from setpoint.store.encryption.encrypted_store import EncryptedStore
-from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Transformer, Transformers
+from setpoint.store.encryption.providers import Identity, KeyedProvider, NamedKey, Transformer, Transformers
 from setpoint.store.interface import Put
 from setpoint.store.memory import MemoryStore
 
@@ -21,7 +21,7 @@ _SECRET = {"metadata": {"name": "s"}, "stringData": {"password": "swordfish"}}
 
 
 def _transformers(*names: str) -> Transformers:
-    keys = Keys("aesgcm", "AES", [NamedKey(name, AesGcm(name.encode() * 32, urandom)) for name in names])
+    keys = KeyedProvider("aesgcm", "AES", [NamedKey(name, AesGcm(name.encode() * 32, urandom)) for name in names])
     return Transformers({("", "secrets"): Transformer([keys, Identity()])})
 
 

@@ -1,4 +1,4 @@
-"""The index of history: what a read of the past looks at, and that it says the same as the whole log."""
+"""The index of history: how many events a read of the past scans, and that its result equals that of the whole log."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_read_says_the_same_as_the_whole_log(seed: int) -> None:
     forked = past.history.fork()
     for compacted in (0, 7, 60):
         past.history.compacted = compacted
-        while events := past.history.oldest(5):
+        while events := past.history.compacted_events(5):
             past.history.drop(len(events))
         for prefix in PREFIXES:
             for after in range(compacted, past.history.revision + 1, 9):
@@ -136,11 +136,11 @@ def test_the_pages_of_one_list_look_at_each_change_once() -> None:
     assert [(each.key, each.mod_revision) for each in found] == [(f"a/pods/x/{n:02}", n + 1) for n in range(100)]
     for revision in range(begin, begin + 50):
         past.history.page("a/pods/", "", 10, revision)
-    assert len(past.history._pasts) <= 8
+    assert len(past.history._changes_since) <= 8
     past.history.compacted = past.history.revision
-    while events := past.history.oldest(100):
+    while events := past.history.compacted_events(100):
         past.history.drop(len(events))
-    assert past.history._pasts == {}, "values that compaction has dropped are not kept"
+    assert past.history._changes_since == {}, "values that compaction has dropped are not kept"
 
 
 def test_a_step_looks_at_no_more_than_it_may() -> None:
@@ -155,6 +155,6 @@ def test_a_step_looks_at_no_more_than_it_may() -> None:
 def test_compaction_forgets_resources_of_which_nothing_is_left() -> None:
     past = random_past(1)
     past.history.compacted = past.history.revision
-    while events := past.history.oldest(7):
+    while events := past.history.compacted_events(7):
         past.history.drop(len(events))
     assert past.history._index == {}

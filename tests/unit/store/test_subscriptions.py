@@ -14,7 +14,7 @@ def ignore(events: Sequence[Event], revision: int) -> None: ...
 
 
 class CountingPrefix(str):
-    """A prefix that knows how often somebody compared a key with it."""
+    """A prefix that counts how often a key is compared with it."""
 
     asked = 0
 

@@ -1,11 +1,11 @@
-"""Values that nobody can read in the store without the keys: between those who use a store and the store itself.
+"""Encryption of stored values, between the API server and any store backend.
 
-What may be relied on:
+Guarantees:
 
-- What is written under an encrypted prefix is in no file, log or history of the store below as plain text.
-- Every listed key reads; the first one writes. A value that another key wrote is *stale*: writing it once more, even
-  unchanged, encrypts it with the first.
-- A value that no key reads is `Unreadable`; all others are as readable as before.
-- The prefixes and the layout of what is stored are upstream's: `k8s:enc:<provider>:v1:<key name>:<bytes>`. What is
-  inside them is ours, with the place of the revision in front, for it is not known when the value is encrypted.
-"""
+- A value written under an encrypted prefix never appears as plain text in a file, log or history of the backend.
+- Every configured key can decrypt; the first one encrypts. A value that another key encrypted is *stale*: writing it
+  again, even unchanged, encrypts it with the first key.
+- A value that no key can decrypt is returned as `Unreadable`; all other values stay readable.
+- The prefix and the layout of a stored value are upstream's: `k8s:enc:<provider>:v1:<key name>:<bytes>`. The plain text
+  inside differs: it starts with the offset of the revision stamp, because the revision is not known yet when the value
+  is encrypted."""

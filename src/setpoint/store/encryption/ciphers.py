@@ -1,4 +1,4 @@
-"""The ways to encrypt a value, each with one key. Layouts and complaints are upstream's."""
+"""Ciphers that encrypt a value with one key each. Layouts and error messages are upstream's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from setpoint.store.encryption import salsa
 
 Random = Callable[[int], bytes]
-"""So many bytes that nobody can guess."""
+"""Function that returns the given number of cryptographically random bytes."""
 
 _BLOCK = 16
 _GCM_NONCE = 12
@@ -21,16 +21,17 @@ _TOO_SHORT = "the stored data was shorter than the required size"
 
 
 class DecryptionError(Exception):
-    """The text says why, without the data and without the key."""
+    """A value could not be decrypted. The message says why and contains neither the data nor the key."""
 
 
 class Cipher(Protocol):
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
-        """`place` is where the value is kept: elsewhere it must not be readable, if the way to encrypt knows how."""
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
+        """Return the encrypted value, bound to `associated_data` (the key it is stored under) if the cipher is an
+        AEAD."""
         ...
 
-    def decrypt(self, data: bytes, place: bytes) -> bytes:
-        """Raises DecryptionError."""
+    def decrypt(self, data: bytes, associated_data: bytes) -> bytes:
+        """Return the decrypted value. Raises DecryptionError."""
         ...
 
 
@@ -39,32 +40,32 @@ class AesGcm:
         self._aead = AESGCM(key)
         self._random = random
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
         nonce = self._random(_GCM_NONCE)
-        return nonce + self._aead.encrypt(nonce, value, place)
+        return nonce + self._aead.encrypt(nonce, value, associated_data)
 
-    def decrypt(self, data: bytes, place: bytes) -> bytes:
+    def decrypt(self, data: bytes, associated_data: bytes) -> bytes:
         if len(data) < _GCM_NONCE:
             raise DecryptionError(_TOO_SHORT)
         try:
-            return self._aead.decrypt(data[:_GCM_NONCE], data[_GCM_NONCE:], place)
+            return self._aead.decrypt(data[:_GCM_NONCE], data[_GCM_NONCE:], associated_data)
         except InvalidTag:
             raise DecryptionError("cipher: message authentication failed") from None
 
 
 class AesCbc:
-    """Not authenticated: whoever can write to the store can change what is read."""
+    """AES in CBC mode. It is not authenticated: anyone who can write to the store can change what is read."""
 
     def __init__(self, key: bytes, random: Random) -> None:
         self._algorithm = algorithms.AES(key)
         self._random = random
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
         vector, padding = self._random(_BLOCK), _BLOCK - len(value) % _BLOCK
         encryptor = BlockCipher(self._algorithm, modes.CBC(vector)).encryptor()
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
-    def decrypt(self, data: bytes, place: bytes) -> bytes:
+    def decrypt(self, data: bytes, associated_data: bytes) -> bytes:
         if len(data) < _BLOCK:
             raise DecryptionError(_TOO_SHORT)
         if len(data) % _BLOCK:
@@ -84,14 +85,14 @@ class Secretbox:
         self._key = key
         self._random = random
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
         nonce = self._random(salsa.NONCE)
         return nonce + salsa.seal(self._key, nonce, value)
 
-    def decrypt(self, data: bytes, place: bytes) -> bytes:
+    def decrypt(self, data: bytes, associated_data: bytes) -> bytes:
         if len(data) < salsa.NONCE + salsa.TAG:
             raise DecryptionError(_TOO_SHORT)
         value = salsa.open_(self._key, data[: salsa.NONCE], data[salsa.NONCE :])
         if value is None:
-            raise DecryptionError("output array was not large enough for encryption")  # which is how upstream has it
+            raise DecryptionError("output array was not large enough for encryption")  # upstream's message
         return value

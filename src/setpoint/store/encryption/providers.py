@@ -1,4 +1,4 @@
-"""Which keys read and write the values of a resource: providers in order, each with its keys in order."""
+"""Encryption providers of a resource: an ordered list of providers, each with an ordered list of keys."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _NO_PREFIX = "no matching prefix found"
 
 class Provider(Protocol):
     prefix: bytes
-    """What its values begin with; empty: it does not encrypt."""
+    """Prefix of the values that this provider encrypted; empty if it does not encrypt."""
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes: ...
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes: ...
 
-    def decrypt(self, data: bytes, place: bytes) -> tuple[bytes, bool]:
-        """What follows the prefix; and whether it is stale. Raises DecryptionError."""
+    def decrypt(self, data: bytes, associated_data: bytes) -> tuple[bytes, bool]:
+        """Return the value for the `data` after the prefix, and whether it is stale. Raises DecryptionError."""
         ...
 
 
 class Identity:
-    """Values as they are. What is encrypted is none of its business."""
+    """The provider that stores plain text. It refuses to read encrypted values."""
 
     prefix = b""
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
         return value
 
-    def decrypt(self, data: bytes, place: bytes) -> tuple[bytes, bool]:
+    def decrypt(self, data: bytes, associated_data: bytes) -> tuple[bytes, bool]:
         if data.startswith(ENCRYPTED):
             raise DecryptionError("identity transformer tried to read encrypted data")
         return data, False
@@ -42,31 +42,31 @@ class NamedKey(NamedTuple):
     cipher: Cipher
 
 
-class Keys:
-    """One way to encrypt, with several keys."""
+class KeyedProvider:
+    """A provider that uses one cipher with several keys."""
 
-    def __init__(self, provider: str, shown: str, keys: Sequence[NamedKey]) -> None:
+    def __init__(self, provider: str, display_name: str, keys: Sequence[NamedKey]) -> None:
         self.prefix = f"k8s:enc:{provider}:v1:".encode()
-        self._no_key = f"no matching key was found for the provided {shown} transformer"
+        self._no_key = f"no matching key was found for the provided {display_name} transformer"
         self._keys = [(f"{key.name}:".encode(), key.cipher) for key in keys]
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
         name, cipher = self._keys[0]
-        return name + cipher.encrypt(value, place)
+        return name + cipher.encrypt(value, associated_data)
 
-    def decrypt(self, data: bytes, place: bytes) -> tuple[bytes, bool]:
+    def decrypt(self, data: bytes, associated_data: bytes) -> tuple[bytes, bool]:
         problems: list[str] = []
         for at, (name, cipher) in enumerate(self._keys):
             if data.startswith(name):
                 try:
-                    return cipher.decrypt(data[len(name) :], place), at > 0
+                    return cipher.decrypt(data[len(name) :], associated_data), at > 0
                 except DecryptionError as error:
                     problems.append(str(error))
         raise DecryptionError(aggregate(problems) if problems else self._no_key)
 
 
 class Transformer:
-    """The first provider writes; any may read."""
+    """An ordered list of providers. The first one encrypts; each of them may decrypt."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self._providers = tuple(providers)
@@ -75,19 +75,21 @@ class Transformer:
     def encrypts(self) -> bool:
         return bool(self._providers[0].prefix)
 
-    def encrypt(self, value: bytes, place: bytes) -> bytes:
+    def encrypt(self, value: bytes, associated_data: bytes) -> bytes:
         first = self._providers[0]
-        return first.prefix + first.encrypt(value, place)
+        return first.prefix + first.encrypt(value, associated_data)
 
-    def decrypt(self, data: bytes, place: bytes) -> tuple[bytes, bool]:
-        """Raises DecryptionError. Whoever fails does not keep those after it from trying: the same provider may be
-        there twice, with keys to go to and keys to come from."""
+    def decrypt(self, data: bytes, associated_data: bytes) -> tuple[bytes, bool]:
+        """Return the decrypted value and whether it is stale. Raises DecryptionError.
+
+        A provider that fails does not stop the search: during a key rotation the same provider may be listed twice,
+        with different keys."""
         problems: list[str] = []
         for at, provider in enumerate(self._providers):
             prefix = provider.prefix
             if data.startswith(prefix):
                 try:
-                    value, stale = provider.decrypt(data[len(prefix) :], place)
+                    value, stale = provider.decrypt(data[len(prefix) :], associated_data)
                     return value, stale or at > 0
                 except DecryptionError as error:
                     if prefix:
@@ -96,14 +98,14 @@ class Transformer:
 
 
 class Transformers:
-    """Of all resources, by group and name; `*` stands for any."""
+    """The transformers of all resources, by group and resource name; `*` matches any."""
 
     def __init__(self, by_resource: dict[tuple[str, str], Transformer]) -> None:
         self._by_resource = by_resource
         self._by_folder: dict[str, Transformer | None] = {}
 
     def for_key(self, key: str) -> Transformer | None:
-        """Keys of objects are `<group>/<resource>/...`; what is not there is kept as it is."""
+        """Return the transformer for a key `<group>/<resource>/...`, or None if its values are stored as plain text."""
         end = key.find("/", key.find("/") + 1)
         if end < 0:
             return None

@@ -16,20 +16,20 @@ from cryptography.hazmat.primitives.poly1305 import Poly1305
 KEY, NONCE, TAG = 32, 24, 16
 _BLOCK = 64
 _SIGMA = struct.unpack("<4I", b"expand 32-byte k")
-_AT_ONCE = 1024
-"""Blocks: 64 KiB. More would not fit into the processor's caches."""
+_BATCH = 1024
+"""Blocks that are computed together: 64 KiB. More would not fit into the processor's caches."""
 
 
 def seal(key: bytes, nonce: bytes, message: bytes) -> bytes:
-    """Tag and ciphertext."""
+    """Return the authentication tag followed by the ciphertext."""
     mask, stream = _stream(key, nonce, len(message))
     sealed = _xor(message, stream)
     return Poly1305.generate_tag(mask, sealed) + sealed
 
 
-def open_(key: bytes, nonce: bytes, box: bytes) -> bytes | None:
-    """None: it was not sealed with this key, or was changed since."""
-    tag, sealed = box[:TAG], box[TAG:]
+def open_(key: bytes, nonce: bytes, sealed_message: bytes) -> bytes | None:
+    """Return the message, or None if it was not sealed with this key or was modified."""
+    tag, sealed = sealed_message[:TAG], sealed_message[TAG:]
     mask, stream = _stream(key, nonce, len(sealed))
     try:
         Poly1305.verify_tag(mask, sealed, tag)
@@ -39,7 +39,7 @@ def open_(key: bytes, nonce: bytes, box: bytes) -> bytes | None:
 
 
 def _stream(key: bytes, nonce: bytes, size: int) -> tuple[bytes, bytes]:
-    """The key of the tag, and so many bytes to mix with the message."""
+    """Return the Poly1305 key and `size` bytes of key stream."""
     subkey = hsalsa20(key, nonce[:16])
     stream = salsa20(subkey, nonce[16:], 32 + size)
     return stream[:32], stream[32:]
@@ -53,13 +53,13 @@ def _xor(data: bytes, stream: bytes) -> bytes:
 def hsalsa20(key: bytes, nonce: bytes) -> bytes:
     k, n = struct.unpack("<8I", key), struct.unpack("<4I", nonce)
     words = [_SIGMA[0], *k[:4], _SIGMA[1], *n, _SIGMA[2], *k[4:], _SIGMA[3]]
-    mixed = _mixed(words, 0xFFFFFFFF)
+    mixed = _twenty_rounds(words, 0xFFFFFFFF)
     return struct.pack("<8I", *(mixed[at] for at in (0, 5, 10, 15, 6, 7, 8, 9)))
 
 
 def salsa20(key: bytes, nonce: bytes, size: int) -> bytes:
     blocks = (size + _BLOCK - 1) // _BLOCK
-    pieces = [_blocks(key, nonce, first, min(_AT_ONCE, blocks - first)) for first in range(0, blocks, _AT_ONCE)]
+    pieces = [_blocks(key, nonce, first, min(_BATCH, blocks - first)) for first in range(0, blocks, _BATCH)]
     return b"".join(pieces)[:size]
 
 
@@ -71,17 +71,17 @@ def _blocks(key: bytes, nonce: bytes, first: int, count: int) -> bytes:
     begin = [_SIGMA[0] * ones, *(word * ones for word in k[:4]), _SIGMA[1] * ones]
     begin += [n[0] * ones, n[1] * ones, counter, 0, _SIGMA[2] * ones]
     begin += [*(word * ones for word in k[4:]), _SIGMA[3] * ones]
-    mixed = _mixed(begin, mask)
+    mixed = _twenty_rounds(begin, mask)
     lanes = [
         ((after + before) & mask).to_bytes(8 * count, "little") for after, before in zip(mixed, begin, strict=True)
     ]
-    # From the same word of every block to the words of each block.
+    # Transpose the same word of every block into the words of each block.
     columns = [struct.unpack(f"<{count}Q", lane) for lane in lanes]
     return b"".join([struct.pack("<16I", *block) for block in zip(*columns, strict=True)])
 
 
-def _mixed(words: Sequence[int], mask: int) -> tuple[int, ...]:
-    """After twenty rounds; the words are a to p, with q for l."""
+def _twenty_rounds(words: Sequence[int], mask: int) -> tuple[int, ...]:
+    """Return the words after twenty rounds. The words are named a to p, with q for l."""
     a, b, c, d, e, f, g, h, i, j, k, q, m, n, o, p = words
     for _ in range(10):
         t = (a + m) & mask

@@ -1,4 +1,4 @@
-"""What lies in the store below, what readers get of it, and when it should be written anew."""
+"""What the encrypted store writes to its backend, what it returns, and which values are stale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from setpoint.store.encryption.ciphers import AesCbc, AesGcm, DecryptionError, Secretbox
 from setpoint.store.encryption.encrypted_store import EncryptedStore
-from setpoint.store.encryption.providers import Identity, Keys, NamedKey, Provider, Transformer, Transformers
+from setpoint.store.encryption.providers import Identity, KeyedProvider, NamedKey, Provider, Transformer, Transformers
 from setpoint.store.interface import CompareFailed, Event, KeyValue, Put, Unreadable
 from setpoint.store.memory import MemoryStore
 
@@ -18,11 +18,11 @@ _STAMP = _VALUE.index(b'""}') + 1
 
 
 def _gcm(*names: str, secret: bytes = b"k") -> Provider:
-    return Keys("aesgcm", "AES", [NamedKey(name, AesGcm(secret * 32, urandom)) for name in names])
+    return KeyedProvider("aesgcm", "AES", [NamedKey(name, AesGcm(secret * 32, urandom)) for name in names])
 
 
 def _cbc(name: str) -> Provider:
-    return Keys("aescbc", "AES", [NamedKey(name, AesCbc(b"c" * 32, urandom))])
+    return KeyedProvider("aescbc", "AES", [NamedKey(name, AesCbc(b"c" * 32, urandom))])
 
 
 def _store(below: MemoryStore, *providers: Provider, resource: tuple[str, str] = ("", "secrets")) -> EncryptedStore:
@@ -75,8 +75,8 @@ async def test_every_key_reads_the_first_writes_and_the_rest_is_stale() -> None:
         (b"k8s:enc:aesgcm:v1:two:", (_gcm("two", "one"), Identity())),
         (b"k8s:enc:aescbc:v1:one:", (_cbc("one"), _gcm("two", "one"))),
         (b"k8s:enc:secretbox:v1:s:",
-         (Keys("secretbox", "Secretbox", [NamedKey("s", Secretbox(b"s" * 32, urandom))]), _cbc("one"))),
-        (b"{", (Identity(), Keys("secretbox", "Secretbox", [NamedKey("s", Secretbox(b"s" * 32, urandom))]))),
+         (KeyedProvider("secretbox", "Secretbox", [NamedKey("s", Secretbox(b"s" * 32, urandom))]), _cbc("one"))),
+        (b"{", (Identity(), KeyedProvider("secretbox", "Secretbox", [NamedKey("s", Secretbox(b"s" * 32, urandom))]))),
     ]  # fmt: skip
     for prefix, providers in orders:
         store = _store(below, *providers)
@@ -116,7 +116,7 @@ async def test_a_value_that_no_key_reads_is_unreadable_and_leaves_the_others_alo
     store = _store(below, *providers)
     await store.txn([Put(_SECRET + "2", _VALUE)])
     first, second = (await store.list("core/secrets/")).items
-    assert isinstance(first.value, Unreadable) and first.value.why == why
+    assert isinstance(first.value, Unreadable) and first.value.reason == why
     assert second.value == _VALUE
     assert not await store.stale(_SECRET)
 

@@ -1,8 +1,8 @@
-"""Checks of the database's files while the store is open: nobody else may remove, replace or change them.
+"""Checks that nothing else removes, replaces or changes the database's files while the store is open.
 
-SQLite keeps its files open and does not notice when their names disappear: it goes on writing into files that no start
-will find. A check compares the names with the open files, and the write-ahead log with what it held at the check
-before. It reads the log's current generation (some 4 MiB at most under the store's own checkpoints, and never more than
+SQLite holds its files open and does not notice when their names disappear: it goes on writing into files that no start
+will find. A check compares the names with the open files, and the write-ahead log with its content at the previous
+check. It reads the log's current generation (about 4 MiB at most under the store's own checkpoints, and never more than
 64 MiB) and is meant to run every few seconds, between transactions.
 """
 
@@ -19,35 +19,38 @@ _DATABASE_MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _LOG_HEADER, _FRAME_HEADER = 32, 24
 _SALTS = slice(16, 24)
-"""Of the log's header; each frame repeats them at 8 to 16. They change whenever the log begins anew."""
-_FRAMES_AT_ONCE = 128
-_MOST_BYTES = 64 << 20
+"""Position of the salts in the log's header; each frame repeats them at 8 to 16. They change whenever the log is
+reset."""
+_FRAMES_PER_READ = 128
+_MAX_BYTES = 64 << 20
 
 
 class FilesChanged(StoreError):
-    """Somebody removed, replaced or changed a file of the database while it was in use."""
+    """A file of the database was removed, replaced or changed while it was in use."""
 
 
-class _Log(NamedTuple):
-    """What the write-ahead log held: append-only as long as its salts stay the same."""
+class _LogState(NamedTuple):
+    """Summary of the write-ahead log's content. The log is append-only as long as its salts stay the same."""
 
     salts: bytes
     length: int
-    """Bytes of the header and the frames of this generation."""
+    """Size of the header and the frames of this generation, in bytes."""
     checksum: int
-    """Over these bytes."""
+    """CRC-32 over the first `length` bytes of the log."""
 
 
-class FileWatch:
-    """The database's file and its write-ahead log, as they should be. Closed only after SQLite has closed its own
-    descriptors: closing any descriptor of a file drops the locks that the process holds on it."""
+class FileMonitor:
+    """Monitors the database's file and its write-ahead log.
+
+    Close it only after SQLite has closed its own descriptors: closing any descriptor of a file drops the locks that the
+    process holds on it."""
 
     def __init__(self, database: Path) -> None:
-        """The database is open already, and its log has been written to. Raises as `check` does."""
+        """Start from the current files; the database must be open and its log written to. Raises as `check` does."""
         self._database = database
         self._log_path = Path(f"{database}-wal")
         self._fd = os.open(database, os.O_RDONLY | os.O_CLOEXEC)
-        self._log: _Log | None = None
+        self._log: _LogState | None = None
         try:
             self._log_inode = _inode(os.stat(self._log_path))
             self.check()
@@ -56,11 +59,11 @@ class FileWatch:
             raise
 
     def log_truncated(self) -> None:
-        """The store itself has emptied the log, by a checkpoint."""
+        """Record that the store itself has emptied the log by a checkpoint."""
         self._log = None
 
     def check(self) -> None:
-        """Raises FilesChanged, or OSError when the files cannot be examined."""
+        """Raise FilesChanged if a file changed, or OSError if the files cannot be examined."""
         self._check_database()
         try:
             fd = os.open(self._log_path, os.O_RDONLY | os.O_CLOEXEC)
@@ -80,11 +83,12 @@ class FileWatch:
             raise FilesChanged(f"{self._database} was deleted") from None
         if _inode(named) != _inode(os.fstat(self._fd)):
             raise FilesChanged(f"{self._database} was replaced by another file")
-        # Its length says nothing: a checkpoint, also one that completes what was begun before a crash, may cut it.
+        # The length is not checked: a checkpoint, even one that completes an earlier one after a crash, may truncate
+        # it.
         if os.pread(self._fd, len(_DATABASE_MAGIC), 0) != _DATABASE_MAGIC:
             raise FilesChanged(f"{self._database} was emptied or overwritten")
 
-    def _check_log(self, fd: int) -> _Log | None:
+    def _check_log(self, fd: int) -> _LogState | None:
         before = self._log
         header = os.pread(fd, _LOG_HEADER, 0)
         if not header and before is None:
@@ -98,18 +102,18 @@ class FileWatch:
         length, checksum, then = _LOG_HEADER, crc32(header), None
         if length == expected:
             then = checksum
-        while length < _MOST_BYTES:
-            chunk = os.pread(fd, frame * _FRAMES_AT_ONCE, length)
+        while length < _MAX_BYTES:
+            chunk = os.pread(fd, frame * _FRAMES_PER_READ, length)
             valid = _valid(chunk, frame, salts)
             if length < expected <= length + valid:
                 then = crc32(memoryview(chunk)[: expected - length], checksum)
             checksum = crc32(memoryview(chunk)[:valid], checksum)
             length += valid
-            if valid < frame * _FRAMES_AT_ONCE:
+            if valid < frame * _FRAMES_PER_READ:
                 break
         if same and before is not None and then != before.checksum:
             raise FilesChanged(f"the write-ahead log {self._log_path} was truncated or overwritten")
-        return _Log(salts, length, checksum)
+        return _LogState(salts, length, checksum)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -118,7 +122,7 @@ class FileWatch:
 
 
 def _valid(chunk: bytes, frame: int, salts: bytes) -> int:
-    """The number of bytes, from the start of the chunk, that are whole frames with these salts."""
+    """Return the number of bytes, from the start of the chunk, that are whole frames with these salts."""
     at = 0
     while at + frame <= len(chunk) and chunk[at + 8 : at + 16] == salts:
         at += frame

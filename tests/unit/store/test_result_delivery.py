@@ -1,4 +1,4 @@
-"""Hundreds of transactions land at once; what their callers do next does not all happen in one turn of the loop."""
+"""The results of a large batch of transactions are delivered over several iterations of the event loop."""
 
 from __future__ import annotations
 

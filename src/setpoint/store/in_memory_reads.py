@@ -1,4 +1,4 @@
-"""The reading half of a store whose visible state is in memory: what the memory and the SQLite backend share."""
+"""Reads of a store whose visible state is in memory, shared by the memory and the SQLite backend."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from setpoint.store.interface import Cause, KeyValue, Page, Replay, Sink, StoreE
 from setpoint.store.subscriptions import PrefixSubscription, Subscriptions
 
 
-class ReadableStore:
-    """No method here but `reached` ever suspends: an `await` of one returns without a turn of the event loop.
+class InMemoryReads:
+    """Read methods over a History. None of them ever suspends, except `wait_for_revision`.
 
-    A backend applies a change to the history, publishes it to the subscriptions and calls `_wake_reached`, in one turn
-    of the event loop."""
+    A backend applies a change to the history, publishes it to the subscriptions and calls `_wake_waiters`, all in one
+    iteration of the event loop."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._subscriptions = Subscriptions()
-        # Why no call is answered any more; None while all is well. Once set it stays.
-        self._refusal: str | None = None
-        # Callers that wait for a revision to become visible: (revision, tie breaker, future).
+        # Why every call fails; None while the store works. It is set once and never cleared.
+        self._failure: str | None = None
+        # Callers that wait for a revision to become visible: a heap of (revision, tie breaker, future).
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._waited = 0
+        self._waiter_serial = 0
 
     def _check(self) -> None:
-        if self._refusal is not None:
-            raise StoreError(self._refusal)
+        if self._failure is not None:
+            raise StoreError(self._failure)
 
     @property
     def revision(self) -> int:
@@ -40,49 +40,49 @@ class ReadableStore:
 
     @property
     def failure(self) -> str | None:
-        return self._refusal
+        return self._failure
 
     @property
     def unavailable(self) -> str | None:
-        """The medium is this process or its disk: it is there, or has failed for good."""
+        """Return None: the medium is this process or its disk, which works or has failed for good."""
         return None
 
     def peek(self, key: str) -> KeyValue | None:
-        """`get` of now, for callers that cannot await."""
-        if self._refusal is not None:
-            raise StoreError(self._refusal)
+        """Return the current entry of `key`, for callers that cannot await."""
+        if self._failure is not None:
+            raise StoreError(self._failure)
         return self._history.state.get(key)
 
     def peek_list(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """`list`, for callers that cannot await."""
+        """Return what `list` returns, for callers that cannot await."""
         self._check()
         return self._history.page(prefix, start, limit, revision)
 
     async def sync(self) -> int:
-        """Nobody else writes: what is visible here is everything. Called with every request."""
-        if self._refusal is not None:
-            raise StoreError(self._refusal)
+        """Return the current revision: there is no other writer. Every request calls this."""
+        if self._failure is not None:
+            raise StoreError(self._failure)
         return self._history.revision
 
-    async def reached(self, revision: int) -> None:
+    async def wait_for_revision(self, revision: int) -> None:
         self._check()
-        await self._visible(revision)
+        await self._wait_visible(revision)
 
-    async def _visible(self, revision: int) -> None:
-        """Return when `revision` is visible, also while the store is being closed."""
+    async def _wait_visible(self, revision: int) -> None:
+        """Return when `revision` is visible, even while the store is closing."""
         if revision > self._history.revision:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waited += 1
-            heapq.heappush(self._waiters, (revision, self._waited, waiter))
+            self._waiter_serial += 1
+            heapq.heappush(self._waiters, (revision, self._waiter_serial, waiter))
             try:
                 await waiter
             except asyncio.CancelledError:
-                # The revision may be far away, and nobody waits for it any more.
+                # The revision may never come; do not hold the future until then.
                 self._waiters = [each for each in self._waiters if not each[2].done()]
                 heapq.heapify(self._waiters)
                 raise
 
-    def _wake_reached(self) -> None:
+    def _wake_waiters(self) -> None:
         """Wake the callers whose revision is visible now."""
         waiters, revision = self._waiters, self._history.revision
         while waiters and waiters[0][0] <= revision:
@@ -90,9 +90,9 @@ class ReadableStore:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _refuse(self, why: str) -> None:
-        """Answer no more, from now on. Callers that wait for a revision are refused too."""
-        self._refusal = why
+    def _fail(self, why: str) -> None:
+        """Fail every call from now on, including those of callers that wait for a revision."""
+        self._failure = why
         waiters, self._waiters = self._waiters, []
         for _, _, waiter in waiters:
             if not waiter.done():
@@ -115,8 +115,10 @@ class ReadableStore:
         return self._history.causes(after, limit)
 
     def watch(self, prefix: str, after: int, sink: Sink) -> PrefixSubscription:
-        """Past events are delivered before this returns. The sink hears of a revision in the very moment in which
-        `revision`, get and list begin to show it, so it is never called just to tell that the revision moved on."""
+        """Subscribe to events after `after`. Past events are delivered before this returns.
+
+        The sink is called in the same iteration of the event loop in which `revision`, get and list show the change, so
+        it is never called without events."""
         self._check()
         past = self._history.events(prefix, after)
         subscription = self._subscriptions.add(prefix, after, sink)
