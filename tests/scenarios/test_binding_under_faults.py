@@ -21,7 +21,7 @@ from setpoint.client.resources import builtin
 from setpoint.meta.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from setpoint.store.interface import Event
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
-from setpoint.testing.link import Go, Write
+from setpoint.testing.link import Proceed, Write
 
 Obj = dict[str, Any]
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
@@ -133,19 +133,19 @@ async def dying(cluster: VirtualCluster, chance: random.Random) -> None:
     """The controllers, after one write in ten."""
     link = cluster.links["controllers"]
     while True:
-        died, before = asyncio.Event(), link.through
+        died, before = asyncio.Event(), link.write_interceptor
 
-        async def through(write: Write, go: Go, died: asyncio.Event = died, before: Any = before) -> Any:
-            answer = await (go() if before is None else before(write, go))
-            if write.counts and chance.random() < 0.1:
+        async def through(write: Write, proceed: Proceed, died: asyncio.Event = died, before: Any = before) -> Any:
+            answer = await (proceed() if before is None else before(write, proceed))
+            if write.is_counted and chance.random() < 0.1:
                 link.severed = True
                 died.set()
                 await asyncio.Event().wait()
             return answer
 
-        link.through = through
+        link.write_interceptor = through
         await died.wait()
-        link.through = before
+        link.write_interceptor = before
         await cluster.kill("controllers")
         link.severed = False
         await cluster.sleep(chance.uniform(0, 2))
@@ -211,7 +211,7 @@ async def live(seed: int) -> Watchman:
                 task.cancel()
         await cluster.instant()
         link = cluster.links["controllers"]
-        link.quiet()
+        link.clear()
         link.severed = False
         await cluster.kill("controllers")
         await cluster.start("controllers")

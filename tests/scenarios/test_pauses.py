@@ -18,7 +18,7 @@ from up_process import up_process
 from setpoint.client.resources import builtin
 from setpoint.meta.times import parse_time
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Go, Write
+from setpoint.testing.link import Proceed, Write
 
 NODES, PODS, LEASES = builtin("nodes"), builtin("pods"), builtin("leases", "coordination.k8s.io")
 REPLICAS = 6
@@ -80,17 +80,17 @@ async def started(cluster: VirtualCluster) -> set[str]:
     return await ready_pods(cluster)
 
 
-async def slowly(cluster: VirtualCluster, _: Write, go: Go) -> Any:
+async def slowly(cluster: VirtualCluster, _: Write, proceed: Proceed) -> Any:
     """As a server does that writes to a disk: several requests of a component are under way at once."""
     await cluster.clock.sleep(0.02)
-    return await go()
+    return await proceed()
 
 
 @pytest.mark.parametrize("seconds", [12, 30, 45, 100, 600])
 @virtual(nodes=3, leader_elect=True)
 async def test_a_paused_cluster_converges_and_keeps_its_pods(cluster: VirtualCluster, seconds: int) -> None:
     for link in cluster.links.values():
-        link.through = partial(slowly, cluster)
+        link.write_interceptor = partial(slowly, cluster)
     before = await started(cluster)
     cluster.clock.freeze(seconds)
     await converged(cluster)

@@ -1,6 +1,6 @@
-"""For tests of what runs on a cluster: a whole one in virtual time, faults on demand, and a pytest plugin.
+"""Test support for controllers and operators: a cluster in virtual time, fault injection, and a pytest plugin.
 
-Names are loaded when they are first asked for: pytest loads the plugin in every run, and most need no cluster.
+Names are imported on first access, because pytest loads the plugin in every run and most runs need no cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from setpoint.testing.snapshot import Snapshot, prepared
     from setpoint.testing.virtual_time import VirtualClock, VirtualLoop, run_virtual
 
-_HOMES = {
+_MODULES = {
     "Diverged": "exploring_report", "Exploration": "exploring", "LiveCluster": "live", "Plan": "plan",
     "Snapshot": "snapshot", "VirtualClock": "virtual_time", "VirtualCluster": "cluster", "VirtualLoop": "virtual_time",
     "explore": "exploring", "live_cluster": "live", "prepared": "snapshot", "run_virtual": "virtual_time",
@@ -26,9 +26,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 __all__ = [

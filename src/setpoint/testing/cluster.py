@@ -5,8 +5,8 @@
         await cluster.client.create(deployment)
         await cluster.until(lambda: ..., within=30)
 
-All components run, through the real API pipeline; only time and chance are the test's. The same seed gives the same
-revisions, byte for byte.
+All components run against the real API pipeline; the test controls only time and randomness. The same seed gives the
+same revisions, byte for byte.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from setpoint.node.options import FleetOptions
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator, ReachedAt
 from setpoint.system import RandomIds
-from setpoint.testing.disturbance import Disturbance
+from setpoint.testing.error_unwrapping import ErrorUnwrapper, unwrapping_task_group
+from setpoint.testing.fault_injection import FaultInjection
 from setpoint.testing.link import Link, LinkedClient
-from setpoint.testing.own_error import OwnError, own_tasks
 from setpoint.testing.plan import Plan
-from setpoint.testing.rest import Rest
+from setpoint.testing.quiescence import QuiescenceMonitor
 from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot, first_state
 from setpoint.testing.virtual_time import VirtualClock, run_virtual
 
@@ -54,43 +54,51 @@ class VirtualCluster:
         self.embedded = embedded
         self.options = options
         self.links = links
-        """What lies between each component and the server."""
+        """The link between each component and the server, by component name."""
         self.clock = clock
         self.client: Client = embedded.client
-        """As an administrator."""
+        """A client with the rights of an administrator."""
         self._operators: dict[str, tuple[Component[Any], asyncio.TaskGroup]] = {}
-        self._rest = Rest(embedded.journal, clock, self._managers)
+        self._quiescence = QuiescenceMonitor(embedded.journal, clock, self._managers)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     async def sleep(self, seconds: float) -> None:
-        """So much virtual time passes, with all that happens in it."""
-        await self._rest.pass_time(seconds)
+        """Let `seconds` of virtual time pass, with everything that happens in them."""
+        await self._quiescence.pass_time(seconds)
 
     async def instant(self) -> None:
-        """Everything has happened that needs no time."""
-        await self._rest.pass_time(_INSTANT)
+        """Run everything that needs no time."""
+        await self._quiescence.pass_time(_INSTANT)
 
     async def advance(self, time: str) -> None:
-        """As `sleep`, in the words of Kubernetes: `5m`, `1h30m`."""
-        await self._rest.pass_time(parse_duration(time) / 1e9)
+        """Let a Kubernetes duration of virtual time pass: `5m`, `1h30m`."""
+        await self._quiescence.pass_time(parse_duration(time) / 1e9)
 
     async def settle(self, quiet: float = 1.0, within: float = 600.0) -> None:
-        """Returns when the loops are quiet: when nothing but heartbeats and events has been written for so many virtual
-        seconds. Fails if there is no rest within that time, and says who goes on writing what: a loop that never
-        stops writing, or two that undo each other's work, are bugs in somebody's controller."""
-        await self._rest.settle(quiet, within)
+        """Return when the control loops are quiescent: nothing but heartbeats and events was written for `quiet`
+        virtual seconds.
+
+        Raise AssertionError if that does not happen within `within` virtual seconds, with the writers and the fields
+        they write: a loop that never stops writing, or two controllers that revert each other's changes, are bugs.
+        """
+        await self._quiescence.settle(quiet, within)
 
     async def at_rest(self, time: str = "10m") -> None:
-        """Lets time pass and fails if anything but heartbeats and events is written meanwhile, or if an object is
-        reconciled all the time, and says who it is. Operators look at all their objects again, twice: one that acts on
-        what is, and not on what happened, finds nothing to do."""
-        await self._rest.hold(parse_duration(time) / 1e9)
+        """Let time pass and fail if anything but heartbeats and events is written, or an object is reconciled
+        continuously.
+
+        Operators reconcile all their objects again, twice: a level-based operator finds nothing to do.
+        """
+        await self._quiescence.assert_quiescent(parse_duration(time) / 1e9)
 
     async def until(self, check: Callable[[], Any], within: float = 60.0, every: float = _LOOK_EVERY) -> None:
-        """Returns as soon as `check` (a function, also an async one) says something true; fails after so many virtual
-        seconds. An `AssertionError` of the check means no, and is what is shown at the end. It is asked again and
-        again: seldom is cheaper."""
+        """Return as soon as `check`, a plain or async function, returns a true value; fail after `within` virtual
+        seconds.
+
+        An AssertionError from `check` counts as false, and the last one is shown on failure. The check runs every
+        `every` virtual seconds: a longer interval is cheaper.
+        """
         deadline = self.clock.monotonic() + within
         while True:
             doubt: AssertionError | None = None
@@ -106,7 +114,7 @@ class VirtualCluster:
                 raise AssertionError(f"not true within {within:g} s: {doubt or inspect.getsource(check).strip()}")
             await self.sleep(every)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     async def find(self, resource: ResourceRef, name: str, namespace: str = "default") -> Obj | None:
         try:
@@ -118,7 +126,7 @@ class VirtualCluster:
         return (await self.client.list(resource, namespace, label_selector=selector)).items
 
     async def events(self, name: str = "", namespace: str = "default") -> list[tuple[str, str, str]]:
-        """(type, reason, message) of all events about objects with this name, oldest first."""
+        """Return (type, reason, message) of all events about objects with this name, oldest first."""
         found = (await self.client.list(("v1", "Event"), namespace)).items
         found.sort(key=lambda each: int(each["metadata"]["resourceVersion"]))
         return [
@@ -128,28 +136,35 @@ class VirtualCluster:
         ]
 
     def audited(self, by: str = "") -> list[Obj]:
-        """The audit events (audit.k8s.io/v1) so far, oldest first, for which the cluster has a policy in its option
-        `audit`. `by`: what this operator, or this user, did. The newest 100,000 are kept."""
+        """Return the recorded audit events (audit.k8s.io/v1), oldest first.
+
+        The cluster option `audit` is the audit policy. `by` selects the requests of one operator or user. At most the
+        newest 100,000 events are retained.
+        """
         if self.embedded.audit is None:
             raise ValueError("nothing is audited: the cluster has no policy, see its option `audit`")
         found = self.embedded.audit.events()
         return [each for each in found if not by or by in (each.get("userAgent"), each["user"].get("username"))]
 
     def fingerprint(self) -> str:
-        """Of every revision so far."""
+        """Return a digest of every revision so far."""
         return self.embedded.journal.digest().hexdigest()
 
-    # -- copies -------------------------------------------------------------------------------------------------------
+    # -- snapshots -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """All that is stored now, for other clusters to begin with: `virtual_cluster(start=snapshot)`, on this loop or
-        on another, as often as you like."""
+        """Return everything that is stored now, as the initial state of other clusters.
+
+        Pass it as `virtual_cluster(start=snapshot)`, on this loop or on another, any number of times.
+        """
         return Snapshot(self.embedded.state(), self.clock.now(), self.options)
 
     def fork(self, **changed: Unpack[ClusterOptions]) -> AbstractAsyncContextManager[VirtualCluster]:
-        """A cluster of its own that begins as this one is now: what happens in one is not seen in the other. Time
-        passes for both. Its components begin anew on what is stored, as after a restart; operators are started in it
-        with `running`."""
+        """Return a separate cluster whose initial state is this cluster's current state.
+
+        Changes in one are not visible in the other; time passes for both. The components of the new cluster start from
+        what is stored, as after a restart; start operators in it with `running`.
+        """
         return virtual_cluster(start=self.snapshot(), **changed)
 
     # -- operators ----------------------------------------------------------------------------------------------------
@@ -158,12 +173,14 @@ class VirtualCluster:
     async def running(
         self, operator: Operator | Callable[[], Operator], seed: int = 1, *, dry_run: bool = False
     ) -> AsyncIterator[Manager]:
-        """Inside the block its kinds are served, its controllers are at work and its webhooks answer. With `dry_run`
-        its kinds are served, and what its controllers would change is logged.
+        """Run an operator inside the block: its kinds are served, its controllers run and its webhooks answer.
 
-        It can be stopped, killed and started by its name, as a component can; while it does not run, its webhooks
-        refuse connections. One that remembers anything is handed in as a function that makes it: a start makes a new
-        one, as a new process would."""
+        With `dry_run` its kinds are served, and the changes that its controllers would make are logged.
+
+        The operator can be stopped, killed and started by its name, like a component; while it does not run, its
+        webhooks refuse connections. Pass an operator with in-memory state as a factory function: every start calls it
+        again, as a new process would start from nothing.
+        """
         made = operator if isinstance(operator, Operator) else operator()
         client, ids, fresh = self.client.named(made.name), RandomIds(seed), [made]
         if made.name in self.links:
@@ -180,7 +197,7 @@ class VirtualCluster:
         with self._webhooks(made, client) as reached:
             await made.install(client, self.clock, reached)
         await _require_served(made, client)
-        async with own_tasks() as tasks:
+        async with unwrapping_task_group() as tasks:
             component = Component(made.name, process)
             self.links[made.name], self._operators[made.name] = link, (component, tasks)
             try:
@@ -199,17 +216,19 @@ class VirtualCluster:
         with self.embedded.hosts.serving(host, operator.reviewer(client, self.clock).answer):
             yield ReachedAt(url=f"https://{host}")
 
-    def faults(self, plan: str | Plan, of: Operator | str | Sequence[str] = ()) -> Disturbance:
-        """Inside the block what the plan says goes wrong, counted from its beginning:
+    def faults(self, plan: str | Plan, of: Operator | str | Sequence[str] = ()) -> FaultInjection:
+        """Inject the faults of `plan` inside the block; writes and events are counted from its beginning.
 
             async with cluster.faults("crash-after:2"): ...
 
-        `of` says with whom: an operator, or names of components; the operators that run by default. See `Plan`."""
+        `of` selects the operator, or the components by name; the default is all running operators. See `Plan`.
+        """
         names = [of.name] if isinstance(of, Operator) else [of] if isinstance(of, str) else list(of)
-        return Disturbance(self, names or list(self._operators), Plan.parse(plan))
+        return FaultInjection(self, names or list(self._operators), Plan.parse(plan))
 
     def _managers(self) -> list[tuple[str, Manager]]:
-        """Those that run, and to which operator each belongs."""
+        """Return the running managers, each with the name of its operator; the name is empty for the cluster's own
+        components."""
         parts = self.embedded.components
         elected = (parts.controllers.current, parts.scheduler.current)
         own = [*(each.manager for each in elected if each is not None), parts.fleet.current]
@@ -217,10 +236,10 @@ class VirtualCluster:
         found += [(name, component.current) for name, (component, _) in self._operators.items()]
         return [(name, manager) for name, manager in found if manager is not None]
 
-    # -- meddling -----------------------------------------------------------------------------------------------------
+    # -- components ----------------------------------------------------------------------------------------------------
 
     def component(self, name: str) -> Component[Any]:
-        """`controllers`, `scheduler`, `fleet`, or an operator that is running."""
+        """Return `controllers`, `scheduler`, `fleet`, or a running operator."""
         if name in self._operators:
             return self._operators[name][0]
         found: Component[Any] = getattr(self.embedded.components, name)
@@ -231,7 +250,7 @@ class VirtualCluster:
             await self.component(name).stop()
 
     async def kill(self, *names: str) -> None:
-        """As a process dies: nothing of it ends in order."""
+        """Kill components as a process crash does: nothing is shut down in order."""
         for name in names:
             self.links[name].severed = True
             await self.component(name).kill()
@@ -247,7 +266,7 @@ class VirtualCluster:
 
 
 async def _require_served(operator: Operator, client: Client) -> None:
-    """Raise ValueError for a kind that the server does not serve: the operator would wait for it without end."""
+    """Raise ValueError for a kind that the server does not serve: the operator would wait for it forever."""
     for controller in operator.controllers:
         for kind in (controller.kind, *controller.owns, *(each.kind for each in controller.watches)):
             try:
@@ -263,8 +282,11 @@ async def _require_served(operator: Operator, client: Client) -> None:
 async def virtual_cluster(
     *, start: Snapshot | None = None, **options: Unpack[ClusterOptions]
 ) -> AsyncIterator[VirtualCluster]:
-    """On a virtual loop only (see `run_virtual`); `ClusterOptions` are the options. One that begins with a snapshot has
-    those of the cluster that it was taken from, unless others are given, and another seed."""
+    """Run a cluster in virtual time; requires a virtual loop (see `run_virtual`).
+
+    A cluster that starts from a snapshot has the options of the snapshot's cluster, with a different seed, unless
+    `options` override them.
+    """
     if start is not None:
         options = {**start.options, "seed": start.next_seed(), **options}
     clock = VirtualClock() if start is None else VirtualClock.going_on(start.now)
@@ -279,9 +301,9 @@ async def virtual_cluster(
         state = await first_state() if start is None else start.state
         audit = options.get("audit", "")
         policy = audit.encode() if isinstance(audit, str) else json.dumps(audit).encode()
-        with OwnError() as own:
+        with ErrorUnwrapper() as unwrapper:
             async with embedded_cluster(clock, ids, EmbeddedOptions(parts, audit=policy), state) as embedded:
-                with own.block():
+                with unwrapper.block():
                     yield VirtualCluster(embedded, clock, links, options)
 
 
@@ -293,8 +315,11 @@ def _fleet_of(options: ClusterOptions) -> FleetOptions | None:
 def virtual(
     *, start: Snapshot | Prepared | None = None, **options: Unpack[ClusterOptions]
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Makes a test run in virtual time. One that takes a `cluster` has one of its own; see `virtual_cluster` for the
-    options. One that takes `virtual_time` gets the clock. Other arguments (fixtures, parameters) are passed on."""
+    """Return a decorator that runs an async test in virtual time.
+
+    A test with a `cluster` parameter gets a cluster of its own; see `virtual_cluster` for the options. A test with a
+    `virtual_time` parameter gets the clock. Other arguments (fixtures, parameters) are passed through.
+    """
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         signature = inspect.signature(test)

@@ -1,4 +1,4 @@
-"""What a cluster came to, without what chance decides: the same for two runs that ended in the same."""
+"""The end state of a cluster without random values: equal for two runs that converged to the same state."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from setpoint.meta.errors import ApiError
 Obj = dict[str, Any]
 Identity = tuple[str, str, str]
 EndState = dict[str, Counter[str]]
-"""By resource."""
+"""The normalized objects as text, each with its count, by resource."""
 
-_LEFT_OUT = {"events", "leases", "componentstatuses", "apiservices", "flowschemas", "prioritylevelconfigurations",
+_EXCLUDED = {"events", "leases", "componentstatuses", "apiservices", "flowschemas", "prioritylevelconfigurations",
              "nodes", "csinodes"}  # fmt: skip
-"""What tells what happened and not what is, or is no concern of controllers."""
+"""Resources that record history instead of state, or that controllers do not manage."""
 _VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation",
              "observedGeneration", "generateName", "selfLink", "nodePort",
              "endpoints.kubernetes.io/last-change-trigger-time", "testing.setpoint.dev/touched"}  # fmt: skip
-_REMEMBERED = ("deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas")
-"""How large a Deployment was when one of its ReplicaSets was last scaled. Of one that has no Pods nobody reads it, and
-when it was scaled to nothing depends on the way: with upstream's controller too, which brings only those up to date
-that have some (scale and isScalingEvent in pkg/controller/deployment/sync.go)."""
+_SCALING_ANNOTATIONS = ("deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas")
+"""Annotations with the size of a Deployment when one of its ReplicaSets was last scaled.
+
+Nothing reads them on a ReplicaSet without Pods, and their value there depends on the path taken: upstream's controller
+too updates only those with Pods (scale and isScalingEvent in pkg/controller/deployment/sync.go).
+"""
 _CHANCE = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}\b"
@@ -35,15 +37,17 @@ _CHANCE = re.compile(
     r"|\bkube-api-access-[a-z0-9]{5}\b"
 )
 _SECONDS = re.compile(r"\b\d+(\.\d+)?m?s\b")
-_NOTHING = object()
+_ABSENT = object()
 _SHOWN = 160
 _MOST_LINES = 60
 
 
 async def end_state(client: Client, leave_out: Collection[str] = (), only: Collection[str] | None = None) -> EndState:
-    """Every object, as text, with what depends on chance or on the moment struck out. Two of a kind count twice.
-    `leave_out` names what may differ besides: plurals (`secrets`), or fields of one (`teapots:status.attempts`).
-    `only` some resources, as the store names them: `apps/deployments`."""
+    """Return every object as text, without the values that depend on randomness or time; equal objects are counted.
+
+    `leave_out` names what else may differ: plurals (`secrets`), or fields (`teapots:status.attempts`). `only` restricts
+    the result to some resources, in the form `apps/deployments`; None means all.
+    """
     fields: dict[str, list[list[str]]] = {}
     for each in leave_out:
         plural, _, field = each.partition(":")
@@ -51,7 +55,7 @@ async def end_state(client: Client, leave_out: Collection[str] = (), only: Colle
     found: dict[str, list[Obj]] = {}
     for resource in await client.discovery.resources():
         key, paths = f"{resource.group or 'core'}/{resource.plural}", fields.get(resource.plural, [])
-        if "list" not in resource.verbs or resource.plural in _LEFT_OUT or [] in paths:
+        if "list" not in resource.verbs or resource.plural in _EXCLUDED or [] in paths:
             continue
         if only is not None and key not in only:
             continue
@@ -60,15 +64,15 @@ async def end_state(client: Client, leave_out: Collection[str] = (), only: Colle
         except ApiError:
             continue
         if key == "apps/replicasets":
-            items = [_in_the_present(obj) for obj in items]
+            items = [_without_scaling_annotations(obj) for obj in items]
         for path in paths:
             items = [_without(obj, path) for obj in items]
         found[key] = items
-    text = _without_chance([obj for items in found.values() for obj in items])
+    text = _normalized([obj for items in found.values() for obj in items])
     return {key: Counter(text(obj) for obj in items) for key, items in found.items()}
 
 
-def _without_chance(objects: list[Obj]) -> Callable[[Obj], str]:
+def _normalized(objects: list[Obj]) -> Callable[[Obj], str]:
     generated = {
         obj["metadata"]["name"]: obj["metadata"]["generateName"] + "*"
         for obj in objects
@@ -91,10 +95,10 @@ def _without_chance(objects: list[Obj]) -> Callable[[Obj], str]:
     return lambda obj: json.dumps(plain(obj), sort_keys=True)
 
 
-def _in_the_present(replica_set: Obj) -> Obj:
+def _without_scaling_annotations(replica_set: Obj) -> Obj:
     if replica_set["spec"].get("replicas"):
         return replica_set
-    for each in _REMEMBERED:
+    for each in _SCALING_ANNOTATIONS:
         replica_set = _without(replica_set, ["metadata", "annotations", each])
     return replica_set
 
@@ -107,12 +111,14 @@ def _without(obj: Obj, path: list[str]) -> Obj:
     return {**rest, path[0]: _without(inner, path[1:])} if len(path) > 1 and isinstance(inner, dict) else rest
 
 
-# -- comparing --------------------------------------------------------------------------------------------------------
+# -- comparing ---------------------------------------------------------------------------------------------------------
 
 
 def differences(expected: EndState, found: EndState) -> str:
-    """For people; empty when there are none. Only resources that are in `found` are compared. Objects that are in both
-    are shown by what differs."""
+    """Return the differences as readable text; empty if there are none.
+
+    Only resources that are in `found` are compared. Objects that are in both are shown by their differing fields.
+    """
     wanted: Counter[str] = sum((expected.get(key, Counter()) for key in found), Counter())
     there: Counter[str] = sum(found.values(), Counter())
     missing, extra = _by_identity(wanted - there), _by_identity(there - wanted)
@@ -147,7 +153,7 @@ def _content(obj: Obj) -> str:
 
 
 def _shown(value: Any) -> str:
-    if value is _NOTHING:
+    if value is _ABSENT:
         return "nothing"
     text = json.dumps(value, sort_keys=True)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
@@ -156,17 +162,17 @@ def _shown(value: Any) -> str:
 def _changes(path: str, was: Any, now: Any) -> Iterator[str]:
     if isinstance(was, dict) and isinstance(now, dict):
         for key in sorted({*was, *now}):
-            yield from _changes(f"{path}.{key}", was.get(key, _NOTHING), now.get(key, _NOTHING))
+            yield from _changes(f"{path}.{key}", was.get(key, _ABSENT), now.get(key, _ABSENT))
     elif isinstance(was, list) and isinstance(now, list) and (by := _key(was, now)):
         before, after = ({each[by]: each for each in side} for side in (was, now))
         for key in sorted({*before, *after}):
-            yield from _changes(f"{path}[{key}]", before.get(key, _NOTHING), after.get(key, _NOTHING))
+            yield from _changes(f"{path}[{key}]", before.get(key, _ABSENT), after.get(key, _ABSENT))
     elif was != now:
         yield f"{path}: {_shown(was)} -> {_shown(now)}"
 
 
 def _key(*lists: list[Any]) -> str:
-    """The field by which the items of both can be told apart."""
+    """Return the field that identifies the items of all lists; empty if there is none."""
     for key in ("type", "name"):
         if all(isinstance(each, dict) and isinstance(each.get(key), str) for side in lists for each in side) and all(
             len({each[key] for each in side}) == len(side) for side in lists

@@ -1,11 +1,11 @@
-"""One scenario, again and again, each time with something else going wrong: the end must always be the same.
+"""Run one scenario repeatedly, each time with a different fault: the end state must always be the same.
 
     def test_whatever_happens(explore):
         explore(operator, scenario)
 
-The scenario is run once in peace, which shows what the operator writes and hears. Then it is run under every single
-fault at every one of these points. Where it comes to something else than in peace, the smallest such case is shown, as
-a plan by which it happens again: `explore(operator, scenario, only="crash-after:7")`.
+The scenario runs once without faults, which records the operator's writes and events. Then it runs under every single
+fault at every one of these points. If the end state differs, the smallest such case is reported as a plan that
+reproduces it: `explore(operator, scenario, only="crash-after:7")`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from setpoint.sdk import Operator
 from setpoint.system import SystemClock
 from setpoint.testing.end_state import differences
 from setpoint.testing.exploring_progress import Progress
-from setpoint.testing.exploring_report import Diverged, told
+from setpoint.testing.exploring_report import Diverged, report
 from setpoint.testing.plan import KINDS, Fault, Plan
-from setpoint.testing.trial import Ending, Scenario, Trial
+from setpoint.testing.trial import RunResult, Scenario, Trial
 
 log = logging.getLogger("setpoint.testing")
 
@@ -34,8 +34,10 @@ EVERY_FAULT = (
     "error", "conflict", "crash-before", "crash-after", "lost-answer", "timeout", "too-many", "stale", "rewind",
     "duplicate", "drop-watch", "expire-watch", "delay-watch", "down", "down/30s",
 )  # fmt: skip
-"""The simplest first. None lasts as long as `cluster.until` waits. Nodes are cut off only when asked for: that says
-more about Pods than about an operator."""
+"""The kinds of faults that are injected by default, the simplest first.
+
+None lasts as long as `cluster.until` waits. Node partitions are opt-in: they test Pods more than an operator.
+"""
 LIMIT = 200
 _FEW = 20
 
@@ -45,7 +47,7 @@ class Explored:
     """How much was tried."""
 
     writes: int
-    """That changed something."""
+    """The number of writes that changed something."""
     events: int
     tried: int
     cases: int
@@ -55,24 +57,24 @@ class Explored:
 
 
 class Exploration:
-    """A scenario whose end in peace is known, once it was asked for."""
+    """A scenario with its fault-free baseline, which is run on first use."""
 
     def __init__(self, operator: Operator | Callable[..., Operator] | None, scenario: Scenario, **options: Any) -> None:
-        """See `explore`."""
+        """Prepare a trial; see `explore` for the options."""
         self._trial = Trial(operator, scenario, **options)
 
     @cached_property
-    def peace(self) -> Ending:
-        """Raises what the scenario raises."""
-        return self._trial.in_peace()
+    def baseline(self) -> RunResult:
+        """Return the run without faults; exceptions of the scenario propagate."""
+        return self._trial.without_faults()
 
-    def under(self, plan: Plan) -> Ending:
-        """How it ends when this goes wrong."""
-        return self._trial.under(plan, self.peace)
+    def under(self, plan: Plan) -> RunResult:
+        """Run the scenario under a plan."""
+        return self._trial.under(plan, self.baseline)
 
-    def differences(self, ending: Ending) -> str:
-        """From the end in peace; empty when there are none."""
-        return ending.failure or differences(self.peace.state, ending.state)
+    def differences(self, ending: RunResult) -> str:
+        """Return the differences from the baseline; empty if there are none."""
+        return ending.failure or differences(self.baseline.state, ending.state)
 
     def explore(
         self,
@@ -82,11 +84,11 @@ class Exploration:
         limit: int | None = None,
         progress: Progress | None = None,
     ) -> Explored:
-        """Raises Diverged."""
+        """Run the scenario under every fault and raise Diverged on the first different end state."""
         __tracebackhide__ = True
         progress = progress or Progress(_to_stderr, SystemClock().monotonic, live=sys.stderr.isatty())
-        if not self.peace.steps:
-            raise AssertionError("in peace nothing is written or heard: there is nothing that could go wrong")
+        if not self.baseline.steps:
+            raise AssertionError("the scenario causes no write and no event: there is nothing to inject a fault into")
         if only:
             return self._replay(Plan.parse(only))
         cases = list(self._cases([Plan.template(each) for each in faults]))
@@ -95,18 +97,18 @@ class Exploration:
             warnings.warn(f"explore: {len(chosen)} of {len(cases)} cases are tried; more with limit=", stacklevel=3)
         progress.begin(len(chosen), len(cases))
         try:
-            with _little_garbage(), _in_silence():
+            with _reduced_garbage_collection(), _quiet_logs():
                 self._try(sorted(chosen, key=self._size), cases, progress)
         except KeyboardInterrupt:
             progress.interrupted()
             raise
         finally:
             progress.end()
-        log.info("explore: all of %d cases came to the same", len(chosen))
+        log.info("explore: all %d cases reached the same end state", len(chosen))
         return self._explored(len(chosen), len(cases))
 
     def _try(self, chosen: Sequence[Plan], cases: Sequence[Plan], progress: Progress) -> None:
-        """Raises Diverged."""
+        """Run the chosen cases and raise Diverged on the first different end state."""
         for tried, case in enumerate(chosen, 1):
             progress.case(tried, str(case))
             ending = self.under(case)
@@ -120,21 +122,24 @@ class Exploration:
         if self.differences(ending):
             raise self._diverged(ending, 1, 1)
         if ending.open.faults:
-            writes, events = (sum(step.at == at for step in self.peace.steps) for at in ("write", "event"))
+            writes, events = (sum(step.at == at for step in self.baseline.steps) for at in ("write", "event"))
             counts = f"{writes} writes and {events} events"
-            raise AssertionError(f"{ending.open} never came to pass: in peace there are {counts}")
+            raise AssertionError(f"{ending.open} was never injected: without faults there are {counts}")
         return self._explored(1, 1)
 
     def _explored(self, tried: int, cases: int) -> Explored:
         return Explored(len(self._points("write")), len(self._points("event")), tried, cases)
 
-    def _diverged(self, ending: Ending, tried: int, cases: int) -> Diverged:
-        text = told(ending.plan, self.differences(ending), self.peace.steps, ending.steps, tried, cases)
+    def _diverged(self, ending: RunResult, tried: int, cases: int) -> Diverged:
+        text = report(ending.plan, self.differences(ending), self.baseline.steps, ending.steps, tried, cases)
         return Diverged(text, str(ending.plan))
 
     def _points(self, at: str) -> list[int]:
-        """At a write that changes nothing, nothing can go wrong that could not go wrong just before or after it."""
-        return [step.nth for step in self.peace.steps if step.at == at and step.armed and step.matters]
+        """Return the points at which a fault can matter.
+
+        A write that changes nothing is skipped: a fault there is equivalent to one just before or after it.
+        """
+        return [step.nth for step in self.baseline.steps if step.at == at and step.armed and step.matters]
 
     def _cases(self, templates: Sequence[Plan]) -> Iterator[Plan]:
         for template in templates:
@@ -143,20 +148,24 @@ class Exploration:
 
     @cached_property
     def _places(self) -> dict[tuple[str, int], int]:
-        return {(step.at, step.nth): place for place, step in enumerate(self.peace.steps)}
+        return {(step.at, step.nth): place for place, step in enumerate(self.baseline.steps)}
 
     def _size(self, plan: Plan) -> tuple[int, bool, int]:
-        """Few faults before many, usual ones before long ones, early ones before late ones; what is equal here stays in
-        the order of simplicity."""
+        """Return the sort key of a case: few faults first, then default durations, then early points.
+
+        Cases with equal keys stay in the order of simplicity.
+        """
         long = any(fault.lasting > KINDS[fault.kind].lasting for fault in plan)
         return sum(KINDS[fault.kind].parts for fault in plan), long, max(self._place(fault) for fault in plan)
 
     def _place(self, fault: Fault) -> int:
         return self._places.get((fault.at, fault.nth), len(self._places))
 
-    def _smaller(self, ending: Ending, skipped: Sequence[Plan], most: int) -> tuple[Ending, int]:
-        """The first that diverges of those that are smaller and were not tried: parts of it, then the same at earlier
-        points, as many of them as were tried before, or a few. And how many were."""
+    def _smaller(self, ending: RunResult, skipped: Sequence[Plan], most: int) -> tuple[RunResult, int]:
+        """Return the first smaller case that diverges and was not tried, and the number of cases tried to find it.
+
+        Tries parts of the plan, then the same faults at earlier points, bounded by `most`.
+        """
         plan, size = ending.plan, self._size(ending.plan)
         parts = [Plan((each,)) for each in plan] if len(plan) > 1 else []
         earlier = [each for each in skipped if each.at_point(1) == plan.at_point(1) and self._size(each) < size]
@@ -175,9 +184,10 @@ def _to_stderr(text: str) -> None:
 
 
 @contextmanager
-def _little_garbage() -> Iterator[None]:
-    """Every run leaves a whole cluster to be collected: all that is there already need not be looked at each time."""
-    if gc.get_freeze_count():  # somebody has seen to it, and counts on it afterwards
+def _reduced_garbage_collection() -> Iterator[None]:
+    """Reduce garbage collection: every run leaves a whole cluster to collect, and older objects need not be scanned
+    each time."""
+    if gc.get_freeze_count():  # the caller has frozen objects itself and relies on that afterwards
         yield
         return
     gc.collect()
@@ -189,8 +199,8 @@ def _little_garbage() -> Iterator[None]:
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
-    """That connections break is nothing to be warned of here, hundreds of times."""
+def _quiet_logs() -> Iterator[None]:
+    """Suppress the log warnings about broken connections, which are expected here hundreds of times."""
     loops = logging.getLogger("setpoint.reconcile")
     before = loops.level
     loops.setLevel(logging.ERROR)
@@ -201,7 +211,7 @@ def _in_silence() -> Iterator[None]:
 
 
 def _spread(cases: Sequence[Plan], limit: int) -> list[Plan]:
-    """So many of them, evenly over all kinds and points."""
+    """Return at most `limit` cases, spread evenly over all kinds and points."""
     if len(cases) <= limit:
         return list(cases)
     return [cases[(2 * number + 1) * len(cases) // (2 * limit)] for number in range(limit)]
@@ -217,22 +227,28 @@ def explore(
     progress: Progress | None = None,
     **options: Any,
 ) -> Explored:
-    """Runs the scenario with the operator at work, in peace and then under every single fault at every point, each time
-    on a fresh cluster in virtual time. Raises Diverged, with the smallest case in which the end is another.
+    """Run the scenario without faults and then under every single fault at every point, each on a fresh virtual
+    cluster.
 
-    `operator` is one, or a function that makes one: a restart after a crash makes a new one then, which remembers
-    nothing. Built-in components are explored by their names: `explore(scenario=..., component="controllers")`.
-    `scenario(cluster)` is what users do. It waits for what it relies on, and need not wait at its end.
-    `check(cluster)` is run at the end of each run, and fails by an assertion.
-    `outside()` makes what the operator works on beyond the cluster, anew for each run: the function that makes the
-    operator, the scenario and the check are handed it as another argument, and what it comes to is compared too, by its
-    `state()` if it has that.
-    `only` tries no more than this plan: as it was shown. `faults` says which kinds are tried, `limit` how many cases,
-    spread evenly over all of them.
-    `leave_out` names what may differ by nature: plurals (`secrets`) and fields (`teapots:status.attempts`).
-    `progress` is told how far it is; by default a line on stderr says what it will cost, and how far it has come.
-    `afterwards` is how long everything is left alone before the ends are compared.
-    All else are options of `virtual_cluster`; without nodes, unless `nodes` says otherwise."""
+    Raise Diverged, with the smallest case whose end state differs.
+
+    `operator` is an Operator, or a factory function: a restart after a crash then creates a new one without in-memory
+    state. Explore built-in components by name: `explore(scenario=..., component="controllers")`.
+
+    `scenario(cluster)` performs the actions of users. It waits for what it relies on, and need not wait at its end.
+    `check(cluster)` runs at the end of each run, and fails by an assertion.
+
+    `outside()` creates the state that the operator manages beyond the cluster, anew for each run. It is passed as
+    another argument to the operator's factory, the scenario and the check, and is compared too, by its `state()` if it
+    has that method.
+
+    `only` runs just this plan, as shown in a report. `faults` selects the kinds, `limit` the number of cases, spread
+    evenly over all of them. `leave_out` names what may legitimately differ: plurals (`secrets`) and fields
+    (`teapots:status.attempts`). `progress` receives progress reports; by default a line on stderr shows the expected
+    cost and the progress. `afterwards` is the duration to wait before the end states are compared.
+
+    All other arguments are options of `virtual_cluster`; `nodes` defaults to 0.
+    """
     __tracebackhide__ = True
     if scenario is None:
         raise ValueError("explore needs a scenario")

@@ -1,4 +1,4 @@
-"""What an exploration is doing, for people who wait for it: how many cases, how long they will take, how far it is."""
+"""Progress reports of an exploration: the number of cases, the estimated duration, and the current case."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from setpoint.meta.times import human_duration
 
-_WORTH_SAYING = 2.0
-"""Seconds: what takes less needs no announcement."""
+_MIN_ANNOUNCED = 2.0
+"""Seconds below which a run is not announced."""
 _EVERY = 30.0
-"""Seconds between two lines where lines cannot be rewritten."""
+"""Seconds between two lines on an output that cannot rewrite lines."""
 
 
 class Progress:
-    """Writes one line that is rewritten, or, where nobody looks on, a line now and then."""
+    """Writes one line that is rewritten on a terminal, or a line at intervals on other outputs."""
 
     def __init__(self, write: Callable[[str], None], monotonic: Callable[[], float], *, live: bool) -> None:
         self._write = write
@@ -27,20 +27,20 @@ class Progress:
         self._announced = False
 
     def begin(self, chosen: int, cases: int) -> None:
-        """Note how many cases will be tried, of how many that there are."""
+        """Set the number of chosen cases and of all cases."""
         self._cases = chosen
         self._which = f"{chosen} cases" if chosen == cases else f"{chosen} of {cases} cases"
         self._begun = self._monotonic()
 
     def case(self, number: int, plan: str) -> None:
-        """Say which case is tried now and how long the rest will take, as soon as the first case tells."""
+        """Report the current case and, after the first case, the estimated remaining time."""
         self._tried = number - 1
         if not self._tried:
             return
         now = self._monotonic()
         each = (now - self._begun) / self._tried
         if not self._announced:
-            if each * self._cases < _WORTH_SAYING:
+            if each * self._cases < _MIN_ANNOUNCED:
                 return
             self._announced, self._said = True, now
             self._say(f"explore: {self._which}, about {human_duration(each * self._cases)}")
@@ -50,11 +50,11 @@ class Progress:
             self._say(f"explore: case {number} of {self._cases} ({plan}), about {left} left")
 
     def interrupted(self) -> None:
-        """Say what is known after all: the cases that were tried came to the same."""
+        """Report the cases that were tried without a difference."""
         taken = human_duration(self._monotonic() - self._begun)
         self._clear()
         self._write(
-            f"explore: interrupted after {taken}; {self._tried} of {self._cases} cases came to the same, "
+            f"explore: interrupted after {taken}; {self._tried} of {self._cases} cases reached the same end state, "
             "the others were not tried\n"
         )
 

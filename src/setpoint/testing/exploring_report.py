@@ -1,4 +1,4 @@
-"""A case in which a scenario came to something else, for people to read."""
+"""The report of a case whose end state differs from the baseline."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _BEFORE, _AFTER = 3, 8
 
 
 class Diverged(AssertionError):
-    """The end is another than in peace."""
+    """The end state differs from the run without faults."""
 
     __module__ = "setpoint.testing"
 
     def __init__(self, text: str, seed: str) -> None:
         super().__init__(text)
         self.seed = seed
-        """The plan by which it happens again."""
+        """The plan that reproduces the difference."""
 
 
 class Shown(Protocol):
-    """See `disturbance.Step`."""
+    """The parts of `fault_injection.Step` that a report shows."""
 
     at: str
     nth: int
@@ -33,18 +33,21 @@ class Shown(Protocol):
     answer: str
 
 
-def told(plan: Plan, differences: str, peace: Sequence[Shown], found: Sequence[Shown], tried: int, cases: int) -> str:
-    parts = [f"{plan} changes what comes of it (case {tried} of {cases})."]
-    parts += [f"{fault}: {fault.tells}." for fault in plan]
-    parts += ["What was done in peace:", indent(_around(plan, peace), "  ")]
-    parts += [f"And under {plan}:", indent(_around(plan, found), "  ")]
-    parts += ["What it came to, seen from the end in peace:", indent(differences, "  ")]
-    parts += [f'Again: explore(..., only="{plan}")']
+def report(
+    plan: Plan, differences: str, baseline: Sequence[Shown], found: Sequence[Shown], tried: int, cases: int
+) -> str:
+    """Return the report of a case: the faults, the steps with and without them, and the differences."""
+    parts = [f"{plan} changes the end state (case {tried} of {cases})."]
+    parts += [f"{fault}: {fault.description}." for fault in plan]
+    parts += ["Steps without faults:", indent(_around(plan, baseline), "  ")]
+    parts += [f"Steps under {plan}:", indent(_around(plan, found), "  ")]
+    parts += ["Differences from the end state without faults:", indent(differences, "  ")]
+    parts += [f'Reproduce it with: explore(..., only="{plan}")']
     return "\n".join(parts)
 
 
 def _around(plan: Plan, steps: Sequence[Shown]) -> str:
-    """What happened just before the fault and in its wake. Of the many events only the one it is about."""
+    """Return the steps just before and after the faults; of the events, only those with a fault."""
     points = {(fault.at, fault.nth) for fault in plan}
     shown = [step for step in steps if step.at == "write" or (step.at, step.nth) in points]
     places = [place for place, step in enumerate(shown) if (step.at, step.nth) in points] or [0]

@@ -1,4 +1,4 @@
-"""The way between a component and the server, on which things can go wrong."""
+"""The connection between a component and the server, on which faults are injected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setpoint.client.interface import ObjectList, ResourceRef, WatchEvent, Watch
 Obj = dict[str, Any]
 T = TypeVar("T")
 
-_TELLING = frozenset(("Event", "events", "Lease", "leases"))
+_UNCOUNTED = frozenset(("Event", "events", "Lease", "leases"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,58 +23,58 @@ class Write:
     component: str
     verb: str
     resource: str
-    """The kind, or the plural where the caller says no more."""
+    """The kind, or the plural if the caller passes no kind."""
     name: str
     subresource: str = ""
     namespace: str = ""
     ref: ResourceRef | None = field(default=None, repr=False)
 
     @property
-    def counts(self) -> bool:
-        """Leases and events are written all the time and decide nothing."""
-        return self.resource not in _TELLING
+    def is_counted(self) -> bool:
+        """Whether faults count this write: Leases and Events are written continuously and decide nothing."""
+        return self.resource not in _UNCOUNTED
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.component}: {self.verb} {self.resource} {where} {self.subresource}".rstrip()
 
 
-Go = Callable[[], Awaitable[Any]]
-Through = Callable[[Write, Go], Awaitable[Any]]
-"""(write, go): `await go()` makes it happen and is the answer. What is raised before that means: it did not happen;
-after that: it has happened, and the component does not know."""
-Delivery = Callable[[str, str, WatchEvent], Awaitable[Sequence[WatchEvent]]]
-"""(component, kind or plural, event): what is delivered in its place. What is raised ends the watch; the event is not
-delivered then."""
-Asking = Callable[[str, dict[str, Any]], dict[str, Any]]
-"""(component, options of a list): what is asked for instead."""
+Proceed = Callable[[], Awaitable[Any]]
+WriteInterceptor = Callable[[Write, Proceed], Awaitable[Any]]
+"""(write, proceed): `await proceed()` executes the write and returns the answer. An exception raised before that means
+that the write did not happen; after that, that it happened and the component does not know."""
+EventInterceptor = Callable[[str, str, WatchEvent], Awaitable[Sequence[WatchEvent]]]
+"""(component, kind or plural, event): return the events to deliver instead. An exception ends the watch without
+delivering the event."""
+ListInterceptor = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""(component, list options): return the list options to use instead."""
 
 
 class Link:
-    """Everything a component asks of the server goes through here. By itself it changes nothing."""
+    """The path of all requests of one component; without interceptors it changes nothing."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.severed = False
-        """Nothing comes through, in either direction."""
-        self.through: Through | None = None
-        """What every write goes through."""
-        self.delivery: Delivery | None = None
-        """What every event of a watch goes through, also of those that are open already."""
-        self.asking: Asking | None = None
-        """What every list goes through."""
+        """Whether all traffic fails, in both directions."""
+        self.write_interceptor: WriteInterceptor | None = None
+        """Intercepts every write; None executes writes directly."""
+        self.event_interceptor: EventInterceptor | None = None
+        """Intercepts every watch event, also of watches that are already open; None delivers events directly."""
+        self.list_interceptor: ListInterceptor | None = None
+        """Intercepts the options of every list; None uses them as they are."""
 
     def check(self) -> None:
         if self.severed:
             raise Unreachable("the link is severed")
 
-    def quiet(self) -> None:
-        """From now on nothing goes wrong on it."""
-        self.through = self.delivery = self.asking = None
+    def clear(self) -> None:
+        """Remove all interceptors."""
+        self.write_interceptor = self.event_interceptor = self.list_interceptor = None
 
 
 class LinkedClient(Client):
-    """A client on the other side of a link."""
+    """A client whose requests go through a link."""
 
     def __init__(self, real: Client, link: Link) -> None:
         self.__dict__.update(real.__dict__)
@@ -90,7 +90,7 @@ class LinkedClient(Client):
     async def list_page(self, *args: Any, **named: Any) -> ObjectList:
         link = self._link
         link.check()
-        asked = named if link.asking is None else link.asking(link.name, named)
+        asked = named if link.list_interceptor is None else link.list_interceptor(link.name, named)
         found = await super().list_page(*args, **asked)
         link.check()
         return found
@@ -139,16 +139,16 @@ class LinkedClient(Client):
         link = self._link
         try:
             link.check()
-            if link.through is None:
+            if link.write_interceptor is None:
                 answer = await doing
             else:
 
-                async def go() -> T:
+                async def proceed() -> T:
                     return await doing
 
-                answer = await link.through(write, go)
+                answer = await link.write_interceptor(write, proceed)
         finally:
-            doing.close()  # if it never began; otherwise this does nothing
+            doing.close()  # closes a coroutine that was never started; otherwise this does nothing
         link.check()
         return answer
 
@@ -162,16 +162,16 @@ def _kind(ref: ResourceRef) -> str:
 
 
 class _LinkedWatch:
-    """A watch that falls silent, and ends, with its link."""
+    """A watch that ends when its link is severed."""
 
     def __init__(self, real: WatchStream, link: Link, kind: str) -> None:
         self._real = real
         self._link = link
         self._kind = kind
         self._more: deque[WatchEvent] = deque()
-        """Delivered already and not given out yet."""
+        """Events that the interceptor returned and that were not yielded yet."""
         self.resource_version = real.resource_version
-        """Of the last event given out, not of the last that came."""
+        """The resource version of the last yielded event, not of the last received one."""
 
     def __aiter__(self) -> AsyncIterator[WatchEvent]:
         return self
@@ -181,11 +181,11 @@ class _LinkedWatch:
         if not self._more:
             event = await self._real.__anext__()
             self._link.check()
-            delivery = self._link.delivery
-            if delivery is None:
+            event_interceptor = self._link.event_interceptor
+            if event_interceptor is None:
                 self._more.append(event)
             else:
-                self._more += await delivery(self._link.name, self._kind, event)
+                self._more += await event_interceptor(self._link.name, self._kind, event)
                 self._link.check()
         given = self._more.popleft()
         self.resource_version = given.object["metadata"]["resourceVersion"]

@@ -1,4 +1,4 @@
-"""A cluster in real time, over HTTPS on a loopback port: for operators in any language, and for kubectl."""
+"""A cluster in real time, served over HTTPS on a loopback port: for operators in any language, and for kubectl."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LONGEST = 60.0
 class LiveCluster(NamedTuple):
     url: str
     kubeconfig: Path
-    """The administrator's."""
+    """Path of the administrator's kubeconfig."""
 
 
 @contextmanager
 def live_cluster(directory: Path, *, nodes: int = 3) -> Iterator[LiveCluster]:
-    """In a thread of its own, on a port that is free, in memory: tests that run at the same time do not disturb one
-    another."""
-    # Here, because a test run without such a test need not load a server.
+    """Run a cluster in its own thread, on a free port, with the memory store: concurrent tests do not affect each
+    other."""
+    # Imported here because a test run without a live cluster need not load a server.
     from setpoint.cluster.allinone import cluster
     from setpoint.cluster.config import ApiServerConfig
 

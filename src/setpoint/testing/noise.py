@@ -1,4 +1,4 @@
-"""Everything that may go wrong between a component and the server, by chance."""
+"""Random faults between a component and the server."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from setpoint.client import Unreachable
 from setpoint.client.interface import WatchEvent
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Conflict, Expired, InternalError
-from setpoint.testing.link import Go, Write
+from setpoint.testing.link import Proceed, Write
 
 
 class Noise:
-    """Writes are refused, or happen without an answer; watches come late, twice, break off, or expire."""
+    """Fails writes, loses answers, and delays, duplicates, drops or expires watches, at random."""
 
     def __init__(self, chance: random.Random, clock: Clock) -> None:
         self._chance = chance
         self._clock = clock
 
-    async def write(self, write: Write, go: Go) -> Any:
+    async def write(self, write: Write, proceed: Proceed) -> Any:
         drawn = self._chance.random()
         if drawn < 0.08:
             raise Conflict.modified("", write.resource, write.name)
         if drawn < 0.14:
-            raise InternalError.of("the server is not well")
+            raise InternalError.of("injected fault: internal error")
         if drawn < 0.2:
-            raise Unreachable("the connection broke")
-        answer = await go()
+            raise Unreachable("injected fault: connection lost")
+        answer = await proceed()
         if self._chance.random() < 0.1:
-            raise Unreachable("the connection broke before the answer came")
+            raise Unreachable("injected fault: connection lost before the answer")
         return answer
 
     async def events(self, given: list[WatchEvent]) -> list[WatchEvent]:
         drawn = self._chance.random()
         if drawn < 0.04:
-            raise Unreachable("the watch broke off")  # the event is lost with it, and comes again from its revision
+            # the event is lost with the watch, and is sent again from its revision
+            raise Unreachable("injected fault: watch closed")
         if drawn < 0.06:
             raise Expired("too old resource version")
         if drawn < 0.3:

@@ -1,9 +1,9 @@
-"""What is to go wrong, and when: as a value, and as a short text by which it can be told and done again.
+"""A fault plan: which faults to inject and when, as a value and as a short text that reproduces it.
 
     Plan.parse("stale:2+crash-after:3")
 
-A fault is `kind:n`, where n counts the component's writes (Leases and Events aside) or the events of its watches,
-whichever the kind is about. `/30s` says how long it lasts where that matters, `@node-2` which node is meant.
+A fault is `kind:n`, where n counts the component's writes (without Leases and Events) or its watch events, depending on
+the kind. `/30s` sets the duration for kinds that have one, `@node-2` the node.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from setpoint.meta.times import TimeError, format_duration, parse_duration
 
 
 class BadPlan(ValueError):
-    """A text that is no plan."""
+    """A text that is not a valid plan."""
 
 
 class FaultKind(NamedTuple):
     at: str
     """What n counts: `write`, `event`, or `seed`."""
-    tells: str
-    """For people, with {n} and {time}."""
+    description: str
+    """A description with the placeholders {n}, {time} and {node}."""
     lasting: float = 0.0
-    """Seconds; 0: it takes no time."""
+    """The default duration in seconds; 0 means that the fault has no duration."""
     node: str = ""
-    """Which one, where it is about a node."""
+    """The default node; empty if the fault does not concern a node."""
     parts: int = 1
-    """How many things go wrong at once."""
+    """The number of separate failures that the fault combines."""
 
 
 KINDS: dict[str, FaultKind] = {
-    "error": FaultKind("write", "write {n} is answered with 500 and does not happen"),
-    "conflict": FaultKind("write", "somebody else changes the object just before write {n}, which is answered 409"),
-    "crash-before": FaultKind("write", "it dies just before write {n}, and is started again {time} later", 1.0),
+    "error": FaultKind("write", "write {n} is answered with 500 and not executed"),
+    "conflict": FaultKind("write", "another client changes the object before write {n}, which is answered with 409"),
+    "crash-before": FaultKind("write", "it crashes just before write {n} and restarts {time} later", 1.0),
     "crash-after": FaultKind(
-        "write", "it dies when write {n} has happened, before it knows, and is started again {time} later", 1.0
+        "write", "it crashes after write {n}, before it receives the answer, and restarts {time} later", 1.0
     ),
-    "lost-answer": FaultKind("write", "write {n} happens, and the connection breaks before the answer comes"),
-    "timeout": FaultKind("write", "write {n} does not happen, and fails only after {time}", 10.0),
-    "too-many": FaultKind("write", "write {n} is answered with 429 and does not happen"),
-    "stale": FaultKind("write", "from write {n} on it hears nothing new for {time}, though its writes happen", 10.0),
+    "lost-answer": FaultKind("write", "write {n} is executed, and the connection is lost before the answer"),
+    "timeout": FaultKind("write", "write {n} is not executed, and fails only after {time}", 10.0),
+    "too-many": FaultKind("write", "write {n} is answered with 429 and not executed"),
+    "stale": FaultKind("write", "from write {n} on it sees no changes for {time}, while it can write", 10.0),
     "rewind": FaultKind(
         "write",
-        "it dies when write {n} has happened; started again {time} later, it sees all as it was at the beginning, and "
-        "only 5s later hears what happened since",
+        "it crashes after write {n}; restarted {time} later, it reads the state of the beginning, and receives the "
+        "changes since then only 5s later",
         1.0,
         parts=2,
     ),
-    "partition": FaultKind("write", "at write {n} the node {node} is cut off for {time}", 120.0, "node-1"),
-    "duplicate": FaultKind("event", "event {n} comes twice"),
-    "drop-watch": FaultKind("event", "the watch breaks off before event {n}, and goes on from where it was"),
-    "expire-watch": FaultKind("event", "the watch expires before event {n}: it has to list again"),
-    "delay-watch": FaultKind("event", "event {n}, and what follows it in the same watch, comes {time} late", 5.0),
-    "down": FaultKind("event", "it dies just before event {n}, and is started again {time} later", 1.0),
-    "noise": FaultKind("seed", "for {time} everything goes wrong that may, by chance with seed {n}", 60.0),
+    "partition": FaultKind("write", "at write {n} the node {node} is partitioned for {time}", 120.0, "node-1"),
+    "duplicate": FaultKind("event", "event {n} is delivered twice"),
+    "drop-watch": FaultKind("event", "the watch is closed before event {n}, and resumes there"),
+    "expire-watch": FaultKind("event", "the watch expires before event {n}, which requires a new list"),
+    "delay-watch": FaultKind("event", "event {n} and the next events of the same watch are delayed by {time}", 5.0),
+    "down": FaultKind("event", "it crashes just before event {n} and restarts {time} later", 1.0),
+    "noise": FaultKind("seed", "for {time} faults of all kinds occur at random, with seed {n}", 60.0),
 }  # fmt: skip
-"""The simplest first."""
+"""All kinds of faults by name, the simplest first."""
 
 _FAULT = re.compile(
     r"(?P<kind>[a-z-]+)(?::(?P<nth>[0-9]{1,9}))?(?:@(?P<node>[a-z0-9.-]{1,253}))?(?:/(?P<time>[0-9a-z.]{1,20}))?"
@@ -72,35 +72,35 @@ _LONGEST = 24 * 3600.0
 class Fault:
     kind: str
     nth: int
-    """Which write or event, from 1; for noise, the seed."""
+    """The number of the write or event, from 1; for noise, the seed."""
     lasting: float = -1.0
-    """Seconds, whole milliseconds of them; what is usual for the kind where nothing is said."""
+    """The duration in seconds, in whole milliseconds; a negative value means the default of the kind."""
     node: str = ""
 
     def __post_init__(self) -> None:
         known = KINDS.get(self.kind)
         if known is None:
-            raise BadPlan(f"there is no fault {self.kind!r}; there are {', '.join(KINDS)}")
+            raise BadPlan(f"unknown fault {self.kind!r}; the kinds are {', '.join(KINDS)}")
         if self.nth < (known.at != "seed"):
             raise BadPlan(f"{self.kind}:{self.nth}: {known.at}s are counted from 1")
         if self.lasting < 0:
             object.__setattr__(self, "lasting", known.lasting)
         elif self.lasting and not known.lasting:
-            raise BadPlan(f"{self.kind} takes no time")
+            raise BadPlan(f"{self.kind} has no duration")
         elif self.lasting > _LONGEST or round(self.lasting, 3) != self.lasting:
-            raise BadPlan(f"{self.kind} may last for up to a day, in whole milliseconds")
+            raise BadPlan(f"{self.kind} may last at most one day, in whole milliseconds")
         if not self.node:
             object.__setattr__(self, "node", known.node)
         elif not known.node:
-            raise BadPlan(f"{self.kind} is not about a node")
+            raise BadPlan(f"{self.kind} does not concern a node")
 
     @property
     def at(self) -> str:
         return KINDS[self.kind].at
 
     @property
-    def tells(self) -> str:
-        return KINDS[self.kind].tells.format(n=self.nth, time=_duration(self.lasting), node=self.node)
+    def description(self) -> str:
+        return KINDS[self.kind].description.format(n=self.nth, time=_duration(self.lasting), node=self.node)
 
     def __str__(self) -> str:
         known = KINDS[self.kind]
@@ -111,13 +111,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Faults that belong together. An empty one is peace."""
+    """Faults that are injected in one run; an empty plan injects none."""
 
     faults: tuple[Fault, ...] = ()
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """Raises BadPlan."""
+        """Parse a plan such as `stale:2+crash-after:3`. Raise BadPlan if it is invalid."""
         if isinstance(text, Plan):
             return text
         faults = []
@@ -129,7 +129,8 @@ class Plan:
 
     @classmethod
     def template(cls, text: str) -> Plan:
-        """A plan without its points: `crash-after`, `stale+crash-after`, `down/1m`. Raises BadPlan."""
+        """Parse a plan without points: `crash-after`, `stale+crash-after`, `down/1m`. Raise BadPlan if it is
+        invalid."""
         faults = []
         for one, nth in _read(text):
             if nth is not None:
@@ -182,7 +183,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _duration(seconds: float) -> str:
-    """`1m`, where Go says `1m0s`."""
+    """Format seconds as `1m`, where Go formats `1m0s`."""
     text = format_duration(round(seconds * 1000) * 10**6)
     if text.endswith("m0s"):
         text = text[:-2]

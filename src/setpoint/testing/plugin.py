@@ -43,14 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> list[Any] | None:
-    """Async tests that take a `cluster` run on a virtual loop, with one of their own; and those that take
-    `virtual_time`."""
+    """Collect async tests with a `cluster` or `virtual_time` parameter so that they run on a virtual loop."""
     if not inspect.iscoroutinefunction(obj) or not collector.istestfunction(obj, name):
         return None
     wanted = {"cluster", "virtual_time"} & inspect.signature(obj).parameters.keys()
-    if not wanted or any(_is_somebody_elses(each, collector) for each in wanted):
+    if not wanted or any(_is_overridden(each, collector) for each in wanted):
         return None
-    # Here, because a test run without such a test need not load a cluster.
+    # Imported here because a test run without such a test need not load a cluster.
     from setpoint.testing.cluster import virtual
 
     options: dict[str, Any] = {}
@@ -64,14 +63,14 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: Any) -> list[Any] 
     return list(collector._genfunctions(name, test))
 
 
-def _is_somebody_elses(name: str, collector: Any) -> bool:
-    """A fixture of this name, in the test's module or around it, goes before."""
+def _is_overridden(name: str, collector: Any) -> bool:
+    """Return whether the test's module or a conftest overrides the fixture of this name."""
     return bool(collector.session._fixturemanager.getfixturedefs(name, collector))
 
 
 @pytest.fixture
 def live_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveCluster]:
-    """A cluster in real time, over HTTPS on a loopback port."""
+    """Run a cluster in real time, over HTTPS on a loopback port."""
     from setpoint.testing.live import live_cluster
 
     options: dict[str, Any] = {}
@@ -83,8 +82,7 @@ def live_cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Liv
 
 @pytest.fixture
 def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
-    """Runs a scenario under every single fault at every point; see `setpoint.testing.explore`. A `cluster` mark says
-    what its clusters are like."""
+    """Return `setpoint.testing.explore` with the options of the test's `cluster` mark."""
     from setpoint.testing.exploring import explore
 
     options: dict[str, Any] = {}
@@ -99,14 +97,14 @@ def explore(request: pytest.FixtureRequest) -> Callable[..., Explored]:
 
 
 def _progress(config: pytest.Config) -> Progress:
-    """Return a progress on the terminal of pytest itself: what tests write is captured, and shown when they fail."""
+    """Return a progress on pytest's own terminal: the output of tests is captured, and shown only when they fail."""
     from setpoint.system import SystemClock
     from setpoint.testing.exploring_progress import Progress
 
     capture, reporter = config.pluginmanager.getplugin("capturemanager"), config.get_terminal_writer()
     terminal = config.pluginmanager.getplugin("terminalreporter")
 
-    before = "\n"  # after the dots of the tests
+    before = "\n"  # start a new line after the dots of the tests
 
     def write(text: str) -> None:
         nonlocal before

@@ -29,40 +29,44 @@ if TYPE_CHECKING:
 
 class ClusterOptions(TypedDict, total=False):
     nodes: int
-    """Three, if nothing else is said."""
+    """The number of nodes; the default is 3."""
     fleet: FleetOptions
-    """What the nodes are like: capacity, rules for images, the pace of containers. `nodes` still says how many."""
+    """The properties of the nodes: capacity, image rules, container timing. `nodes` still sets the number."""
     seed: int
     controllers: Collection[str] | None
-    """The names of those that run; all by default."""
+    """The names of the controllers to run; None means all."""
     scheduler: bool
     controller_options: ControllerOptions | None
     control_plane_pods: bool
-    """The components are Pods too, and have logs."""
+    """Whether the components are also Pods, with logs."""
     leader_elect: bool
-    """Controllers and scheduler hold Leases, as they always do outside of tests: renewing them every other second is
-    most of what a quiet hour costs."""
+    """Whether controllers and scheduler hold Leases, as they always do outside of tests. The default is false, because
+    renewals every other second are most of the cost of a quiet hour."""
     audit: str | Mapping[str, object]
-    """An audit policy (audit.k8s.io/v1), in YAML or as an object: `VirtualCluster.audited` tells what it wants told."""
+    """An audit policy (audit.k8s.io/v1), as YAML or as an object; read the recorded events with
+    `VirtualCluster.audited`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """It never changes. Clusters that begin with it share what is stored, until they change it; components begin anew,
-    as after a restart, at the moment at which it was taken."""
+    """An immutable snapshot of a cluster.
+
+    Clusters that start from it share the stored values until they change them; components start as after a restart, at
+    the time of the snapshot.
+    """
 
     state: State
     now: datetime
     options: ClusterOptions
 
     def next_seed(self) -> int:
-        """Another than before, so that nothing is called as what is there already; always the same one."""
+        """Return a different, deterministic seed, so that generated names do not collide with existing ones."""
         digest = sha256(f"{self.options.get('seed', 1)} {self.state.store.revision}".encode()).digest()
         return int.from_bytes(digest[:8])
 
 
-class _Still:
-    """It is always the same moment."""
+class _FrozenClock:
+    """A clock that stands still."""
 
     def now(self) -> datetime:
         return EPOCH
@@ -75,19 +79,20 @@ class _Still:
 
 
 _SEED = 0x5E7901A7
-"""Of the objects that every cluster begins with. They are the same in all: a test's seed is for what comes after."""
+"""Seed of the objects that every cluster starts with. They are the same in all clusters: a test's seed applies to what
+comes later."""
 _first: list[State] = []
 
 
 async def first_state() -> State:
-    """Made once in a process, whatever the loop and the moment; so the first cluster is as all others."""
+    """Return the bootstrapped state, which is created once per process, independent of loop and time."""
     if not _first:
-        _first.append(await bootstrapped(_Still(), RandomIds(_SEED)))
+        _first.append(await bootstrapped(_FrozenClock(), RandomIds(_SEED)))
     return _first[0]
 
 
 class Prepared:
-    """What a function makes of a fresh cluster: made once in a process, when it is first asked for."""
+    """The state that a function creates on a fresh cluster; computed once per process, on first use."""
 
     def __init__(self, prepare: Callable[[VirtualCluster], Awaitable[None]], options: ClusterOptions) -> None:
         self._prepare = prepare
@@ -95,7 +100,7 @@ class Prepared:
         self._snapshot: Snapshot | None = None
 
     def snapshot(self) -> Snapshot:
-        """Not from a running loop: it takes one of its own."""
+        """Return the snapshot. Call this outside a running loop: it runs its own."""
         if self._snapshot is None:
             self._snapshot = run_virtual(self._made)
         return self._snapshot
@@ -109,5 +114,6 @@ class Prepared:
 
 
 def prepared(**options: Unpack[ClusterOptions]) -> Callable[[Callable[[VirtualCluster], Awaitable[None]]], Prepared]:
-    """The function runs on a cluster with these options; what it leaves is what others `start` with."""
+    """Return a decorator for a function that prepares a cluster with these options; other clusters `start` from the
+    result."""
     return lambda prepare: Prepared(prepare, options)

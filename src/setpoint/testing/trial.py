@@ -1,4 +1,4 @@
-"""A scenario and what it is tried on: one run of it, from a fresh cluster to what it comes to."""
+"""One run of a scenario, from a fresh cluster to its end state."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from setpoint.meta.times import parse_duration
 from setpoint.reconcile import Manager
 from setpoint.sdk import Operator
 from setpoint.testing.cluster import VirtualCluster, virtual_cluster
-from setpoint.testing.disturbance import Disturbance, Step
 from setpoint.testing.end_state import EndState, end_state
+from setpoint.testing.fault_injection import FaultInjection, Step
 from setpoint.testing.plan import Plan
 from setpoint.testing.snapshot import ClusterOptions, Prepared, Snapshot
 from setpoint.testing.virtual_time import run_virtual
 
 Scenario = Callable[..., Awaitable[None]]
-"""What users do: (cluster), or (cluster, outside)."""
+"""The actions of users: a function of (cluster) or (cluster, outside)."""
 
 _AFTERWARDS, _LONG_AFTERWARDS = "1m", "6m"
-"""Longer for built-in components: some look at everything only every five minutes, and what fell between is theirs.
-What an operator means to look at again is known from its queues."""
+"""How long to wait before end states are compared: for operators, and for built-in components. Some built-in ones
+resync only every five minutes; the next requeue of an operator is known from its queues."""
 _QUIET = 5.0
 
 
 @dataclass(slots=True)
-class Ending:
-    """What one run came to."""
+class RunResult:
+    """The result of one run."""
 
     plan: Plan
     state: EndState = field(default_factory=dict)
-    """Of the resources that were touched; in peace, of all."""
+    """The end state of the resources that were written; of all resources in the baseline."""
     touched: set[str] = field(default_factory=set)
-    """As the store names them."""
+    """The resources that were written, in the form `apps/deployments`."""
     steps: list[Step] = field(default_factory=list)
     failure: str = ""
-    """What the scenario, the check, or the wait for rest said."""
+    """The error of the scenario, the check, or the wait for quiescence; empty if there was none."""
     phase: str = "it did not start"
-    """How it would have to be told if it failed now."""
+    """The description of a failure in the current phase of the run."""
     open: Plan = field(default_factory=Plan)
-    """What of the plan did not come to pass."""
+    """The faults of the plan that were not injected."""
 
 
 class Trial:
-    """See `explore` for what it is made of."""
+    """A scenario with everything that its runs need; see `explore`."""
 
     def __init__(
         self,
@@ -79,25 +79,27 @@ class Trial:
         if start is None:
             self._options.setdefault("nodes", 0)
 
-    def in_peace(self) -> Ending:
-        """Raises what the scenario raises."""
-        ending = Ending(Plan())
+    def without_faults(self) -> RunResult:
+        """Run without faults; exceptions of the scenario propagate."""
+        ending = RunResult(Plan())
         run_virtual(self._live, self._begin, ending, None)
         return ending
 
-    def under(self, plan: Plan, peace: Ending) -> Ending:
-        """Only what was touched is compared: what neither this run nor the one in peace has touched is as it was at the
-        beginning of both."""
-        ending = Ending(plan)
+    def under(self, plan: Plan, baseline: RunResult) -> RunResult:
+        """Run under a plan, and compute the end state of the resources that this run or the baseline has written.
+
+        All other resources are as they were at the beginning of both.
+        """
+        ending = RunResult(plan)
         try:
-            run_virtual(self._live, self._begin, ending, peace.touched)
+            run_virtual(self._live, self._begin, ending, baseline.touched)
         except Exception as error:
             ending.failure = f"{ending.phase}: {_why(error)}"
         return ending
 
     @cached_property
     def _begin(self) -> Snapshot:
-        """With what every run begins: a cluster that is up, and knows the operator's kinds."""
+        """The initial state of every run: a settled cluster that serves the operator's kinds."""
         start = self._start_with
         return run_virtual(self._made, start.snapshot() if isinstance(start, Prepared) else start)
 
@@ -117,12 +119,12 @@ class Trial:
         made = self._outside()
         return [await stack.enter_async_context(made) if hasattr(made, "__aenter__") else made]
 
-    async def _live(self, begin: Snapshot, ending: Ending, compared: set[str] | None) -> None:
+    async def _live(self, begin: Snapshot, ending: RunResult, compared: set[str] | None) -> None:
         async with AsyncExitStack() as stack:
             world = await self._outside_of(stack)
             cluster = await stack.enter_async_context(virtual_cluster(start=begin))
             names = self._components or (await self._start(cluster, stack, world),)
-            await self._disturb(cluster, names, ending, world)
+            await self._run_scenario(cluster, names, ending, world)
             ending.phase = "the check failed"
             if self._check is not None:
                 await self._check(cluster, *world)
@@ -138,26 +140,28 @@ class Trial:
         (name,) = set(cluster.links) - before
         return name
 
-    async def _disturb(self, cluster: VirtualCluster, names: Sequence[str], ending: Ending, world: list[Any]) -> None:
+    async def _run_scenario(
+        self, cluster: VirtualCluster, names: Sequence[str], ending: RunResult, world: list[Any]
+    ) -> None:
         store = cluster.embedded.store
         store.watch(
             "", store.revision, lambda events, _: ending.touched.update(_resource_of(each.key) for each in events)
         )
-        disturbance = Disturbance(cluster, names, ending.plan, strict=False)
+        disturbance = FaultInjection(cluster, names, ending.plan, strict=False)
         ending.steps = disturbance.steps
         try:
             async with disturbance:
                 ending.phase = "the scenario failed"
                 await self._scenario(cluster, *world)
-                ending.phase = "it does not come to rest"
+                ending.phase = "the cluster does not settle"
                 await cluster.settle()
                 await disturbance.over()
-                await self._rest(cluster, names)
+                await self._wait_for_quiescence(cluster, names)
         finally:
             ending.open = disturbance.open
 
-    async def _rest(self, cluster: VirtualCluster, names: Sequence[str]) -> None:
-        """Everything has had its chance: what is to be tried again was, and nobody writes any more."""
+    async def _wait_for_quiescence(self, cluster: VirtualCluster, names: Sequence[str]) -> None:
+        """Wait until all pending retries and requeues have run and nothing is written any more."""
         await cluster.sleep(self._afterwards)
         for name in names:
             manager = cluster.component(name).current
@@ -170,9 +174,9 @@ def _why(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, NotFound | AlreadyExists):
-        return f"{error}. Under a fault things take longer: a scenario waits for what it relies on, by `cluster.until`"
+        return f"{error}. Faults cause delays: wait in the scenario for what it relies on, with `cluster.until`"
     if isinstance(error, InternalError) and "failed calling webhook" in str(error):
-        return f"{error}. While an operator is down nobody answers for it: a scenario tries again, by `cluster.until`"
+        return f"{error}. The webhooks of a crashed operator do not answer: retry in the scenario, with `cluster.until`"
     return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
 
 

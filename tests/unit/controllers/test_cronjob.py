@@ -8,7 +8,7 @@ from kubelet_by_hand import Kubelet
 
 from setpoint.client.resources import builtin
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Go, Write
+from setpoint.testing.link import Proceed, Write
 
 Obj = dict[str, Any]
 CRON_JOBS, JOBS = builtin("cronjobs", "batch"), builtin("jobs", "batch")
@@ -226,14 +226,14 @@ async def test_what_the_last_write_left_half_done_is_finished_and_not_repeated(c
         # Dies right after a write of its own, wherever that is.
         link = cluster.links["controllers"]
 
-        async def die(write: Write, go: Go) -> Any:
-            answer = await go()
-            cluster.links["controllers"].severed = write.counts
+        async def die(write: Write, proceed: Proceed) -> Any:
+            answer = await proceed()
+            cluster.links["controllers"].severed = write.is_counted
             return answer
 
-        link.through = die
+        link.write_interceptor = die
         await cluster.sleep(30)
-        link.through = None
+        link.write_interceptor = None
         await cluster.kill("controllers")
         await cluster.start("controllers")
         await cluster.sleep(30)

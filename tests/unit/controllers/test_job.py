@@ -9,7 +9,7 @@ from kubelet_by_hand import Kubelet
 from setpoint.client import Unreachable
 from setpoint.client.resources import builtin
 from setpoint.testing import VirtualCluster, virtual
-from setpoint.testing.link import Go, Write
+from setpoint.testing.link import Proceed, Write
 
 Obj = dict[str, Any]
 JOBS, PODS = builtin("jobs", "batch"), builtin("pods")
@@ -397,20 +397,20 @@ async def test_pods_that_end_while_nobody_looks_are_counted_once(cluster: Virtua
     await world.kubelet.fail(*pods[4:])
     link, writes = cluster.links["controllers"], 0
 
-    async def lost(write: Write, go: Go) -> Any:
+    async def lost(write: Write, proceed: Proceed) -> Any:
         nonlocal writes
-        answer = await go()
+        answer = await proceed()
         writes += 1
         if writes % 2:
             raise Unreachable("the answer is lost")
         return answer
 
-    link.through = lost
+    link.write_interceptor = lost
     for _ in range(10):
         await cluster.start("controllers")
         await cluster.sleep(1.5)
         await cluster.kill("controllers")
-    link.through = None
+    link.write_interceptor = None
     await cluster.start("controllers")
     await world.settle(30)
     status = await world.status()

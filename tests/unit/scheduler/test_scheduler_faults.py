@@ -11,7 +11,7 @@ from setpoint.client import Unreachable
 from setpoint.meta.errors import InternalError
 from setpoint.testing import VirtualCluster, run_virtual, virtual_cluster
 from setpoint.testing.exploring import Exploration
-from setpoint.testing.link import Go, Write
+from setpoint.testing.link import Proceed, Write
 from setpoint.testing.plan import Plan
 
 
@@ -20,14 +20,14 @@ async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster)
     await add_node(cluster, a_node("a", cpu="1"))
     refused = 0
 
-    async def refuse(write: Write, go: Go) -> Any:
+    async def refuse(write: Write, proceed: Proceed) -> Any:
         nonlocal refused
         if write.subresource == "binding" and refused < 2:
             refused += 1
             raise InternalError("not now")
-        return await go()
+        return await proceed()
 
-    cluster.links["scheduler"].through = refuse
+    cluster.links["scheduler"].write_interceptor = refuse
     await cluster.client.create(a_pod("p", cpu="800m"))
     await cluster.instant()
     found = await condition(cluster, "p")
@@ -45,13 +45,13 @@ async def test_a_binding_that_is_refused_is_tried_again(cluster: VirtualCluster)
 async def test_a_lost_answer_does_not_make_a_bound_pod_wait(cluster: VirtualCluster) -> None:
     await add_node(cluster, a_node("a"))
 
-    async def lose(write: Write, go: Go) -> Any:
-        answer = await go()
+    async def lose(write: Write, proceed: Proceed) -> Any:
+        answer = await proceed()
         if write.subresource == "binding":
             raise Unreachable("gone")
         return answer
 
-    cluster.links["scheduler"].through = lose
+    cluster.links["scheduler"].write_interceptor = lose
     await cluster.client.create(a_pod("p"))
     await cluster.sleep(30)
     assert await node_of(cluster, "p") == "a"

@@ -163,7 +163,7 @@ async def test_what_it_may_not_do_ends_it_with_a_sentence(
     async def refuse(write: Any, go: Any) -> None:
         raise Forbidden("customresourcedefinitions is forbidden")
 
-    replica.link.through = refuse
+    replica.link.write_interceptor = refuse
     assert await replica.run() == 1
     assert caplog.messages == ["customresourcedefinitions is forbidden; this process ends"]
 

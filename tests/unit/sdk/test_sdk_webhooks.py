@@ -160,7 +160,7 @@ def test_whoever_is_explored_is_down_with_its_webhooks() -> None:
     owned = Kind("v1", "ConfigMap")
     operator = Operator("tea", Controller(Teapot, brew, owns=(owned,)), Mutate(Teapot, fill))
     bare = {"controllers": (), "scheduler": False}
-    with pytest.raises(Diverged, match=r"connection refused. While an operator is down nobody answers for it"):
+    with pytest.raises(Diverged, match=r"connection refused. The webhooks of a crashed operator do not answer"):
         explore(operator, meddle, only="crash-after:1", **bare)
     explore(operator, insist, only="crash-after:1", **bare)
 

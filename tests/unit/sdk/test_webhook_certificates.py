@@ -26,7 +26,7 @@ from setpoint.sdk.certificates import (
 from setpoint.sdk.options import Address, RunOptions, Service
 from setpoint.sdk.webhook_server import NotReachable, WebhookServer
 from setpoint.testing import VirtualClock, VirtualCluster, virtual
-from setpoint.testing.link import Go, Link, LinkedClient, Write
+from setpoint.testing.link import Link, LinkedClient, Proceed, Write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("tea.default.svc", "127.0.0.1")
@@ -94,19 +94,19 @@ async def test_replicas_share_one(cluster: VirtualCluster) -> None:
     faster: list[Pair] = []
     link = Link("slow replica")
 
-    async def overtaken(write: Write, go: Go) -> Any:
-        link.through = None
+    async def overtaken(write: Write, proceed: Proceed) -> Any:
+        link.write_interceptor = None
         faster.append(await replica())
-        return await go()
+        return await proceed()
 
-    link.through = overtaken
+    link.write_interceptor = overtaken
     first = await replica(LinkedClient(cluster.client, link))
     assert [first] == faster, "whoever is first decides"
     kept = await cluster.client.get(SECRET, "tea-tls", "default")
     assert kept["type"] == "kubernetes.io/tls"
     assert b64decode(kept["data"]["tls.crt"]) == first.certificate
     calendar.days = 310
-    link.through = overtaken
+    link.write_interceptor = overtaken
     renewed = await replica(LinkedClient(cluster.client, link))
     assert renewed == faster[1]
     assert (renewed.authority, renewed.certificate != first.certificate) == (first.authority, True)

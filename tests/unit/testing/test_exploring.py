@@ -80,12 +80,12 @@ def test_a_stale_read_is_found() -> None:
         explore(operator_of(believes_its_cache), sent_and_changed, **BARE)
     assert caught.value.seed == "stale:1"
     lines = str(caught.value).splitlines()
-    assert lines[0].startswith("stale:1 changes what comes of it (case ")
-    assert lines[1] == "stale:1: from write 1 on it hears nothing new for 10s, though its writes happen."
+    assert lines[0].startswith("stale:1 changes the end state (case ")
+    assert lines[1] == "stale:1: from write 1 on it sees no changes for 10s, while it can write."
     assert "    0.000 s  write 1  post: create ConfigMap default/p-  <- stale" in lines
     assert "    4.000 s  write 2  post: create ConfigMap default/p-" in lines
     assert "  too many: ConfigMap default/p-*" in lines
-    assert lines[-1] == 'Again: explore(..., only="stale:1")'
+    assert lines[-1] == 'Reproduce it with: explore(..., only="stale:1")'
 
 
 # -- a missed event ---------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_missed_event_is_found() -> None:
         explore(remembers, sent_and_changed, **BARE)
     assert caught.value.seed == "down:3"
     text = str(caught.value)
-    assert "down:3: it dies just before event 3, and is started again 1s later." in text
+    assert "down:3: it crashes just before event 3 and restarts 1s later." in text
     assert "event 3  post: MODIFIED Parcel default/p  <- down" in text
     assert "  too many: ConfigMap default/p-a" in text.splitlines()
 
@@ -151,7 +151,7 @@ def test_a_case_can_be_replayed_and_ends_in_the_same_words() -> None:
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
     assert exploration.explore(only="error:1").tried == 1
-    with pytest.raises(AssertionError, match="error:77 never came to pass: in peace there are 3 writes and"):
+    with pytest.raises(AssertionError, match="error:77 was never injected: without faults there are 3 writes and"):
         exploration.explore(only="error:77")
 
 
@@ -197,7 +197,7 @@ def test_a_scenario_that_relies_on_something_without_waiting_for_it() -> None:
         await cluster.settle()
         await cluster.client.delete(ConfigMap.ref, "p-a", "default")
 
-    with pytest.raises(Diverged, match=r'the scenario failed: configmaps "p-a" not found. Under a fault'):
+    with pytest.raises(Diverged, match=r'the scenario failed: configmaps "p-a" not found. Faults cause delays'):
         explore(careful, hasty, outside=dict, only="down:1/1m", **BARE)
 
 
@@ -233,7 +233,7 @@ def test_an_operator_that_is_never_ready_again() -> None:
         await cluster.client.delete(("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "parcels.example.com")
         await cluster.settle()
 
-    with pytest.raises(Diverged, match="it does not come to rest: post is not ready 600 s after it was started again"):
+    with pytest.raises(Diverged, match="the cluster does not settle: post is not ready 600 s after its restart"):
         explore(operator_of(believes_its_cache), undefined, only="crash-after:1", **BARE)
 
 
@@ -250,5 +250,5 @@ def test_unrest_is_found() -> None:
         await ctx.apply(box(f"{obj.name}-{ctx.clock.monotonic():.0f}"))
         return Result(requeue_after=4)
 
-    with pytest.raises(AssertionError, match="no rest within"):
+    with pytest.raises(AssertionError, match="did not settle within"):
         explore(operator_of(restless), sent_and_changed, **BARE)

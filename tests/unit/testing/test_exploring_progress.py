@@ -77,7 +77,7 @@ def test_an_interruption_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -
         return Peace()
 
     monkeypatch.setattr(Exploration, "__init__", lambda self: None)
-    monkeypatch.setattr(Exploration, "peace", Peace())
+    monkeypatch.setattr(Exploration, "baseline", Peace())
     monkeypatch.setattr(Exploration, "under", under)
     monkeypatch.setattr(Exploration, "differences", lambda self, ending: "")
     monkeypatch.setattr(Exploration, "_cases", lambda self, templates: iter(cases))
@@ -86,5 +86,5 @@ def test_an_interruption_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -
         Exploration().explore(progress=watched.progress)  # type: ignore[call-arg]
     assert watched.said() == (
         "explore: 5 cases, about 5s\n"
-        "explore: interrupted after 3s; 2 of 5 cases came to the same, the others were not tried\n"
+        "explore: interrupted after 3s; 2 of 5 cases reached the same end state, the others were not tried\n"
     )

@@ -55,15 +55,15 @@ def test_short_forms(text: str, printed: str) -> None:
     ("text", "complaint"),
     [
         ("", "'' is no fault: they look like crash-after:3"),
-        ("crash:1", "there is no fault 'crash'; there are error, conflict, crash-before"),
+        ("crash:1", "unknown fault 'crash'; the kinds are error, conflict, crash-before"),
         ("crash-after", "crash-after says not when: crash-after:1"),
         ("error:0", "writes are counted from 1"),
         ("drop-watch:0", "events are counted from 1"),
-        ("error:1/5s", "error takes no time"),
+        ("error:1/5s", "error has no duration"),
         ("down:1/5", "missing unit in duration"),
-        ("down:1/25h", "up to a day"),
+        ("down:1/25h", "at most one day"),
         ("down:1/1us", "whole milliseconds"),
-        ("down:1@node-1", "down is not about a node"),
+        ("down:1@node-1", "down does not concern a node"),
         ("error:1+" * 30 + "error:1", "at most 20 faults"),
     ],
 )
@@ -91,6 +91,6 @@ def test_a_template_at_a_point() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_fault_tells_what_it_does(kind: str) -> None:
-    told = Fault(kind, 41).tells
-    assert "41" in told and "{" not in told
+def test_every_fault_has_a_description(kind: str) -> None:
+    description = Fault(kind, 41).description
+    assert "41" in description and "{" not in description

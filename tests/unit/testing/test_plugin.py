@@ -77,7 +77,7 @@ async def test_no_rest(cluster):
                 "metadata": {"name": f"x{number}", "namespace": "default"}})
             await cluster.sleep(0.5)
     restless = asyncio.ensure_future(never())
-    with pytest.raises(AssertionError, match="no rest within 5 s:\\n  kubernetes-admin creates configmaps default/x"):
+    with pytest.raises(AssertionError, match="not settle within 5 s:\\n  kubernetes-admin creates configmaps default/"):
         await cluster.settle(within=5)
     restless.cancel()
 """

@@ -15,7 +15,7 @@ import pytest
 from setpoint.client.resources import builtin
 from setpoint.cluster.config import ConfigError
 from setpoint.testing import VirtualCluster, run_virtual, virtual, virtual_cluster
-from setpoint.testing.virtual_time import NothingLeft, VirtualClock
+from setpoint.testing.virtual_time import VirtualClock, VirtualDeadlock
 
 PODS, DEPLOYMENTS = builtin("pods"), builtin("deployments", "apps")
 
@@ -66,12 +66,12 @@ async def test_what_happens_while_a_component_is_away_is_made_up_for(cluster: Vi
 
 
 def test_a_wait_that_nobody_can_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("setpoint.testing.virtual_time._PATIENCE", 0.0)
+    monkeypatch.setattr("setpoint.testing.virtual_time._SOCKET_TIMEOUT", 0.0)
 
     async def main() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(NothingLeft):
+    with pytest.raises(VirtualDeadlock):
         run_virtual(main)
 
 

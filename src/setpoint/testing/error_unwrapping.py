@@ -1,5 +1,4 @@
-"""Blocks with tasks beside them whose own error is told as it is: a test that fails shows its assertion, not a group in
-a group in a group with one."""
+"""Unwrapping of exception groups: a failed test shows its own assertion instead of nested groups with one exception."""
 
 from __future__ import annotations
 
@@ -8,9 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 
-class OwnError:
-    """`with OwnError() as own` around what makes groups of errors, `with own.block()` around the block within: what the
-    block raises comes out alone, unless something else failed too."""
+class ErrorUnwrapper:
+    """Raise the error of an inner block without the exception groups around it, unless something else failed too.
+
+    Use `with ErrorUnwrapper() as unwrapper` around the code that creates groups, and `with unwrapper.block()` around
+    the inner block.
+    """
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
@@ -23,7 +25,7 @@ class OwnError:
             self._error = error
             raise
 
-    def __enter__(self) -> OwnError:
+    def __enter__(self) -> ErrorUnwrapper:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -34,9 +36,9 @@ class OwnError:
 
 
 @asynccontextmanager
-async def own_tasks() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that lets the block's own error through."""
-    with OwnError() as own:
+async def unwrapping_task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """Return a task group that raises the error of its block without an exception group."""
+    with ErrorUnwrapper() as unwrapper:
         async with asyncio.TaskGroup() as tasks:
-            with own.block():
+            with unwrapper.block():
                 yield tasks

@@ -1,4 +1,4 @@
-"""A plan at work: the links of the components it is about, watched and disturbed."""
+"""Fault injection: execute a plan on the links of the selected components."""
 
 from __future__ import annotations
 
@@ -14,103 +14,108 @@ from typing import TYPE_CHECKING, Any
 from setpoint.client import Unreachable
 from setpoint.client.interface import WatchEvent
 from setpoint.meta.errors import ApiError, Conflict, Expired, InternalError, TooManyRequests
-from setpoint.testing.link import Go, Write
+from setpoint.testing.error_unwrapping import unwrapping_task_group
+from setpoint.testing.link import Proceed, Write
 from setpoint.testing.noise import Noise
-from setpoint.testing.own_error import own_tasks
 from setpoint.testing.plan import Fault, Plan
 
 if TYPE_CHECKING:
     from setpoint.testing.cluster import VirtualCluster
 
 TOUCHED = "testing.setpoint.dev/touched"
-"""The annotation that somebody else's change is made with."""
+"""Annotation that an injected conflict sets on the object, as another client's change."""
 _NODE_STATE = "simulate.setpoint.dev/state"
-_PAST = 5.0
-"""For so many seconds one that comes back is shown the past."""
+_REWIND_SECONDS = 5.0
+"""Seconds for which a `rewind` fault serves stale data after the restart."""
 _STARTS_WITHIN = 600.0
 _MOST_STEPS = 100_000
 
 
 @dataclass(slots=True)
 class Step:
-    """One write of a component, or one event that came to it."""
+    """One write by a component, or one watch event delivered to it."""
 
     at: str
-    """`write` or `event`."""
+    """Either `write` or `event`."""
     nth: int
     when: float
-    """In seconds since the plan began."""
+    """Seconds since fault injection began."""
     what: str
     armed: bool
-    """Something could have gone wrong here: the plan was at work."""
+    """Whether fault injection was active at this step."""
     matters: bool
-    """It is an event, or a write that changed something."""
+    """Whether a fault here makes a difference: true for events and for writes that changed something."""
     fault: str = ""
-    """What went wrong here."""
+    """The kinds of the faults injected here, joined by `+`; empty if there were none."""
     answer: str = ""
-    """Of a write that failed: how."""
+    """The error that a failed write was answered with; empty if it succeeded."""
 
 
 @dataclass(slots=True)
-class _Stale:
+class _StaleView:
     revision: int
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Disturbance:
-    """Within the block the plan is at work, until it is `over`. At its end nothing new goes wrong, and what went wrong
-    is over: whatever died runs again, and all is delivered that was held back."""
+class FaultInjection:
+    """An async context manager that executes a plan until its block ends or `over` returns.
+
+    On exit no new fault is injected and the active ones are ended: killed components run again, and delayed events are
+    delivered.
+    """
 
     def __init__(self, cluster: VirtualCluster, components: Sequence[str], plan: Plan, *, strict: bool = True) -> None:
-        """`strict`: it is an error at the end if something of the plan has not come to pass. A test in which nothing
-        goes wrong would show nothing."""
+        """Prepare fault injection; `strict` makes it an error if a fault of the plan was never injected by the end.
+
+        A test without faults would prove nothing.
+        """
         self._strict = strict
         self.steps: list[Step] = []
-        """What the components did and heard, in order."""
+        """The writes and events of the components, in order."""
         self.writes = self.events = 0
         self._cluster = cluster
         unknown = [name for name in components if name not in cluster.links]
         if unknown or not components:
             known = ", ".join(cluster.links)
-            raise ValueError(
-                f"nothing runs here that is called {', '.join(unknown) or 'an operator'}; there are {known}"
-            )
+            missing = f"component {', '.join(unknown)}" if unknown else "operator"
+            raise ValueError(f"no {missing} is running; available are: {known}")
         self._links = [cluster.links[name] for name in components]
         self._open = list(plan)
-        """What has not come to pass."""
+        """The faults that have not been injected yet."""
         self._armed = False
         self._began = 0.0
         self._first_revision = 0
-        self._group = own_tasks()
+        self._group = unwrapping_task_group()
         self._tasks: asyncio.TaskGroup
         self._under_way: set[asyncio.Task[None]] = set()
-        self._stale: dict[str, _Stale] = {}
-        """By component: it sees nothing beyond."""
+        self._stale: dict[str, _StaleView] = {}
+        """The revision beyond which a component sees nothing, by component."""
         self._noise: Noise | None = None
-        self._at_write: dict[str, Callable[[Fault, Write, Go], Awaitable[Any]]] = {
+        self._at_write: dict[str, Callable[[Fault, Write, Proceed], Awaitable[Any]]] = {
             "error": self._error, "too-many": self._too_many, "conflict": self._conflict, "timeout": self._timeout,
             "lost-answer": self._lost_answer, "crash-before": self._crash_before, "crash-after": self._crash_after,
-            "rewind": self._rewind, "stale": self._hear_nothing, "partition": self._partition,
+            "rewind": self._rewind, "stale": self._stale_reads, "partition": self._partition,
         }  # fmt: skip
 
     @property
     def open(self) -> Plan:
-        """What has not come to pass."""
+        """The faults that have not been injected."""
         return Plan(tuple(self._open))
 
-    async def __aenter__(self) -> Disturbance:
+    async def __aenter__(self) -> FaultInjection:
         for link in self._links:
-            if link.through or link.delivery or link.asking:
-                raise RuntimeError(f"something is going wrong with {link.name} already: one plan at a time")
+            if link.write_interceptor or link.event_interceptor or link.list_interceptor:
+                raise RuntimeError(f"a fault plan is already active for {link.name}: only one at a time is possible")
         self._tasks = await self._group.__aenter__()
         self._began = self._cluster.clock.monotonic()
         self._first_revision = self._cluster.embedded.store.revision
         for link in self._links:
-            link.through, link.delivery, link.asking = self._write, self._event, self._asked
+            link.write_interceptor, link.event_interceptor = self._write, self._event
+            link.list_interceptor = self._intercept_list
         self._armed = True
         for fault in [each for each in self._open if each.kind == "noise"]:
             self._open.remove(fault)
-            self._begin(self._be_noisy(fault))
+            self._begin(self._run_noise(fault))
         return self
 
     async def __aexit__(
@@ -122,14 +127,14 @@ class Disturbance:
                 await self.over()
                 if self._strict and self._open:
                     counts = f"there were {self.writes} writes and {self.events} events"
-                    raise AssertionError(f"{self.open} never came to pass: {counts}")
+                    raise AssertionError(f"{self.open} was never injected: {counts}")
         finally:
             for link in self._links:
-                link.quiet()
+                link.clear()
             await self._group.__aexit__(kind, error, trace)
 
     async def over(self) -> None:
-        """Nothing new goes wrong; returns when what went wrong is over."""
+        """Stop injecting faults, and return when the active ones have ended."""
         self._armed = False
         while self._under_way:
             await asyncio.wait(self._under_way)
@@ -156,66 +161,66 @@ class Disturbance:
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
-    async def _write(self, write: Write, go: Go) -> Any:
-        if not write.counts:
-            return await go()
+    async def _write(self, write: Write, proceed: Proceed) -> Any:
+        if not write.is_counted:
+            return await proceed()
         self.writes += 1
         step = self._step("write", self.writes, str(write))
         for fault in reversed(self._due(step)):
-            go = partial(self._at_write[fault.kind], fault, write, go)
+            proceed = partial(self._at_write[fault.kind], fault, write, proceed)
         if self._noise is not None and self._armed:
-            go = partial(self._noise.write, write, go)
+            proceed = partial(self._noise.write, write, proceed)
         revision = self._cluster.embedded.store.revision
         try:
-            answer = await go()
+            answer = await proceed()
         except (ApiError, Unreachable) as error:
             step.answer = f"{type(error).__name__}: {error}"
             raise
         step.matters = _newer(answer, revision)
         return answer
 
-    async def _error(self, fault: Fault, write: Write, go: Go) -> Any:
-        raise InternalError.of("the server is not well")
+    async def _error(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        raise InternalError.of("injected fault: internal error")
 
-    async def _too_many(self, fault: Fault, write: Write, go: Go) -> Any:
+    async def _too_many(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
         raise TooManyRequests.of("too many requests, please try again later", 1)
 
-    async def _conflict(self, fault: Fault, write: Write, go: Go) -> Any:
-        # A conflict always comes with a change: whoever leaves it at that, because news of the change will come, is
-        # right to do so.
+    async def _conflict(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        # A conflict always comes with a change, because a controller may rely on the watch event of that change to
+        # reconcile again.
         if write.ref is not None and write.name:
             change = {"metadata": {"annotations": {TOUCHED: str(fault.nth)}}}
-            with suppress(ApiError, ValueError):  # nothing there yet: a quota can be in conflict all the same
+            with suppress(ApiError, ValueError):  # the object may not exist yet: a quota can conflict all the same
                 await self._cluster.client.patch(write.ref, write.name, change, write.namespace)
         raise Conflict.modified("", write.resource, write.name)
 
-    async def _timeout(self, fault: Fault, write: Write, go: Go) -> Any:
+    async def _timeout(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
         await self._cluster.sleep(fault.lasting)
         raise Unreachable(f"the server did not answer within {fault.lasting:g} seconds")
 
-    async def _lost_answer(self, fault: Fault, write: Write, go: Go) -> Any:
-        await go()
-        raise Unreachable("the connection broke before the answer came")
+    async def _lost_answer(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        await proceed()
+        raise Unreachable("injected fault: connection lost before the answer")
 
-    async def _crash_before(self, fault: Fault, write: Write, go: Go) -> Any:
-        await self._die(write.component, fault)
+    async def _crash_before(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        await self._crash(write.component, fault)
 
-    async def _crash_after(self, fault: Fault, write: Write, go: Go) -> Any:
-        with suppress(ApiError):  # nor does it learn of a refusal
-            await go()
-        await self._die(write.component, fault)
+    async def _crash_after(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        with suppress(ApiError):  # a crashed component does not see an error either
+            await proceed()
+        await self._crash(write.component, fault)
 
-    async def _rewind(self, fault: Fault, write: Write, go: Go) -> Any:
-        self._stand_still(write.component, self._first_revision, fault.lasting + _PAST)
-        await self._crash_after(fault, write, go)
+    async def _rewind(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        self._pin_revision(write.component, self._first_revision, fault.lasting + _REWIND_SECONDS)
+        await self._crash_after(fault, write, proceed)
 
-    async def _hear_nothing(self, fault: Fault, write: Write, go: Go) -> Any:
-        self._stand_still(write.component, self._cluster.embedded.store.revision, fault.lasting)
-        return await go()
+    async def _stale_reads(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
+        self._pin_revision(write.component, self._cluster.embedded.store.revision, fault.lasting)
+        return await proceed()
 
-    def _stand_still(self, component: str, revision: int, seconds: float) -> None:
-        """For so long what it sees is of this revision, whether it is started anew or not."""
-        stale = self._stale[component] = _Stale(revision)
+    def _pin_revision(self, component: str, revision: int, seconds: float) -> None:
+        """Serve a component the state of `revision` for `seconds`, whether or not it restarts meanwhile."""
+        stale = self._stale[component] = _StaleView(revision)
 
         async def for_a_while() -> None:
             await self._cluster.sleep(seconds)
@@ -225,7 +230,7 @@ class Disturbance:
 
         self._begin(for_a_while())
 
-    async def _partition(self, fault: Fault, write: Write, go: Go) -> Any:
+    async def _partition(self, fault: Fault, write: Write, proceed: Proceed) -> Any:
         async def set_state(state: str | None) -> None:
             change = {"metadata": {"annotations": {_NODE_STATE: state}}}
             await self._cluster.client.patch(("v1", "Node"), fault.node, change)
@@ -236,16 +241,16 @@ class Disturbance:
 
         await set_state("partitioned")
         self._begin(for_a_while())
-        return await go()
+        return await proceed()
 
-    # -- dying --------------------------------------------------------------------------------------------------------
+    # -- crashes -------------------------------------------------------------------------------------------------------
 
-    async def _die(self, component: str, fault: Fault) -> None:
+    async def _crash(self, component: str, fault: Fault) -> None:
         link = self._cluster.links[component]
         if not link.severed:
             link.severed = True
             self._begin(self._restart(component, fault.lasting))
-        await asyncio.Event().wait()  # the end of this comes from outside
+        await asyncio.Event().wait()  # ended by cancellation
 
     async def _restart(self, component: str, after: float) -> None:
         await self._cluster.kill(component)
@@ -254,12 +259,12 @@ class Disturbance:
             async with asyncio.timeout(_STARTS_WITHIN):
                 await self._cluster.start(component)
         except TimeoutError:
-            raise AssertionError(f"{component} is not ready {_STARTS_WITHIN:g} s after it was started again") from None
+            raise AssertionError(f"{component} is not ready {_STARTS_WITHIN:g} s after its restart") from None
 
     # -- reads --------------------------------------------------------------------------------------------------------
 
-    def _asked(self, component: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Who does not ask for the newest may be shown the past."""
+    def _intercept_list(self, component: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Serve a list from the past if the component is stale and the request accepts any revision."""
         stale = self._stale.get(component)
         if stale is None or options.get("resource_version") != "0":
             return options
@@ -269,14 +274,14 @@ class Disturbance:
     async def _event(self, component: str, kind: str, event: WatchEvent) -> Sequence[WatchEvent]:
         given = [event]
         if event.type != "BOOKMARK":
-            given = await self._disturbed(component, kind, event)
+            given = await self._event_with_faults(component, kind, event)
         while (stale := self._stale.get(component)) is not None:
             if int(event.object["metadata"]["resourceVersion"]) <= stale.revision:
                 break
             await stale.over.wait()
         return given
 
-    async def _disturbed(self, component: str, kind: str, event: WatchEvent) -> list[WatchEvent]:
+    async def _event_with_faults(self, component: str, kind: str, event: WatchEvent) -> list[WatchEvent]:
         self.events += 1
         meta = event.object["metadata"]
         where = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
@@ -286,25 +291,25 @@ class Disturbance:
                 case "duplicate":
                     given.append(event)
                 case "drop-watch":
-                    raise Unreachable("the watch broke off")
+                    raise Unreachable("injected fault: watch closed")
                 case "expire-watch":
                     raise Expired("too old resource version")
                 case "delay-watch":
                     self._begin(self._cluster.sleep(fault.lasting))
                     await self._cluster.sleep(fault.lasting)
                 case "down":
-                    await self._die(component, fault)
+                    await self._crash(component, fault)
         return await self._noise.events(given) if self._noise is not None and self._armed else given
 
     # -- noise --------------------------------------------------------------------------------------------------------
 
-    async def _be_noisy(self, fault: Fault) -> None:
+    async def _run_noise(self, fault: Fault) -> None:
         self._noise = Noise(random.Random(fault.nth), self._cluster.clock)
         await self._cluster.sleep(fault.lasting)
         self._noise = None
 
 
 def _newer(answer: Any, revision: int) -> bool:
-    """Whether what a write was answered with came to be after this revision. Where nothing is shown, something went."""
+    """Return whether the object in a write's answer is newer than `revision`; an answer without one is a deletion."""
     shown = (answer.get("metadata") or {}).get("resourceVersion") if isinstance(answer, dict) else None
     return shown is None or int(shown) > revision

@@ -1,4 +1,4 @@
-"""Who goes on writing what, in words: fights over a field, loops that never end, and the rest."""
+"""Describe the writers that keep a cluster from settling: conflicts over a field, endless loops, and other writes."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ import orjson
 
 from setpoint.cluster.journal import Written
 
-_TURNS = 3
-"""Two that change a field in turns, more often than this, fight over it."""
+_MIN_ALTERNATIONS = 3
+"""Alternating changes of a field by two writers, from this number on, are a conflict."""
 _MOST_LINES, _MOST_FIELDS = 8, 2
 _LONGEST_VALUE = 60
-_WITHOUT_MEANING = {("metadata", "resourceVersion"), ("metadata", "managedFields"), ("metadata", "generation")}
+_IGNORED_FIELDS = {("metadata", "resourceVersion"), ("metadata", "managedFields"), ("metadata", "generation")}
 _IDENTIFYING = ("name", "type", "uid", "key", "ip")
-_NOTHING = object()
+_ABSENT = object()
 
 Path = tuple[str, ...]
 
 
 class Change(NamedTuple):
     path: Path
-    """Empty: the object itself came or went."""
+    """The path of the changed field; empty if the object itself was created or deleted."""
     old: Any
     new: Any
 
 
-class Fight(NamedTuple):
+class WriteConflict(NamedTuple):
     key: str
     path: Path
-    wants: tuple[tuple[str, Any], ...]
-    """Who, and what they last made of it."""
-    turns: int
+    values: tuple[tuple[str, Any], ...]
+    """The writers, each with the value that it wrote last."""
+    alternations: int
 
 
 def diagnosis(written: Sequence[Written], operators: Collection[str] = ()) -> str:
-    """Return a line for each culprit, the worst first.
+    """Return a line for each active writer, the most active first.
 
-    Operators under test come before the cluster's own controllers: those mostly react to what an operator does."""
+    Operators under test come before the cluster's own controllers, which mostly react to an operator's changes.
+    """
     changes = [(each, changes_of(each)) for each in written]
-    fought = fights(changes)
-    lines = [_Line({who for who, _ in each.wants}, math.inf, _fight_line(each, operators)) for each in fought]
+    conflicts = write_conflicts(changes)
+    lines = [_Line({who for who, _ in each.values}, math.inf, _conflict_line(each, operators)) for each in conflicts]
     again = recreations(written)
     lines += [_Line({who}, count, _recreation_line(who, key, count, operators)) for (who, key), count in again.items()]
-    explained = {(who, each.key) for each in fought for who, _ in each.wants} | {*again}
+    explained = {(who, each.key) for each in conflicts for who, _ in each.values} | {*again}
     lines += _loop_lines(changes, explained, operators)
     lines.sort(key=lambda line: (line.who.isdisjoint(operators), -line.writes))
     if len(lines) > _MOST_LINES:
@@ -69,8 +70,9 @@ def _named(who: str, operators: Collection[str]) -> str:
 # -- recreations ------------------------------------------------------------------------------------------------------
 
 
-def recreations(written: Sequence[Written], at_least: int = _TURNS) -> dict[tuple[str, str], int]:
-    """Return how often each (writer, key) was deleted and created again by that same writer, if `at_least` so often."""
+def recreations(written: Sequence[Written], at_least: int = _MIN_ALTERNATIONS) -> dict[tuple[str, str], int]:
+    """Return how often each (writer, key) was deleted and created again by the same writer, at least `at_least`
+    times."""
     deleted: Counter[tuple[str, str]] = Counter()
     created: Counter[tuple[str, str]] = Counter()
     for each in written:
@@ -86,50 +88,56 @@ def _recreation_line(who: str, key: str, count: int, operators: Collection[str])
     return f"{_named(who, operators)} deletes and recreates {shown(key)}, {_times(count)}"
 
 
-# -- fights -----------------------------------------------------------------------------------------------------------
+# -- conflicts ---------------------------------------------------------------------------------------------------------
 
 
-def fights(changes: Sequence[tuple[Written, Sequence[Change]]], turns: int = _TURNS) -> list[Fight]:
-    """The worst first; of each object and each pair the first field only: the others tend to follow it."""
+def write_conflicts(
+    changes: Sequence[tuple[Written, Sequence[Change]]], at_least: int = _MIN_ALTERNATIONS
+) -> list[WriteConflict]:
+    """Return the conflicts, the worst first; for each object and set of writers one field only, as others tend to
+    follow it."""
     histories: dict[tuple[str, Path], list[tuple[str, Any]]] = {}
     for written, changed in changes:
         for change in changed:
             histories.setdefault((written.key, change.path), []).append((written.who, change.new))
-    found: dict[tuple[str, frozenset[str]], Fight] = {}
+    found: dict[tuple[str, frozenset[str]], WriteConflict] = {}
     for (key, path), history in histories.items():
-        in_turn = sum(one[0] != other[0] for one, other in pairwise(history))
-        if in_turn < turns or not _comes_back(history):
+        alternations = sum(one[0] != other[0] for one, other in pairwise(history))
+        if alternations < at_least or not _reverts(history):
             continue
-        wants = dict(history)
-        fight = Fight(key, path, tuple(wants.items()), in_turn)
-        known = found.get((key, frozenset(wants)))
-        if known is None or _worth(fight) > _worth(known):
-            found[(key, frozenset(wants))] = fight
-    return sorted(found.values(), key=lambda each: -each.turns)
+        values = dict(history)
+        conflict = WriteConflict(key, path, tuple(values.items()), alternations)
+        known = found.get((key, frozenset(values)))
+        if known is None or _priority(conflict) > _priority(known):
+            found[(key, frozenset(values))] = conflict
+    return sorted(found.values(), key=lambda each: -each.alternations)
 
 
-def _comes_back(history: Sequence[tuple[str, Any]]) -> bool:
-    """Whether somebody undoes what another did: counters that several count up are no fight."""
-    values = [json.dumps(value, sort_keys=True) if value is not _NOTHING else "" for _, value in history]
+def _reverts(history: Sequence[tuple[str, Any]]) -> bool:
+    """Return whether a value is written again after another replaced it: counters that several writers increment do not
+    conflict."""
+    values = [json.dumps(value, sort_keys=True) if value is not _ABSENT else "" for _, value in history]
     return any(value in values[:at] for at, value in enumerate(values) if at and value != values[at - 1])
 
 
-def _worth(fight: Fight) -> tuple[bool, int]:
-    """What was asked for comes before what was found."""
-    return fight.path[:1] != ("status",), fight.turns
+def _priority(conflict: WriteConflict) -> tuple[bool, int]:
+    """Return the sort key that prefers a field of the desired state to one of the status."""
+    return conflict.path[:1] != ("status",), conflict.alternations
 
 
-def _fight_line(fight: Fight, operators: Collection[str]) -> str:
-    if not fight.path:
-        wants = ", ".join(
-            f"{_named(who, operators)} {'deletes' if value is _NOTHING else 'creates'} it" for who, value in fight.wants
+def _conflict_line(conflict: WriteConflict, operators: Collection[str]) -> str:
+    if not conflict.path:
+        values = ", ".join(
+            f"{_named(who, operators)} {'deletes' if value is _ABSENT else 'creates'} it"
+            for who, value in conflict.values
         )
-        return f"fight over {shown(fight.key)}: {wants}; {fight.turns} times in turn"
-    wants = ", ".join(
-        f"{_named(who, operators)} {'removes it' if value is _NOTHING else f'writes {_value(value)}'}"
-        for who, value in fight.wants
+        return f"fight over {shown(conflict.key)}: {values}; {conflict.alternations} times in turn"
+    values = ", ".join(
+        f"{_named(who, operators)} {'removes it' if value is _ABSENT else f'writes {_value(value)}'}"
+        for who, value in conflict.values
     )
-    return f"fight over {_path(fight.path)} of {shown(fight.key)}: {wants}; {fight.turns} times in turn"
+    field = _path(conflict.path)
+    return f"fight over {field} of {shown(conflict.key)}: {values}; {conflict.alternations} times in turn"
 
 
 # -- loops ------------------------------------------------------------------------------------------------------------
@@ -176,7 +184,7 @@ def _other_line(who: str, verb: str, keys: Sequence[str]) -> str:
     return f"{who} {verb} {shown(keys[-1])}{more}"
 
 
-# -- what a write changed ---------------------------------------------------------------------------------------------
+# -- changed fields ----------------------------------------------------------------------------------------------------
 
 
 def changes_of(written: Written) -> list[Change]:
@@ -186,23 +194,23 @@ def changes_of(written: Written) -> list[Change]:
 
 
 def _there(value: bytes | None) -> Any:
-    return _NOTHING if value is None else True
+    return _ABSENT if value is None else True
 
 
 def _differences(path: Path, old: Any, new: Any) -> Iterator[Change]:
-    if old == new or path in _WITHOUT_MEANING:
+    if old == new or path in _IGNORED_FIELDS:
         return
     if isinstance(old, list) and isinstance(new, list):
         old, new = _by_name(old, new)
     if isinstance(old, dict) and isinstance(new, dict):
         for name in {**old, **new}:
-            yield from _differences((*path, name), old.get(name, _NOTHING), new.get(name, _NOTHING))
+            yield from _differences((*path, name), old.get(name, _ABSENT), new.get(name, _ABSENT))
     else:
         yield Change(path, old, new)
 
 
 def _by_name(old: list[Any], new: list[Any]) -> tuple[Any, Any]:
-    """Lists of things that have names, as maps; others as they are."""
+    """Return lists whose items have an identifying field as maps by that field; other lists unchanged."""
     for field in _IDENTIFYING:
         named = [
             {f"[{field}={each[field]}]": each for each in items if isinstance(each, dict) and field in each}
@@ -213,11 +221,11 @@ def _by_name(old: list[Any], new: list[Any]) -> tuple[Any, Any]:
     return old, new
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- formatting --------------------------------------------------------------------------------------------------------
 
 
 def shown(key: str) -> str:
-    """`deployments.apps default/web` for the key of one."""
+    """Format a store key: `deployments.apps default/web`."""
     group, plural, *rest = key.split("/")
     return f"{plural if group == 'core' else f'{plural}.{group}'} {'/'.join(rest)}"
 
@@ -227,7 +235,7 @@ def _path(path: Path) -> str:
 
 
 def _value(value: Any) -> str:
-    if value is _NOTHING:
+    if value is _ABSENT:
         return "nothing"
     text = json.dumps(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
