@@ -41,7 +41,7 @@ async def run(call: Call) -> None:
         for plural, group, name in _KINDS:
             found_list = await _list(call, plural, group, namespace)
             where.show(f"{namespace}/{name}", found_list)
-            pods = found_list["items"]
+            pods = found_list["items"] or []
         for pod in pods:
             spec = pod.get("spec") or {}
             for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
@@ -94,7 +94,8 @@ async def _list(call: Call, plural: str, group: str, namespace: str = "") -> Obj
         "kind": f"{resource.kind}List",
         "apiVersion": resource.api_version,
         "metadata": {"resourceVersion": found.resource_version},
-        "items": items,
+        # kubectl reads these lists in protobuf, which cannot tell an empty list from none.
+        "items": items or None,
     }
 
 
