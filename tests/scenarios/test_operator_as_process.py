@@ -150,10 +150,10 @@ def test_a_process_of_its_own(page: Path, tmp_path: Path) -> None:
             assert re.search(r'rest_client_requests_total\{code="201",host="127[^"]+",method="PATCH"\} [1-9]', shown)
             assert 'webhook_requests_total{webhook="/validate/validate.teapots.example.com",code="200"} 2' in shown
             process.started.send_signal(signal.SIGINT)
-            process.until("SIGINT: ending what is under way; another one ends it at once")
+            process.until("SIGINT: shutting down gracefully; send another signal to exit immediately")
             process.started.send_signal(signal.SIGTERM)
             assert process.ends() == 128 + signal.SIGTERM
         with operator(page, cluster, "--dry-run") as process:
-            process.until("tea is at work and writes nothing")
+            process.until("tea is running as a dry run")
             process.started.send_signal(signal.SIGTERM)
             assert process.ends() == 0, process.said

@@ -1,4 +1,4 @@
-"""For those who write operators: the loops that the built-in controllers run on, with typed objects.
+"""The operator SDK: the control loops of the built-in controllers, with typed objects.
 
     from dataclasses import dataclass
     from setpoint.sdk import Context, Controller, Kind, Object, Operator, Result
@@ -18,19 +18,19 @@
 
     operator = Operator("tea", Controller(Teapot, brew, owns=(ConfigMap,)))
 
-What a reconcile may rely on:
-- it has the object as it was last seen, and is never run twice at once for the same;
-- a change of the object, of its children, and of what the controller watches, leads to another look; many that fall
-  together lead to one;
-- whatever it raises is logged and tried again, later each time; a Result asks to look again after a while;
-- what it says of the status is written once, at the end, and only if it is news.
+A reconcile function may rely on these guarantees:
+- it gets the object from the cache, and never runs concurrently for the same object;
+- a change of the object, of its children, or of what the controller watches enqueues another reconcile; changes that
+  arrive meanwhile are coalesced into one;
+- an exception is logged and the key is requeued with exponential backoff; a Result requeues it after a delay;
+- the status that it sets is written once, at the end, and only if it changed.
 
-What else there is, each with its own help:
-- what wakes a controller, and how: `Controller`, `Watch`, `Refers`, and for `when` the predicates `generation_changed`,
+The other parts, each with its own help:
+- what enqueues a reconcile: `Controller`, `Watch`, `Refers`, and the predicates for `when`: `generation_changed`,
   `labels_changed`, `annotations_changed`, `resource_version_changed`, `any_of`, `all_of`;
-- webhooks, which are parts of an operator as controllers are: `Validate`, `Mutate`, `Convert`;
-- what is measured besides: `Counter`, `Gauge`, `Histogram`, with `ctx.count`, `ctx.gauge`, `ctx.observe`;
-- an operator as a process, against any cluster: `run(operator)`; in a test: `cluster.running(operator)`.
+- webhooks, which are passed to an operator like controllers: `Validate`, `Mutate`, `Convert`;
+- metrics: `Counter`, `Gauge`, `Histogram`, with `ctx.count`, `ctx.gauge`, `ctx.observe`;
+- an operator's process, against any cluster: `run(operator)`; in a test: `cluster.running(operator)`.
 """
 
 from collections.abc import Sequence
@@ -61,9 +61,9 @@ from setpoint.sdk.webhooks import Convert, Denied, Mutate, Review, Validate, Ver
 
 
 def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
-    """The main of an operator's process: flags, the cluster of the kubeconfig or of the Pod, signals, logs, leader
-    election, metrics, probes and webhooks. `--help` lists the flags."""
-    from setpoint.sdk import process  # what a test does not need
+    """Run an operator's process: parse the flags, connect to the cluster of the kubeconfig or the Pod, handle signals,
+    logging, leader election, metrics, probes and webhooks. `--help` lists the flags."""
+    from setpoint.sdk import process  # not needed in tests
 
     process.run(operator, arguments)
 

@@ -1,5 +1,5 @@
-"""The certificate that an operator's webhooks show: from files that others keep, or made here and shared by all
-replicas through a Secret.
+"""The serving certificate of an operator's webhooks: read from files, or generated and shared by all replicas in a
+Secret.
 
 `cryptography` is imported inside the functions that need it: it is slow to load, and most operators have no webhooks.
 """
@@ -35,11 +35,11 @@ _KEYS = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 
 
 class CertificateProblem(Exception):
-    """One sentence for people."""
+    """A certificate cannot be read or used; the message is one sentence for users."""
 
 
 class Pair(NamedTuple):
-    """PEM, all of them."""
+    """A serving certificate, its key and its authority, all as PEM."""
 
     authority: bytes
     certificate: bytes
@@ -48,8 +48,10 @@ class Pair(NamedTuple):
 
 
 def make_pair(names: Sequence[str], now: datetime, before: Pair | None = None) -> Pair:
-    """A certificate for all these names. The authority of an earlier pair signs it if that lasts long enough: then
-    nobody needs to be told of another one."""
+    """Return a certificate for all these names, signed by the authority of `before` if that is valid long enough.
+
+    Keeping the authority means that the webhook configurations need no update.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -84,7 +86,7 @@ def _signed(
     lifetime: timedelta,
     names: Sequence[str],
 ) -> x509.Certificate:
-    """Without an authority it is one."""
+    """Return a certificate signed by `authority`; without one, a self-signed authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
@@ -103,14 +105,14 @@ def _signed(
     )
     if not is_authority:
         builder = (
-            builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+            builder.add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
             .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
         )
     return builder.sign(signer, hashes.SHA256())
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     from cryptography import x509
 
     try:
@@ -119,8 +121,8 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def still_good(pair: Pair, names: Sequence[str], now: datetime) -> bool:
-    """It is for all these names, and not about to run out."""
+def is_valid_for(pair: Pair, names: Sequence[str], now: datetime) -> bool:
+    """Return whether the certificate covers all these names and does not expire soon."""
     from cryptography import x509
 
     try:
@@ -128,18 +130,21 @@ def still_good(pair: Pair, names: Sequence[str], now: datetime) -> bool:
         known = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
         return False
-    return all(_general(name) in known for name in names) and certificate.not_valid_after_utc - _RENEW_BEFORE > now
+    return all(_general_name(name) in known for name in names) and certificate.not_valid_after_utc - _RENEW_BEFORE > now
 
 
 async def shared_pair(client: Client, clock: Clock, namespace: str, secret: str, names: Sequence[str]) -> Pair:
-    """What the Secret holds; made, or renewed, if that is no longer good. Whoever is first decides for all."""
+    """Return the certificate stored in the Secret; create or renew it if it is missing or expires soon.
+
+    The first replica to write decides for all.
+    """
     for _ in range(3):
         meta: dict[str, Any] = {"name": secret, "namespace": namespace}
         found, before = None, None
         try:
             found = await client.get(_SECRET, secret, namespace)
             before = _pair_of(found)
-            if before is not None and still_good(before, names, clock.now()):
+            if before is not None and is_valid_for(before, names, clock.now()):
                 return before
         except NotFound:
             pass
@@ -155,7 +160,7 @@ async def shared_pair(client: Client, clock: Clock, namespace: str, secret: str,
             log.info("made a certificate for the webhooks, kept in the Secret %s/%s", namespace, secret)
             return pair
         except (AlreadyExists, Conflict):
-            continue  # another replica was faster: theirs is looked at
+            continue  # another replica wrote first: read its certificate
     raise CertificateProblem(f"the Secret {namespace}/{secret} changes faster than it can be read")
 
 
@@ -168,8 +173,11 @@ def _pair_of(secret: dict[str, Any]) -> Pair | None:
 
 
 def read_pair(directory: Path) -> Pair:
-    """As cert-manager and Secrets of type kubernetes.io/tls have them: tls.crt, tls.key and, if it is there, ca.crt.
-    Raises CertificateProblem."""
+    """Read tls.crt, tls.key and, if it exists, ca.crt, as cert-manager and Secrets of type kubernetes.io/tls provide
+    them.
+
+    Raise CertificateProblem if they are missing or invalid.
+    """
     try:
         authority = directory / "ca.crt"
         return Pair(
@@ -182,10 +190,10 @@ def read_pair(directory: Path) -> Pair:
 
 
 def server_context(pair: Pair) -> ssl.SSLContext:
-    """TLS 1.2 and up, HTTP/1.1 only. Raises CertificateProblem."""
+    """Return a context for TLS 1.2 and later, HTTP/1.1 only. Raise CertificateProblem if the certificate is invalid."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")  # of TLS 1.2: none with CBC
+    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")  # for TLS 1.2, without CBC ciphers
     context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     load_pair(context, pair)
@@ -193,7 +201,7 @@ def server_context(pair: Pair) -> ssl.SSLContext:
 
 
 def load_pair(context: ssl.SSLContext, pair: Pair) -> None:
-    """Connections from now on are shown this one. Raises CertificateProblem."""
+    """Use this certificate for new connections. Raise CertificateProblem if it is invalid."""
     try:
         load_chain(context, pair.certificate, pair.key)
     except (ssl.SSLError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Conditions: what is true of an object, why, and since when."""
+"""Status conditions: type, status, reason, message and transition time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def with_condition(
     now: datetime,
     generation: int = 0,
 ) -> list[Condition]:
-    """The conditions with this one among them; None is Unknown. The time changes only when the status does."""
+    """Return the conditions with this one added or replaced; a status of None means Unknown.
+
+    The transition time changes only when the status changes.
+    """
     word = "Unknown" if status is None else "True" if status else "False"
     new: Condition = {"type": type, "status": word, "reason": reason, "message": message}
     if generation:
@@ -38,6 +41,6 @@ def with_condition(
 
 
 def is_true(obj: Mapping[str, Any], type: str) -> bool:
-    """Whether the object, a dict, has such a condition and its status is True."""
+    """Return whether the object, a dict, has this condition with the status True."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(each["type"] == type and each["status"] == "True" for each in conditions)

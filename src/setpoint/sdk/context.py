@@ -1,4 +1,4 @@
-"""What a reconcile has in its hands."""
+"""The context that is passed to a reconcile function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Child = Mapping[str, Any]
 
 
 class Context(Generic[Spec, Status]):
-    """For one reconcile of one object. What it says of the status is written once, at the end, if it is news."""
+    """The client, caches and status of one reconcile of one object. The status is written once, at the end, if it
+    changed."""
 
     def __init__(
         self,
@@ -37,11 +38,12 @@ class Context(Generic[Spec, Status]):
         dry_run: bool = False,
     ) -> None:
         self.client = client
-        """For all that is not offered here: reads and writes of any resource."""
+        """The client, for reads and writes of any resource that the context has no method for."""
         self.clock = clock
         self.log = logging.getLogger(f"setpoint.operator.{name}")
         self.dry_run = dry_run
-        """Nothing that is written through the client is kept. What happens elsewhere is for the reconcile not to do."""
+        """Whether writes through the client are dry runs. The reconcile must then skip side effects outside the
+        cluster."""
         self._object = obj
         self._recorder = recorder
         self._owned = owned
@@ -51,7 +53,7 @@ class Context(Generic[Spec, Status]):
         self._declared: set[tuple[str, str, str]] = set()
         """Identities of the children that this reconcile applied or made once."""
         self._prunes = False
-        """Whether `prune` deletes anything: `apply` was called, and no call of it said otherwise."""
+        """Whether `prune` deletes anything: true after `apply`, unless a call had `prune=False`."""
         self._keeps_undeclared = False
         self._status: Obj = dict(obj.raw.get("status") or {})
         self._revision: str = obj.raw["metadata"].get("resourceVersion", "")
@@ -125,19 +127,22 @@ class Context(Generic[Spec, Status]):
         meta = child["metadata"]
         within = (meta.get("namespace") or self._object.namespace) if resource.namespaced else ""
         try:
-            # The server is asked: what the cache holds may be older than what was made.
+            # Read from the server, because the cache may be older than the object.
             found = await self.client.get(resource, meta["name"], within)
         except NotFound:
             try:
                 found = await self.client.create(dict(child), namespace=within, field_manager=self._name)
-            except AlreadyExists:  # somebody was faster, or we were, and never got the answer
+            except AlreadyExists:  # another writer was faster, or the answer to an earlier attempt was lost
                 found = await self.client.get(resource, meta["name"], within)
         self._declared.add(_identity(found))
         return found
 
     async def _may_own(self, child: Child) -> None:
-        """What is in a namespace owns only what is there too: the garbage collector takes anything else for a child
-        whose owner is gone, and deletes it."""
+        """Raise ValueError if this object cannot own the child.
+
+        A namespaced object can own only objects of its namespace: the garbage collector would take the owner of any
+        other child for deleted, and delete the child.
+        """
         own = self._object.namespace
         if not own:
             return
@@ -166,21 +171,22 @@ class Context(Generic[Spec, Status]):
         entries = child["metadata"].get("managedFields") or ()
         return any(each["operation"] == "Apply" and each.get("manager") == self._name for each in entries)
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- status and events ---------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Obj:
-        """As it will be written."""
+        """The status as it will be written."""
         return self._status
 
     def set_status(self, status: Status | Mapping[str, Any] | None = None, **fields: Any) -> None:
-        """All of it from a model, or some fields. Conditions stay unless they are among them."""
+        """Set the whole status from a model, or some of its fields. Conditions that are not among them stay."""
         if status is not None:
             self._status = {"conditions": self._status.get("conditions", []), **models.write(status)}
         self._status |= models.write(fields)
 
     def condition(self, type: str, status: bool | None, reason: str, message: str = "") -> None:
-        """`ctx.condition("Ready", True, "AllRunning", "3 of 3 replicas are ready")`; None is Unknown."""
+        """Set a condition: `ctx.condition("Ready", True, "AllRunning", "3 of 3 replicas are ready")`; None means
+        Unknown."""
         self._status["conditions"] = with_condition(
             self._status.get("conditions") or (),
             type,
@@ -191,15 +197,18 @@ class Context(Generic[Spec, Status]):
             generation=self._object.generation,
         )
 
-    def status_news(self) -> Obj:
-        """What of the status has been said and not been written yet, as a merge patch."""
+    def pending_status(self) -> Obj:
+        """Return the changes of the status that are not written yet, as a merge patch; empty if there are none."""
         return merge_patch_between(self._noted, self._status)
 
     async def save_status(self) -> None:
-        """Writes what has been said of the status so far, if it is news. At the end that happens by itself; this is for
-        what has to be noted before something is done. Raises Conflict if the object is no longer as it was seen: then
-        what was said may rest on something old, and nothing is written."""
-        if not (patch := self.status_news()):
+        """Write the status that was set so far, if it changed.
+
+        This happens automatically at the end; call it for what must be stored before a side effect. Raise Conflict if
+        the object is no longer at the revision that was read: the status may then rest on stale data, and nothing is
+        written.
+        """
+        if not (patch := self.pending_status()):
             return
         meta = {"uid": self._object.uid, "resourceVersion": self._revision}
         kind, name, namespace = self._object.kind, self._object.name, self._object.namespace
@@ -210,14 +219,14 @@ class Context(Generic[Spec, Status]):
         self._noted = dict(self._status)
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """For people: `kubectl describe` shows it."""
+        """Record an Event about the object, which `kubectl describe` shows."""
         about = {"apiVersion": self._object.kind.api_version, "kind": self._object.kind.kind, **self._object.raw}
         (self._recorder.warning if warning else self._recorder.normal)(about, reason, message)
 
-    # -- measuring ----------------------------------------------------------------------------------------------------
+    # -- metrics -------------------------------------------------------------------------------------------------------
 
     def count(self, metric: Counter, by: float = 1.0, **labels: str) -> None:
-        """`ctx.count(BREWED, tea="green")`"""
+        """Increment a counter: `ctx.count(BREWED, tea="green")`."""
         self._measurements.count(metric, by, labels)
 
     def gauge(self, metric: Gauge, value: float, **labels: str) -> None:

@@ -1,4 +1,4 @@
-"""What an operator does about one kind: declared as a value."""
+"""The declaration of a controller for one kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reconcile = Callable[[Context[Any, Any], Object[Any, Any]], Awaitable[Result | N
 
 @dataclass(frozen=True)
 class Watch:
-    """Another kind whose changes concern objects of the controller's: `keys(obj)` says which, as `namespace/name`."""
+    """Another kind whose changes trigger reconciles: `keys(obj)` returns the keys to enqueue, as `namespace/name`."""
 
     kind: Kind[Any, Any]
     keys: Callable[[Obj], Sequence[str]]
@@ -27,8 +27,9 @@ class Watch:
 
 @dataclass(frozen=True)
 class Refers:
-    """Another kind that objects of the controller's refer to: `names(obj)` says to which, as `name` where they are in
-    the same namespace, or as `namespace/name`. A change of one is a reason to look at all that refer to it:
+    """Another kind that the controller's objects refer to: a change enqueues all objects that refer to the changed one.
+
+    `names(obj)` returns the referenced objects, as `name` in the same namespace, or as `namespace/name`:
 
     Refers(Secret, lambda teapot: [teapot.spec.secret])
     """
@@ -40,36 +41,37 @@ class Refers:
 
 @dataclass(frozen=True)
 class Controller(Generic[Spec, Status]):
-    """What is reconciled, and with what. A value: `Operator` makes a loop of it."""
+    """What to reconcile and how. This is a value: `Operator` creates the running loop."""
 
     kind: Kind[Spec, Status]
     reconcile: Callable[[Context[Spec, Status], Object[Spec, Status]], Awaitable[Result | None]]
-    """Brings the world closer to what the object asks for. Level-based: it looks at what is, not at what happened.
-    Whatever it raises means: try again later."""
+    """Moves the observed state towards the desired state. Level-based: it acts on the current state, not on events. An
+    exception requeues the key with exponential backoff; the result is ignored."""
     owns: tuple[Kind[Any, Any], ...] = ()
-    """Kinds of its children: a change of a child is a reason to look at its owner."""
+    """Kinds of the children: a change of a child enqueues its owner."""
     watches: tuple[Watch | Refers, ...] = ()
     when: Predicate = always
-    """Which changes of the objects themselves are worth a look; see `setpoint.sdk.predicates`."""
+    """Selects the changes of the objects that enqueue a reconcile; see `setpoint.sdk.predicates`."""
     finalizer: str = ""
-    """Put on every object before its first reconcile, so that it stays until `finalize` is done."""
+    """The finalizer that is added to every object before its first reconcile, so that it exists until `finalize` is
+    done; empty means none."""
     finalize: Callable[[Context[Spec, Status], Object[Spec, Status]], Awaitable[Result | None]] | None = None
-    """What has to happen outside before an object may go. A Result means: not yet."""
+    """Cleans up external resources before an object is deleted. A Result means that the cleanup is not finished."""
     workers: int = 4
-    """So many objects at once."""
+    """The maximum number of concurrent reconciles."""
     namespace: str = ""
-    """Only there; empty: everywhere, or where the operator is told to work."""
+    """The namespace to watch; empty means the operator's namespace option, or all namespaces."""
     selector: str = ""
-    """Only objects with such labels: `app=tea,tier!=test`."""
+    """A label selector for the objects to reconcile, such as `app=tea,tier!=test`; empty selects all."""
     resync: float = 0.0
-    """Look at every object again after so many seconds at most, and up to a tenth more so that not all come at once,
-    even if nothing seems to have changed: for what lies outside of the cluster. 0: never."""
+    """Seconds after which every object is reconciled again even without a change, plus up to a tenth of jitter: for
+    state outside the cluster. 0 disables it."""
     timeout: float = 0.0
-    """A reconcile that takes longer has failed. 0: it may take its time."""
+    """Seconds after which a reconcile fails; 0 means no limit."""
     retry: tuple[float, float] = (FIRST_RETRY, LONGEST_RETRY)
-    """Seconds until one that failed is tried again, doubling from the first to the second."""
+    """The first and the longest delay in seconds before a failed reconcile is retried; the delay doubles each time."""
     name: str = ""
-    """In logs, events and metrics, and as the owner of fields; by default `teapot-operator` for Teapots."""
+    """The name in logs, events and metrics, and the field manager; by default `teapot-operator` for Teapots."""
 
     def __post_init__(self) -> None:
         if bool(self.finalizer) != bool(self.finalize):

@@ -1,6 +1,6 @@
-"""A small HTTP(S) server: for an API server's questions, for Prometheus, for probes. Not for the world.
+"""A small HTTP(S) server for webhooks, metrics and probes; not meant for the public internet.
 
-Bounded in all that a peer decides: how many connections, how long a head and a body, how long it may take.
+Everything that a peer controls is bounded: the number of connections, the size of headers and bodies, and the time.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Limits(NamedTuple):
     head: int = 64 * 1024
     connections: int = 256
     buffered: int = 256 * 1024 * 1024
-    """Bytes of bodies that are still coming in, all connections together."""
+    """Bytes of incomplete request bodies, over all connections."""
     idle: float = 90.0
-    """Seconds between two requests."""
+    """Seconds between two requests on a connection."""
     transfer: float = 30.0
-    """For a request to come in, and for an answer to be taken."""
+    """Seconds for a request to arrive, and for a response to be sent."""
     handshake: float = 10.0
 
 
@@ -63,11 +63,11 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         self._stopping = False
         self._connections: dict[asyncio.Task[None], bool] = {}
-        """Whether each is busy with a request."""
+        """The open connections; true while a request is being handled."""
         self._buffered = _Buffered()
 
     async def start(self, host: str, port: int) -> int:
-        """Listens, on all addresses if `host` is empty; the port. Raises OSError."""
+        """Listen on `host`, or on all addresses if it is empty, and return the port. Raise OSError if that fails."""
         self._listener = await asyncio.start_server(
             self._serve, host or None, port, ssl=self._ssl, limit=_AT_ONCE,
             ssl_handshake_timeout=self._limits.handshake if self._ssl else None,
@@ -76,7 +76,7 @@ class HttpServer:
         return found
 
     async def stop(self, grace: float) -> None:
-        """Requests that are being answered may end within so many seconds."""
+        """Stop listening; requests in progress may finish within `grace` seconds."""
         self._stopping = True
         if self._listener is not None:
             self._listener.close()
@@ -139,7 +139,7 @@ class HttpServer:
     async def _next(
         self, incoming: _Incoming, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Request | Response | None:
-        """The next request; a refusal of what came instead; None at the end. Raises TimeoutError."""
+        """Return the next request, an error response to an invalid one, or None at the end. Raise TimeoutError."""
         limit = asyncio.timeout(self._limits.idle)
         async with limit:
             while not incoming.complete:
@@ -152,8 +152,8 @@ class HttpServer:
                     return refusal
                 if incoming.begun and not began:
                     limit.reschedule(asyncio.get_running_loop().time() + self._limits.transfer)
-                if incoming.continues:
-                    incoming.continues = False
+                if incoming.expects_continue:
+                    incoming.expects_continue = False
                     writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return incoming.complete.popleft()
 
@@ -163,7 +163,7 @@ class _Buffered:
 
 
 class _Incoming:
-    """Requests, as they come in over one connection."""
+    """Parses the requests of one connection."""
 
     def __init__(self, limits: Limits, buffered: _Buffered) -> None:
         self._limits = limits
@@ -176,8 +176,8 @@ class _Incoming:
         self._in_head = True
         self._refusal: Response | None = None
         self.begun = False
-        self.continues = False
-        """The peer waits to be told that it may send the body."""
+        self.expects_continue = False
+        """Whether the peer waits for `100 Continue` before it sends the body."""
         self.complete: deque[Request] = deque()
 
     def feed(self, data: bytes) -> Response | None:
@@ -195,7 +195,7 @@ class _Incoming:
         return self._refusal
 
     def release(self) -> None:
-        """What has come so far is not waited for any longer."""
+        """Release the buffered bytes of an incomplete request."""
         self._buffered.bytes -= self._size
         self._size = 0
 
@@ -213,7 +213,7 @@ class _Incoming:
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head = False, 0
-        self.continues = self._request.headers.get("expect", "").lower() == "100-continue"
+        self.expects_continue = self._request.headers.get("expect", "").lower() == "100-continue"
 
     def on_body(self, body: bytes) -> None:
         self._size += len(body)

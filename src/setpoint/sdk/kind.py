@@ -1,4 +1,4 @@
-"""Kinds, as operators name them: built-in ones, and those of their own, defined by models."""
+"""Kinds: built-in ones by name, and custom ones defined by models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from setpoint.client.resources import BY_KIND
 from setpoint.sdk import models
 
 if TYPE_CHECKING:
-    # Only there: at run time defaults of type variables are Python 3.13's.
+    # For type checkers only: defaults of type variables require Python 3.13 at run time.
     from typing_extensions import TypeVar
 
     Spec = TypeVar("Spec", default=Any)
@@ -25,29 +25,29 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """One that `kubectl get` shows."""
+    """An additional printer column of `kubectl get`."""
 
     name: str
     path: str
-    """JSONPath: `.spec.replicas`."""
+    """JSONPath of the value, such as `.spec.replicas`."""
     type: str = "string"
     wide: bool = False
-    """Only with `-o wide`."""
+    """Whether the column is shown only with `-o wide`."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Where `kubectl scale` and autoscalers find the number of replicas: wanted, and there."""
+    """The fields of the scale subresource, for `kubectl scale` and autoscalers."""
 
     spec: str = ".spec.replicas"
     status: str = ".status.replicas"
     selector: str = ""
-    """A field of the status with the label selector of the Pods, as text: autoscalers need it."""
+    """The status field with the Pods' label selector as text, which autoscalers require; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Kind(Generic[Spec, Status]):
-    """`Kind("apps/v1", "Deployment")`, or one of your own with models of its spec and status:
+    """A built-in kind, `Kind("apps/v1", "Deployment")`, or a custom one with models of its spec and status:
 
     Teapot = Kind("example.com/v1", "Teapot", spec=TeapotSpec, status=TeapotStatus)
     """
@@ -57,14 +57,14 @@ class Kind(Generic[Spec, Status]):
     spec: type[Spec] | None = None
     status: type[Status] | None = None
     plural: str = ""
-    """As English has it, by default; built-in kinds know theirs."""
+    """The plural; the default is the English plural, or the known one of a built-in kind."""
     namespaced: bool = True
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     scale: Scale | None = None
     rules: tuple[Obj, ...] = field(default=())
-    """CEL rules about the spec: `({"rule": "self.min <= self.max", "message": "..."},)`."""
+    """CEL validation rules of the spec: `({"rule": "self.min <= self.max", "message": "..."},)`."""
 
     def __post_init__(self) -> None:
         built_in = BY_KIND.get(self.ref)
@@ -74,7 +74,7 @@ class Kind(Generic[Spec, Status]):
 
     @property
     def ref(self) -> tuple[str, str]:
-        """As clients take it."""
+        """The (apiVersion, kind) pair that clients accept."""
         return self.api_version, self.kind
 
     @property
@@ -86,7 +86,7 @@ class Kind(Generic[Spec, Status]):
         return self.plural or _plural(self.kind.lower())
 
     def definition(self) -> Obj:
-        """The CustomResourceDefinition that serves it. Raises ModelProblem."""
+        """Return the CustomResourceDefinition of this kind. Raise ModelProblem if a model has no structural schema."""
         group, _, version = self.api_version.rpartition("/")
         if not group or self.spec is None:
             raise models.ModelProblem(f"{self.kind}: only a kind with a group and a model of its spec can be defined")
@@ -96,7 +96,7 @@ class Kind(Generic[Spec, Status]):
         status: Obj = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         if self.status is not None:
             status = models.schema(self.status)
-            status.pop("required", None)  # it comes into being bit by bit
+            status.pop("required", None)  # the status is filled step by step, so no field of it is required
             status.setdefault("properties", {}).setdefault("conditions", _CONDITIONS)
         served: Obj = {
             "name": version,
@@ -138,12 +138,12 @@ class Kind(Generic[Spec, Status]):
 
 
 class Object(Generic[Spec, Status]):
-    """One object, read-only: `obj.spec.cups`, or `obj["spec"]["cups"]` for what has no model."""
+    """One read-only object: `obj.spec.cups`, or `obj["spec"]["cups"]` for fields without a model."""
 
     def __init__(self, kind: Kind[Spec, Status], raw: Obj) -> None:
         self.kind = kind
         self.raw = raw
-        """As the server has it. Shared: never to be changed."""
+        """The object as the server returned it. It is shared and must not be changed."""
         self.name: str = raw["metadata"]["name"]
         self.namespace: str = raw["metadata"].get("namespace", "")
         self.uid: str = raw["metadata"].get("uid", "")
@@ -155,7 +155,7 @@ class Object(Generic[Spec, Status]):
 
     @property
     def spec(self) -> Spec:
-        """As the kind's model. Raises ModelProblem."""
+        """The spec as an instance of the kind's model. Raise ModelProblem if it does not fit."""
         if self._spec is None:
             self._spec = models.read(self.kind.spec, self.raw.get("spec"))
         found: Spec = self._spec
@@ -163,7 +163,7 @@ class Object(Generic[Spec, Status]):
 
     @property
     def status(self) -> Status | None:
-        """As it was last written; None before that."""
+        """The status as it was last written; None before the first write."""
         if not self.raw.get("status"):
             return None
         found: Status = models.read(self.kind.status, self.raw["status"])

@@ -1,4 +1,4 @@
-"""A controller at work, on the machinery that the built-in controllers run on."""
+"""The control loop of one controller, built on `setpoint.reconcile` like the built-in controllers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from setpoint.reconcile import Controller as Loop
 from setpoint.reconcile import EventRecorder, Informer, Manager, RateLimitingQueue, Result, key_of
 from setpoint.reconcile.keys import controller_of
 from setpoint.reconcile.rate_limiting import Bucket, ExponentialBackoff
+from setpoint.sdk.builtin_metrics import LoopMetrics
 from setpoint.sdk.context import Context
 from setpoint.sdk.controller import Controller, Reconcile, Refers, Watch
 from setpoint.sdk.kind import Kind, Object, Spec, Status
 from setpoint.sdk.metrics import Measurements
-from setpoint.sdk.own_metrics import LoopMetrics
 
 Obj = dict[str, Any]
-_FINE = 1000
+_JITTER_STEPS = 1000
 
 
 class InFlight:
-    """How many reconciles run, all controllers together; and whether more may begin."""
+    """Counts the running reconciles of all controllers, and can stop new ones from starting."""
 
     def __init__(self) -> None:
         self._running = 0
@@ -45,17 +45,17 @@ class InFlight:
             self._none.set()
 
     async def drain(self) -> None:
-        """None begins any more; returns when the last is over."""
+        """Start no more reconciles, and return when the last one has finished."""
         self._closed = True
         await self._none.wait()
 
 
 class Running(Generic[Spec, Status]):
-    """A controller with its informers, on a manager."""
+    """A controller with its informers, registered with a manager."""
 
     def __init__(
         self,
-        wanted: Controller[Spec, Status],
+        controller: Controller[Spec, Status],
         manager: Manager,
         measurements: Measurements,
         in_flight: InFlight,
@@ -63,73 +63,74 @@ class Running(Generic[Spec, Status]):
         namespace: str = "",
         dry_run: bool = False,
     ) -> None:
-        self._wanted = wanted
-        self._client: Client = manager.client_for(wanted.name)
+        self._controller = controller
+        self._client: Client = manager.client_for(controller.name)
         self._clock = manager.clock
         self._ids = manager.ids
-        self._log = logging.getLogger(f"setpoint.operator.{wanted.name}")
+        self._log = logging.getLogger(f"setpoint.operator.{controller.name}")
         self._dry_run = dry_run
         self._measurements = measurements
         self._in_flight = in_flight
-        self._recorder: EventRecorder = manager.recorder(wanted.name)
-        self._namespace = wanted.namespace or namespace
+        self._recorder: EventRecorder = manager.recorder(controller.name)
+        self._namespace = controller.namespace or namespace
         self._informer: Informer = manager.informer(
-            wanted.kind.ref, namespace=self._namespace, label_selector=wanted.selector
+            controller.kind.ref, namespace=self._namespace, label_selector=controller.selector
         )
-        self._owned = self._following(manager, wanted.owns)
-        self._seen = {**self._following(manager, tuple(each.kind for each in wanted.watches)), **self._owned}
-        limits = (ExponentialBackoff(*wanted.retry), Bucket(manager.clock))
+        self._owned = self._informers(manager, controller.owns)
+        self._seen = {**self._informers(manager, tuple(each.kind for each in controller.watches)), **self._owned}
+        limits = (ExponentialBackoff(*controller.retry), Bucket(manager.clock))
         queue = RateLimitingQueue(manager.clock, limits)
-        self.loop = Loop(wanted.name, self._look, manager.clock, workers=wanted.workers, queue=queue)
-        self._metrics = LoopMetrics(wanted.name, wanted.workers)
+        self.loop = Loop(controller.name, self._process, manager.clock, workers=controller.workers, queue=queue)
+        self._metrics = LoopMetrics(controller.name, controller.workers)
         manager.add(self.loop)
         manager.add_metrics(self._metrics.families)
-        self._listen()
+        self._add_handlers()
 
-    def _following(self, manager: Manager, kinds: tuple[Kind[Any, Any], ...]) -> Mapping[tuple[str, str], Informer]:
+    def _informers(self, manager: Manager, kinds: tuple[Kind[Any, Any], ...]) -> Mapping[tuple[str, str], Informer]:
         return {kind.ref: manager.informer(kind.ref, namespace=self._namespace) for kind in kinds}
 
-    def _listen(self) -> None:
-        wanted, loop = self._wanted, self.loop
+    def _add_handlers(self) -> None:
+        controller, loop = self._controller, self.loop
 
         def changed(old: Obj | None, new: Obj | None) -> None:
             if new is None:
                 return
-            # Whatever else is of no interest: that our finalizer is on it now is what the first look waits for.
-            if wanted.when(old, new) or (old is not None and _finalizers(old) != _finalizers(new)):
+            # The finalizer counts whatever `when` says: the first reconcile waits for it.
+            if controller.when(old, new) or (old is not None and _finalizers(old) != _finalizers(new)):
                 loop.enqueue(key_of(new))
 
         def child_changed(old: Obj | None, new: Obj | None) -> None:
             for obj in (old, new):
                 owner = controller_of(obj) if obj is not None else None
-                if obj is not None and owner is not None and owner["kind"] == wanted.kind.kind:
-                    namespace = obj["metadata"].get("namespace") if wanted.kind.namespaced else ""
+                if obj is not None and owner is not None and owner["kind"] == controller.kind.kind:
+                    namespace = obj["metadata"].get("namespace") if controller.kind.namespaced else ""
                     loop.enqueue(f"{namespace}/{owner['name']}" if namespace else owner["name"])
 
         self._informer.add_handler(changed)
         for informer in self._owned.values():
             informer.add_handler(child_changed)
-        for watch in wanted.watches:
-            related = _related(watch, loop) if isinstance(watch, Watch) else self._referring(watch)
+        for watch in controller.watches:
+            related = _enqueue_related(watch, loop) if isinstance(watch, Watch) else self._enqueue_referring(watch)
             self._seen[watch.kind.ref].add_handler(related)
         for informer in self._seen.values():
-            informer.on_relist(self._look_at_all)
+            informer.on_relist(self._enqueue_all)
 
-    def _look_at_all(self) -> None:
-        """A child may have come and gone without our hearing of it: nobody but its owner knows that it is missing."""
+    def _enqueue_all(self) -> None:
+        """Enqueue all objects after a relist: a child may have been created and deleted unobserved, and only its owner
+        can tell that it is missing."""
         for key in self._informer.items:
             self.loop.enqueue(key)
 
-    def _referring(self, refers: Refers) -> Callable[[Obj | None, Obj | None], None]:
-        kind, index = self._wanted.kind, f"refers to {refers.kind.ref}"
+    def _enqueue_referring(self, refers: Refers) -> Callable[[Obj | None, Obj | None], None]:
+        kind, index = self._controller.kind, f"refers to {refers.kind.ref}"
 
         def keys(raw: Obj) -> list[str]:
             obj = Object(kind, raw)
             try:
                 names = refers.names(obj)
             except Exception as error:
-                # An object that cannot be read refers to nothing; its reconcile will say what is wrong with it.
-                self._log.debug("%s: what it refers to cannot be told: %s", key_of(raw), error)
+                # An invalid object refers to nothing; its reconcile reports what is wrong with it.
+                self._log.debug("%s: cannot determine its references: %s", key_of(raw), error)
                 return []
             within = f"{obj.namespace}/" if obj.namespace and refers.kind.namespaced else ""
             return [name if "/" in name else f"{within}{name}" for name in names if name]
@@ -144,29 +145,29 @@ class Running(Generic[Spec, Status]):
 
         return changed
 
-    # -- one look -----------------------------------------------------------------------------------------------------
+    # -- one reconcile -------------------------------------------------------------------------------------------------
 
-    async def _look(self, key: str) -> Result | None:
+    async def _process(self, key: str) -> Result | None:
         if not self._in_flight.begin():
             return None
         began, outcome = self._clock.monotonic(), "failed"
         self._metrics.active += 1
         try:
-            result = await self._in_time(key)
-            outcome = _shown(result)
-            if result is None and self._wanted.resync and self._informer.get(key) is not None:
-                jitter = 1 + 0.1 * self._ids.below(_FINE) / _FINE
-                return Result(requeue_after=self._wanted.resync * jitter)
+            result = await self._reconcile_with_timeout(key)
+            outcome = _describe_outcome(result)
+            if result is None and self._controller.resync and self._informer.get(key) is not None:
+                jitter = 1 + 0.1 * self._ids.below(_JITTER_STEPS) / _JITTER_STEPS
+                return Result(requeue_after=self._controller.resync * jitter)
             return result
         finally:
             took = self._clock.monotonic() - began
             self._metrics.active -= 1
             self._metrics.seconds.observe(took)
             self._in_flight.end()
-            self._log.debug("%s %s: %s after %.0f ms", self._wanted.kind.kind, key, outcome, took * 1000)
+            self._log.debug("%s %s: %s after %.0f ms", self._controller.kind.kind, key, outcome, took * 1000)
 
-    async def _in_time(self, key: str) -> Result | None:
-        timeout = self._wanted.timeout
+    async def _reconcile_with_timeout(self, key: str) -> Result | None:
+        timeout = self._controller.timeout
         if not timeout:
             return await self._reconcile(key)
         limit = asyncio.timeout(timeout)
@@ -175,29 +176,29 @@ class Running(Generic[Spec, Status]):
                 return await self._reconcile(key)
         except TimeoutError:
             if limit.expired():
-                raise TimeoutError(f"not done within {timeout:g} s") from None
+                raise TimeoutError(f"the reconcile did not finish within {timeout:g} s") from None
             raise
 
     async def _reconcile(self, key: str) -> Result | None:
         raw = self._informer.get(key)
         if raw is None:
             return None
-        wanted = self._wanted
-        obj = Object(wanted.kind, raw)
+        controller = self._controller
+        obj = Object(controller.kind, raw)
         context = Context(
-            obj, self._client, self._clock, self._recorder, self._owned, wanted.name, seen=self._seen,
+            obj, self._client, self._clock, self._recorder, self._owned, controller.name, seen=self._seen,
             measurements=self._measurements, dry_run=self._dry_run,
         )  # fmt: skip
         if obj.deleting:
-            return await self._finalized(context, obj)
-        if wanted.finalizer and wanted.finalizer not in _finalizers(raw):
-            await self._set_finalizers(obj, [*_finalizers(raw), wanted.finalizer])
+            return await self._finalize(context, obj)
+        if controller.finalizer and controller.finalizer not in _finalizers(raw):
+            await self._set_finalizers(obj, [*_finalizers(raw), controller.finalizer])
             if not self._dry_run:
-                return None  # the change brings us back
+                return None  # the change enqueues the key again
         return await self._run(context, obj, self._reconcile_and_prune)
 
     async def _reconcile_and_prune(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> Result | None:
-        result = await self._wanted.reconcile(context, obj)
+        result = await self._controller.reconcile(context, obj)
         if result is None or not result.retry:
             await context.prune()
         return result
@@ -213,8 +214,8 @@ class Running(Generic[Spec, Status]):
         await self._write_status(context, obj)
         return result
 
-    async def _finalized(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> Result | None:
-        finalizer, finalize = self._wanted.finalizer, self._wanted.finalize
+    async def _finalize(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> Result | None:
+        finalizer, finalize = self._controller.finalizer, self._controller.finalize
         if finalize is None or finalizer not in _finalizers(obj.raw):
             return None
         result = await self._run(context, obj, finalize)
@@ -224,41 +225,41 @@ class Running(Generic[Spec, Status]):
         return None
 
     async def _set_finalizers(self, obj: Object[Spec, Status], finalizers: list[str]) -> None:
-        # With the revision that was looked at: a list cannot be changed by two at once.
+        # The patch includes the revision that was read, because two writers must not change the list at once.
         meta = {"finalizers": finalizers, "resourceVersion": obj.raw["metadata"]["resourceVersion"]}
         try:
-            await self._client.patch(self._wanted.kind.ref, obj.name, {"metadata": meta}, obj.namespace)
+            await self._client.patch(self._controller.kind.ref, obj.name, {"metadata": meta}, obj.namespace)
         except NotFound:
             return
 
     async def _write_status(self, context: Context[Spec, Status], obj: Object[Spec, Status]) -> None:
-        if not (patch := context.status_news()):
+        if not (patch := context.pending_status()):
             return
         try:
             await self._client.patch(
-                self._wanted.kind.ref,
+                self._controller.kind.ref,
                 obj.name,
                 {"status": patch, "metadata": {"uid": obj.uid}},
                 obj.namespace,
                 subresource="status",
             )
         except (NotFound, Conflict):
-            return  # gone, or another by now: whatever there is will be looked at
+            return  # the object is deleted or replaced; its own event triggers the next reconcile
 
 
 def _finalizers(raw: Obj) -> list[str]:
     return raw["metadata"].get("finalizers") or []
 
 
-def _shown(result: Result | None) -> str:
+def _describe_outcome(result: Result | None) -> str:
     if result is not None and result.retry:
-        return "to be tried again"
+        return "requeued with backoff"
     if result is not None and result.requeue_after is not None:
-        return f"done, next look in {result.requeue_after:g} s,"
+        return f"done, requeued after {result.requeue_after:g} s,"
     return "done"
 
 
-def _related(watch: Watch, loop: Loop) -> Callable[[Obj | None, Obj | None], None]:
+def _enqueue_related(watch: Watch, loop: Loop) -> Callable[[Obj | None, Obj | None], None]:
     def changed(old: Obj | None, new: Obj | None) -> None:
         if watch.when(old, new):
             for obj in (old, new):

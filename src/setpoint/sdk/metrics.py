@@ -1,11 +1,11 @@
-"""What an operator measures: of its own loops under the names that controller-runtime uses, and what its author counts.
+"""Metrics of an operator: those of its control loops, with controller-runtime's names, and custom ones.
 
     BREWED = Counter("teapots_brewed_total", "Teapots that were brewed.", labels=("tea",))
 
     async def brew(ctx, teapot):
         ctx.count(BREWED, tea="green")
 
-A metric is a value; what was counted belongs to the operator that runs, and is shown at its `/metrics`.
+A metric is a declaration; its values belong to the running operator, which serves them at `/metrics`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from setpoint.meta.exposition import Family
 log = logging.getLogger("setpoint.operator")
 
 MOST_SERIES = 1000
-"""Of one metric: labels that take ever new values (names of objects, say) would fill the memory."""
+"""The maximum number of series of one metric: labels with unbounded values (such as object names) would exhaust
+memory."""
 SECONDS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75,
     2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 )  # fmt: skip
-"""The bounds of controller-runtime's histograms of time."""
+"""The bucket bounds of controller-runtime's duration histograms, in seconds."""
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -46,16 +47,16 @@ class Metric:
 
 
 class Counter(Metric):
-    """What only grows: `ctx.count(BREWED, tea="green")`."""
+    """A metric that only increases: `ctx.count(BREWED, tea="green")`."""
 
 
 class Gauge(Metric):
-    """What goes up and down: `ctx.gauge(LEVEL, 0.7)`."""
+    """A metric that goes up and down: `ctx.gauge(LEVEL, 0.7)`."""
 
 
 @dataclass(frozen=True)
 class Histogram(Metric):
-    """How often values were how large: `ctx.observe(BREWING, 3.2)`."""
+    """A distribution of values: `ctx.observe(BREWING, 3.2)`."""
 
     bounds: tuple[float, ...] = SECONDS
 
@@ -64,31 +65,31 @@ Series = tuple[str, ...]
 
 
 class Measurements:
-    """Of one operator that runs."""
+    """The values of all metrics of one running operator."""
 
     def __init__(self) -> None:
         self._values: dict[Metric, dict[Series, float]] = {}
         self._histograms: dict[Histogram, dict[Series, exposition.Histogram]] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def count(self, metric: Counter, by: float, labels: Mapping[str, str]) -> None:
         if by < 0:
             raise ValueError(f"{metric.name} only grows")
         series = self._series(metric, labels)
         values = self._values.setdefault(metric, {})
-        if self._room(metric, series, values):
+        if self._has_capacity(metric, series, values):
             values[series] = values.get(series, 0.0) + by
 
     def set(self, metric: Gauge, value: float, labels: Mapping[str, str]) -> None:
         series = self._series(metric, labels)
         values = self._values.setdefault(metric, {})
-        if self._room(metric, series, values):
+        if self._has_capacity(metric, series, values):
             values[series] = value
 
     def observe(self, metric: Histogram, value: float, labels: Mapping[str, str]) -> None:
         series = self._series(metric, labels)
         found = self._histograms.setdefault(metric, {})
-        if self._room(metric, series, found):
+        if self._has_capacity(metric, series, found):
             found.setdefault(series, exposition.Histogram(metric.bounds)).observe(value)
 
     def families(self) -> list[Family]:
@@ -110,10 +111,10 @@ class Measurements:
             raise ValueError(f"the labels of {metric.name} are {list(metric.labels)}, not {list(labels)}")
         return tuple(str(labels[name]) for name in metric.labels)
 
-    def _room(self, metric: Metric, series: Series, known: Mapping[Series, object]) -> bool:
+    def _has_capacity(self, metric: Metric, series: Series, known: Mapping[Series, object]) -> bool:
         if series in known or len(known) < MOST_SERIES:
             return True
-        if metric.name not in self._told:
-            self._told.add(metric.name)
+        if metric.name not in self._warned:
+            self._warned.add(metric.name)
             log.warning("%s has more than %d different labels: further ones are not counted", metric.name, MOST_SERIES)
         return False

@@ -1,7 +1,6 @@
-"""Typed views of objects: a dataclass, a msgspec Struct or a pydantic model stands for `spec` or `status`.
+"""Typed views of objects: a dataclass, a msgspec Struct or a pydantic model for `spec` or `status`.
 
-Which library a class comes from is seen from the class itself; neither msgspec nor pydantic needs to be installed by
-those who do not use it.
+The library is detected from the class itself; msgspec and pydantic are optional dependencies.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 Obj = dict[str, Any]
 _LEVELS = 32
-"""As deep as a model may be nested; one that contains itself cannot be a structural schema."""
+"""The maximum nesting depth of a model; a recursive model has no structural schema."""
 
 
 class ModelProblem(TypeError):
-    """A class that cannot stand for a part of an object; the message says which field and why."""
+    """A class cannot be a model, or a value does not fit it; the message names the field and the reason."""
 
 
 def read(model: type[Any] | None, value: Any) -> Any:
-    """The value as an instance of the model; as it is without one. Raises ModelProblem for what does not fit."""
+    """Return the value as an instance of the model, or unchanged without one. Raise ModelProblem if it does not fit."""
     if model is None:
         return value
     value = {} if value is None else value
@@ -43,7 +42,7 @@ def read(model: type[Any] | None, value: Any) -> Any:
 
 
 def write(value: Any) -> Any:
-    """An instance, or plain values with instances in them, as plain values. What is None is left out."""
+    """Return an instance, or a value that contains instances, as plain values without the fields that are None."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, Enum):
@@ -70,7 +69,7 @@ def write(value: Any) -> Any:
 
 
 def schema(model: type[Any]) -> Obj:
-    """The structural schema of the model. Raises ModelProblem for types that such a schema cannot say."""
+    """Return the structural schema of the model. Raise ModelProblem for types that have none."""
     return _schema(model, model.__name__, 0)
 
 
@@ -78,7 +77,7 @@ def schema(model: type[Any]) -> Obj:
 
 
 def _name(field: dataclasses.Field[Any]) -> str:
-    """A field may be called otherwise in objects: `field(metadata={"name": "class"})`."""
+    """Return the field's name in objects, which can differ from the attribute: `field(metadata={"name": "class"})`."""
     return str(field.metadata.get("name", field.name))
 
 
@@ -194,7 +193,7 @@ def _property(field: _Field, path: str, level: int) -> Obj:
 
 
 def _fields(hint: Any) -> dict[str, _Field] | None:
-    """Of a model, by the names that they have in objects; None if it is none."""
+    """Return the fields of a model by their names in objects; None if `hint` is not a model."""
     if not isinstance(hint, type):
         return None
     if _is_msgspec(hint):
@@ -261,7 +260,8 @@ _LIMITS = {
 
 
 def _annotated(extras: typing.Iterable[Any]) -> Obj:
-    """`Annotated[int, {"minimum": 1}]`, and what msgspec and pydantic have for it."""
+    """Return the schema constraints of `Annotated[int, {"minimum": 1}]`, and of its msgspec and pydantic
+    equivalents."""
     found: Obj = {}
     for extra in extras:
         if isinstance(extra, dict):

@@ -1,5 +1,4 @@
-"""Controllers and webhooks made to run: against any cluster, one leader at a time; or on a client that a test hands
-in."""
+"""An operator: controllers and webhooks that run against any cluster, with leader election, or on a test's client."""
 
 from __future__ import annotations
 
@@ -11,20 +10,20 @@ from typing import Any, NoReturn
 from setpoint.client import Client
 from setpoint.meta.clock import Clock, Ids
 from setpoint.reconcile import LeaderElection, Manager
+from setpoint.sdk.cluster_role import cluster_role
 from setpoint.sdk.controller import Controller
 from setpoint.sdk.dry_run import dry_run_client
 from setpoint.sdk.loop import InFlight, Running
 from setpoint.sdk.metrics import Measurements
 from setpoint.sdk.registration import ReachedAt, configurations, definitions, register
-from setpoint.sdk.reviewing import Reviewer
-from setpoint.sdk.rights import cluster_role
+from setpoint.sdk.reviews import Reviewer
 from setpoint.sdk.webhooks import Admission, Convert
 
 Part = Controller[Any, Any] | Admission[Any, Any] | Convert
 
 
 class Operator:
-    """Some controllers and webhooks under one name."""
+    """Controllers and webhooks under one name."""
 
     def __init__(self, name: str, *parts: Part) -> None:
         self.name = name
@@ -53,8 +52,10 @@ class Operator:
         dry_run: bool = False,
         in_flight: InFlight | None = None,
     ) -> Manager:
-        """A fresh one with a loop for each controller; `manager.run()` runs them until cancelled. `namespace`: where
-        those work that do not say so themselves."""
+        """Return a new manager with a loop for each controller; `manager.run()` runs them until cancelled.
+
+        `namespace` applies to the controllers that set none themselves.
+        """
         if dry_run:
             client = dry_run_client(client)
         manager = Manager(client, clock, ids)
@@ -82,19 +83,21 @@ class Operator:
                 task.cancel()
 
     def reviewer(self, client: Client, clock: Clock) -> Reviewer:
-        """What answers when the API server asks."""
+        """Return the handler of admission and conversion reviews."""
         return Reviewer(self.admissions, self.conversions, client, clock)
 
     def manifests(self, reached: ReachedAt | None = None) -> list[dict[str, Any]]:
-        """What `install` makes: for those who would rather apply it themselves. Webhooks are among them if it is said
-        where they are reached."""
+        """Return the objects that `install` creates, to apply them in another way.
+
+        Webhook configurations are included if `reached` says where the API server finds the webhooks.
+        """
         kinds = [each.kind for each in self.controllers] + [each.kind for each in self.admissions]
         found = definitions(kinds, self.conversions, reached)
         return found if reached is None else [*found, *configurations(self.name, self.admissions, reached)]
 
     def role(self, reached: ReachedAt | None = None) -> dict[str, Any]:
-        """The ClusterRole with all that the operator must be allowed, but for what its reconciles do with `ctx.client`
-        besides."""
+        """Return the ClusterRole with the permissions the operator needs, except those for its own use of
+        `ctx.client`."""
         return cluster_role(self.name, self.controllers, self.manifests(reached))
 
     async def install(
@@ -109,12 +112,13 @@ class Operator:
         return await register(client, clock, self.name, wanted, all_known=known, dry_run=dry_run)
 
     async def lead(self, client: Client, clock: Clock, ids: Ids, *, namespace: str, identity: str) -> None:
-        """Works while it holds the Lease with the operator's name, for ever. Raises LeadershipLost."""
+        """Run the controllers while holding the Lease with the operator's name. Raise LeadershipLost when it is
+        lost."""
         election = LeaderElection(client, clock, ids, name=self.name, identity=identity, namespace=namespace)
         await election.lead(lambda: self.manager(client.fenced(election), clock, ids).run())
 
     def run(self, arguments: Sequence[str] | None = None) -> NoReturn:
-        """The main of the operator's process: see `setpoint.sdk.run`."""
-        from setpoint.sdk import process  # what a test does not need
+        """Run the operator's process; see `setpoint.sdk.run`."""
+        from setpoint.sdk import process  # not needed in tests
 
         process.run(self, arguments)

@@ -1,4 +1,4 @@
-"""The flags of an operator's process."""
+"""The command-line flags of an operator's process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setpoint.reconcile import ElectionTimes
 
 class Address(NamedTuple):
     host: str
-    """Empty: all addresses of the machine."""
+    """The host to bind; empty means all addresses of the machine."""
     port: int
 
 
@@ -45,18 +45,21 @@ class RunOptions:
     grace: float = 30.0
     verbosity: int = 0
     manifests: bool = False
-    """Print them, and that is all."""
+    """Whether to print the manifests and exit."""
 
 
 def parse(operator: str, arguments: Sequence[str] | None) -> RunOptions:
-    """Ends the process with what is wrong, or with the help that was asked for, as argparse does."""
+    """Parse the arguments; on an error or `--help`, exit as argparse does."""
     parser = _parser(operator)
     given = parser.parse_args(arguments)
     times = ElectionTimes(
         given.leader_elect_lease_duration, given.leader_elect_renew_deadline, given.leader_elect_retry_period
     )
     if not times.lease_duration > times.renew_deadline > times.retry_period > 0:
-        parser.error("of the leader election, the lease must last longer than the deadline, and that than the period")
+        parser.error(
+            "--leader-elect-lease-duration must be greater than the renew deadline, and that greater than the retry "
+            "period, which must be positive"
+        )
     return RunOptions(
         kubeconfig=given.kubeconfig,
         context=given.context,
@@ -83,37 +86,38 @@ def _parser(operator: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--kubeconfig", default="", metavar="FILE",
         help="by default $KUBECONFIG, then .setpoint, ~/.kube/config, the service account of the Pod")  # fmt: skip
-    add("--context", default="", help="of the kubeconfig; by default its current one")
-    add("-n", "--namespace", default="", help="work only there; by default everywhere")
+    add("--context", default="", help="context of the kubeconfig; by default its current context")
+    add("-n", "--namespace", default="", help="watch only this namespace; by default all namespaces")
     add("--no-install", action="store_true",
-        help="leave the definitions of the kinds and the configuration of the webhooks to others")  # fmt: skip
+        help="do not install the definitions of the kinds and the webhook configurations")  # fmt: skip
     add("--print-manifests", action="store_true",
-        help="print what would be installed and the ClusterRole that this operator needs, and end")  # fmt: skip
-    add("--dry-run", action="store_true", help="write nothing: log what would change")
-    add("--leader-elect", action="store_true", help="of several replicas, only the one that holds the Lease works")
+        help="print the manifests to install and the ClusterRole that this operator needs, and exit")  # fmt: skip
+    add("--dry-run", action="store_true", help="write nothing; log the changes instead")
+    add("--leader-elect", action="store_true", help="run the controllers only in the replica that holds the Lease")
     add("--leader-elect-resource-namespace", default="", metavar="NAMESPACE",
-        help="where the Lease is; by default the namespace of the Pod, or of the context")  # fmt: skip
+        help="namespace of the Lease; by default that of the Pod or of the context")  # fmt: skip
     for name, default, about in (
-        ("lease-duration", "15s", "how long the others wait after the last sign of life"),
-        ("renew-deadline", "10s", "how long a leader tries to renew before it gives up"),
-        ("retry-period", "2s", "between two attempts"),
+        ("lease-duration", "15s", "how long other replicas wait after the last renewal"),
+        ("renew-deadline", "10s", "how long the leader retries a renewal before it gives up"),
+        ("retry-period", "2s", "interval between two attempts"),
     ):
         add(f"--leader-elect-{name}", type=_seconds, default=_seconds(default), metavar="TIME",
             help=f"{about}; by default {default}")  # fmt: skip
     add("--metrics-bind-address", type=_address, default=None, metavar="[HOST]:PORT",
-        help="where /metrics is; by default nowhere")  # fmt: skip
+        help="address of /metrics; by default disabled")  # fmt: skip
     add("--health-probe-bind-address", type=_address, default=None, metavar="[HOST]:PORT",
-        help="where /healthz and /readyz are; by default nowhere")  # fmt: skip
+        help="address of /healthz and /readyz; by default disabled")  # fmt: skip
     add("--webhook-bind-address", type=_address, default=WEBHOOKS, metavar="[HOST]:PORT",
-        help="where the webhooks listen; by default :9443")  # fmt: skip
-    add("--webhook-url", default="", metavar="URL", help="where the API server finds them: https://host:port")
+        help="listen address of the webhooks; by default :9443")  # fmt: skip
+    add("--webhook-url", default="", metavar="URL",
+        help="URL at which the API server reaches the webhooks: https://host:port")  # fmt: skip
     add("--webhook-service", type=_service, default=None, metavar="NAMESPACE/NAME[:PORT]",
-        help="or the Service that it finds them behind")  # fmt: skip
+        help="Service through which the API server reaches the webhooks")  # fmt: skip
     add("--webhook-cert-dir", default="", metavar="DIRECTORY",
-        help="with tls.crt, tls.key and ca.crt; by default a certificate is made")  # fmt: skip
+        help="directory with tls.crt, tls.key and ca.crt; by default a certificate is generated")  # fmt: skip
     add("--graceful-shutdown-timeout", type=_seconds, default=30.0, metavar="TIME",
-        help="for what is under way when a signal comes; by default 30s")  # fmt: skip
-    add("-v", "--verbose", action="count", default=0, help="say how each reconcile ended; -vv: say everything")
+        help="time for running reconciles to finish after a signal; by default 30s")  # fmt: skip
+    add("-v", "--verbose", action="count", default=0, help="log the outcome of each reconcile; -vv: log everything")
     return parser
 
 
@@ -123,7 +127,7 @@ def _seconds(text: str) -> float:
     except TimeError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if found < 0:
-        raise argparse.ArgumentTypeError("a time cannot be negative")
+        raise argparse.ArgumentTypeError("a duration cannot be negative")
     return found
 
 
@@ -132,7 +136,7 @@ def _address(text: str) -> Address | None:
         return None
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like :8080 or 127.0.0.1:8080")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address such as :8080 or 127.0.0.1:8080")
     return Address(host.strip("[]"), int(port))
 
 
@@ -140,5 +144,5 @@ def _service(text: str) -> Service:
     where, _, port = text.partition(":")
     namespace, slash, name = where.partition("/")
     if not (namespace and slash and name) or (port and not port.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not like tea-system/tea-webhook:443")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Service such as tea-system/tea-webhook:443")
     return Service(namespace, name, int(port or 443))

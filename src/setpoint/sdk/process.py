@@ -1,4 +1,4 @@
-"""An operator as a process of its own, against any Kubernetes cluster: the composition root of such a process."""
+"""The process of an operator, against any Kubernetes cluster: this is its composition root."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family, gauge
 from setpoint.reconcile import EventRecorder, LeaderElection, LeadershipLost, Manager
 from setpoint.sdk.certificates import CertificateProblem
-from setpoint.sdk.door import Doors
 from setpoint.sdk.loop import InFlight
+from setpoint.sdk.metrics_server import MetricsServer
 from setpoint.sdk.operator import Operator
 from setpoint.sdk.options import RunOptions, Service, parse
 from setpoint.sdk.registration import ReachedAt
@@ -34,20 +34,20 @@ from setpoint.system import RandomIds, SystemClock, hostname
 log = logging.getLogger("setpoint.operator")
 
 T = TypeVar("T")
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-_LAST_ANSWERS = 2.0
-_TRY_AGAIN = (429, 500, 502, 503, 504)
-_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 30.0
+_CLOSE_GRACE = 2.0
+_RETRIABLE_CODES = (429, 500, 502, 503, 504)
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
-    """The main of an operator's process:
+    """Run an operator's process:
 
     if __name__ == "__main__":
         run(operator)
 
-    Reads the flags (`--help` lists them), finds the cluster, defines the kinds, and works until a signal ends it. Exits
-    with 0 after a signal, with 1 and a sentence when it cannot go on, also when it no longer leads.
+    Parse the flags (`--help` lists them), connect to the cluster, install the kinds, and run until a signal. Exit with
+    0 after a signal, and with 1 and an error message when it cannot continue or has lost the leadership.
     """
     import uvloop
 
@@ -65,7 +65,7 @@ def run(operator: Operator, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def print_manifests(operator: Operator, options: RunOptions) -> None:
-    """For those who install an operator themselves: without the authority of its webhooks, which only a running one
+    """Print the manifests for a manual installation, without the webhooks' CA bundle, which only a running operator
     knows."""
     from setpoint.meta.yaml_write import write  # slow to load, and only needed here
 
@@ -76,8 +76,8 @@ def print_manifests(operator: Operator, options: RunOptions) -> None:
 
 
 def set_up_logging(verbosity: int) -> None:
-    """To standard error. Whoever has set up logging already keeps it as it is."""
-    logging.basicConfig(level=logging.DEBUG if verbosity > 1 else logging.INFO, format=_LINE)
+    """Log to standard error, unless the program has configured logging already."""
+    logging.basicConfig(level=logging.DEBUG if verbosity > 1 else logging.INFO, format=_LOG_FORMAT)
     if verbosity:
         logging.getLogger("setpoint.operator").setLevel(logging.DEBUG)
 
@@ -88,28 +88,28 @@ async def _main(operator: Operator, options: RunOptions) -> int:
     except KubeconfigError as error:
         log.error("%s", error)
         return 1
-    log.info("the cluster is at %s", access.server)
+    log.info("connecting to the cluster at %s", access.server)
     stop = asyncio.Event()
-    _listen_to_signals(stop)
+    _add_signal_handlers(stop)
     clock, counts = SystemClock(), RequestCounts(access.server)
     client = counts.watch_over(connect(access, clock, user_agent=f"{operator.name}/setpoint-v{__version__}"))
     return await OperatorProcess(operator, options, access, client, clock, RandomIds(), counts).run(stop)
 
 
-def _listen_to_signals(stop: asyncio.Event) -> None:
-    def told(number: int) -> None:
+def _add_signal_handlers(stop: asyncio.Event) -> None:
+    def handle(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        log.info("%s: ending what is under way; another one ends it at once", signal.Signals(number).name)
+        log.info("%s: shutting down gracefully; send another signal to exit immediately", signal.Signals(number).name)
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told, number)
+        loop.add_signal_handler(number, handle, number)
 
 
 class OperatorProcess:
-    """All that is in such a process but the process itself: signals, logs, the way to the server."""
+    """An operator's process without signal handling, logging setup and the connection to the server."""
 
     def __init__(
         self,
@@ -141,54 +141,54 @@ class OperatorProcess:
         self._webhooks: WebhookServer | None = None
         if operator.has_webhooks and not options.dry_run:
             self._webhooks = WebhookServer(operator.name, self._reviewer, options, access, self._client, clock)
-        self._doors = Doors(self.families, self.healthy, self.ready)
+        self._metrics_server = MetricsServer(self.families, self.healthy, self.ready)
 
     # -- running ------------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Until it is told to stop, or cannot go on; the exit code."""
+        """Run until `stop` is set or an error occurs, and return the exit code."""
         problems: list[BaseException] = []
         try:
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(self._client.close)
-                await self._doors.open(self._options.metrics, self._options.probes)
-                stack.push_async_callback(self._doors.close, _LAST_ANSWERS)
-                await self._until(stop)
+                await self._metrics_server.open(self._options.metrics, self._options.probes)
+                stack.push_async_callback(self._metrics_server.close, _CLOSE_GRACE)
+                await self._run_until(stop)
         except* (ApiError, Unreachable, LeadershipLost, CertificateProblem, NotReachable, KubeconfigError) as found:
-            problems += _flat(found)
+            problems += _flatten(found)
         except* (OSError, TimeoutError) as found:
-            problems += _flat(found)
+            problems += _flatten(found)
         for problem in problems[:1]:
-            log.error("%s; this process ends", str(problem) or type(problem).__name__)
+            log.error("%s; exiting", str(problem) or type(problem).__name__)
         return 1 if problems else 0
 
-    async def _until(self, stop: asyncio.Event) -> None:
+    async def _run_until(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
             helpers = [tasks.create_task(self._recorder.run())]
             work = tasks.create_task(self._work())
-            told = tasks.create_task(_wait(stop))
+            stopped = tasks.create_task(_wait(stop))
             try:
-                await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
                 if stop.is_set() and not work.done():
                     await self._drain()
             finally:
-                for task in (*helpers, work, told):
+                for task in (*helpers, work, stopped):
                     task.cancel()
 
     async def _drain(self) -> None:
-        """Reconciles and answers that are under way may end; no new ones begin."""
+        """Let running reconciles and responses finish, and start no new ones."""
         try:
             async with asyncio.timeout(self._options.grace):
                 await self._in_flight.drain()
         except TimeoutError:
-            log.warning("some reconciles did not end within %g s", self._options.grace)
+            log.warning("some reconciles did not finish within %g s", self._options.grace)
 
     async def _work(self) -> None:
         webhooks, reached = self._webhooks, None
         try:
             if webhooks is not None:
-                reached = await self._reached(webhooks.open)
-            missing = await self._reached(lambda: self._install(reached))
+                reached = await self._retry(webhooks.open)
+            missing = await self._retry(lambda: self._install(reached))
             if missing:
                 log.info(
                     "%s: not installed, so there is nothing to reconcile. To see what the controllers would do, "
@@ -199,27 +199,27 @@ class OperatorProcess:
             self._installed = True
             async with asyncio.TaskGroup() as tasks:
                 if webhooks is not None:
-                    tasks.create_task(webhooks.keep(self._install))
+                    tasks.create_task(webhooks.renew_certificates(self._install))
                 tasks.create_task(self._lead())
         finally:
             if webhooks is not None:
-                await webhooks.close(_LAST_ANSWERS)
+                await webhooks.close(_CLOSE_GRACE)
 
-    async def _reached(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """A cluster that cannot be reached, or is not well, is tried again."""
-        pause = _FIRST_PAUSE
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Retry `attempt` with backoff while the cluster is unreachable or unavailable."""
+        backoff = _FIRST_BACKOFF
         while True:
             try:
                 return await attempt()
             except (ApiError, Unreachable) as error:
-                if isinstance(error, ApiError) and error.code not in _TRY_AGAIN:
+                if isinstance(error, ApiError) and error.code not in _RETRIABLE_CODES:
                     raise
-                log.warning("%s; next attempt in %g s", error, pause)
-            await self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+                log.warning("%s; retrying in %g s", error, backoff)
+            await self._clock.sleep(backoff)
+            backoff = min(backoff * 2, _MAX_BACKOFF)
 
     async def _install(self, reached: ReachedAt | None) -> list[str]:
-        """Return the names of the definitions that a dry run did not install."""
+        """Install the manifests, and return the names of the definitions that a dry run did not install."""
         if not self._options.install:
             return []
         return await self._operator.install(self._client, self._clock, reached, dry_run=self._options.dry_run)
@@ -238,22 +238,22 @@ class OperatorProcess:
             namespace=options.namespace, dry_run=options.dry_run,
             in_flight=self._in_flight,
         )  # fmt: skip
-        log.info("%s is at work%s", self._operator.name, " and writes nothing" if options.dry_run else "")
+        log.info("%s is running%s", self._operator.name, " as a dry run" if options.dry_run else "")
         await self._manager.run()
 
-    # -- how it fares -------------------------------------------------------------------------------------------------
+    # -- metrics and probes --------------------------------------------------------------------------------------------
 
     def families(self) -> list[Family]:
         election, found = self._election, self._counts.families() if self._counts is not None else []
         if election is not None:
             leads = [({"name": election.name}, int(election.leading.is_set()))]
-            found.append(gauge("leader_election_master_status", "1 for the one that leads, 0 for others.", leads))
+            found.append(gauge("leader_election_master_status", "1 for the leader, 0 for other replicas.", leads))
         if self._webhooks is not None:
             found += self._reviewer.families()
         return found + (self._manager.families() if self._manager is not None else [])
 
     def healthy(self) -> str:
-        """What is wrong; empty: nothing."""
+        """Return what is wrong, or an empty string."""
         if self._election is not None and self._election.overdue > 0:
             return f"the lease {self._election.name} has not been renewed for too long"
         return ""
@@ -262,18 +262,18 @@ class OperatorProcess:
         if not self._installed:
             return "the kinds are not served yet"
         if self._manager is not None:
-            return "" if self._manager.ready.is_set() else "the caches are not filled yet"
+            return "" if self._manager.ready.is_set() else "the caches are not synced yet"
         waits = self._election is not None and self._election.standing_by.is_set()
-        return "" if waits else "not at work yet"
+        return "" if waits else "not started yet"
 
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def _flat(found: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Task groups wrap what is raised inside of them, each once more."""
+def _flatten(found: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions of nested groups as a flat list: every task group wraps its exceptions once more."""
     flat: list[BaseException] = []
     for error in found.exceptions:
-        flat += _flat(error) if isinstance(error, BaseExceptionGroup) else [error]
+        flat += _flatten(error) if isinstance(error, BaseExceptionGroup) else [error]
     return flat

@@ -1,4 +1,4 @@
-"""What a cluster is told of an operator: the definitions of its kinds, and which writes it wants to be asked about."""
+"""The objects that an operator registers with a cluster: definitions of its kinds and webhook configurations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ _MANAGED_BY = "app.kubernetes.io/managed-by"
 
 @dataclass(frozen=True)
 class ReachedAt:
-    """Where the API server finds the operator's webhooks: at a URL (`https://host:port`), or behind a Service."""
+    """Where the API server reaches the operator's webhooks: at a URL (`https://host:port`), or through a Service."""
 
     url: str = ""
     namespace: str = ""
     service: str = ""
     port: int = 443
     authority: bytes = b""
-    """PEM of who signed its certificate. Empty: one that the API server trusts anyway, or that others fill in."""
+    """The CA bundle for the webhooks' certificate, as PEM. Empty means that the API server trusts it already, or that
+    another tool injects it."""
 
     def client_config(self, path: str) -> Obj:
         if self.url:
@@ -47,8 +48,10 @@ class ReachedAt:
 def definitions(
     kinds: Iterable[Kind[Any, Any]], conversions: Sequence[Convert], reached: ReachedAt | None
 ) -> list[Obj]:
-    """Of all kinds that have models, each once, with all its versions. Raises ModelProblem; ValueError for versions
-    of a kind that nobody converts."""
+    """Return the CustomResourceDefinitions of all kinds that have models, with all their versions.
+
+    Raise ModelProblem for an invalid model, and ValueError for versions of a kind without a conversion.
+    """
     found: dict[str, Obj] = {}
     refs: dict[str, set[tuple[str, str]]] = {}
     for conversion in conversions:
@@ -76,7 +79,7 @@ def definitions(
 
 
 def configurations(operator: str, admissions: Sequence[Admission[Any, Any]], reached: ReachedAt) -> list[Obj]:
-    """At most one for those that change, and one for those that only judge."""
+    """Return at most one configuration for mutating and one for validating webhooks."""
     found = []
     for verb, kind in _CONFIGURATIONS.items():
         hooks = [_hook(each, reached) for each in admissions if each.verb == verb]
@@ -124,11 +127,11 @@ async def register(
     missing = []
     for obj in wanted:
         if not all_known:
-            obj = await _with_conversion_as_it_is(client, obj)
+            obj = await _with_existing_conversion(client, obj)
         applied = await client.apply(obj, field_manager=operator, force=True)
         if obj["kind"] == "CustomResourceDefinition":
             if not dry_run:
-                await _served(client, clock, obj["metadata"]["name"])
+                await _wait_until_served(client, clock, obj["metadata"]["name"])
             elif not _is_established(applied):
                 missing.append(obj["metadata"]["name"])
     if not all_known:
@@ -136,11 +139,11 @@ async def register(
     kinds = {obj["kind"] for obj in wanted}
     for kind in _CONFIGURATIONS.values():
         if kind not in kinds:
-            await _remove_own(client, (_GROUP, kind), operator)
+            await _delete_obsolete(client, (_GROUP, kind), operator)
     return missing
 
 
-async def _with_conversion_as_it_is(client: Client, definition: Obj) -> Obj:
+async def _with_existing_conversion(client: Client, definition: Obj) -> Obj:
     try:
         found = await client.get(_DEFINITIONS, definition["metadata"]["name"])
     except NotFound:
@@ -148,14 +151,14 @@ async def _with_conversion_as_it_is(client: Client, definition: Obj) -> Obj:
     return {**definition, "spec": {"conversion": found["spec"].get("conversion"), **definition["spec"]}}
 
 
-async def _remove_own(client: Client, ref: tuple[str, str], operator: str) -> None:
+async def _delete_obsolete(client: Client, ref: tuple[str, str], operator: str) -> None:
     with suppress(NotFound, Forbidden):
         found = await client.get(ref, operator)
         if (found["metadata"].get("labels") or {}).get(_MANAGED_BY) == operator:
             await client.delete(ref, operator, uid=found["metadata"]["uid"])
 
 
-async def _served(client: Client, clock: Clock, name: str) -> None:
+async def _wait_until_served(client: Client, clock: Clock, name: str) -> None:
     until = clock.monotonic() + _READY_WITHIN
     while True:
         if _is_established(await client.get(_DEFINITIONS, name)):

@@ -1,4 +1,4 @@
-"""What people write in specs: durations (`1m30s`) and quantities (`10Gi`)."""
+"""Values as users write them in specs: durations (`1m30s`) and quantities (`10Gi`)."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["compare_quantities", "seconds"]
 
 
 def seconds(duration: str) -> float:
-    """Of `1m30s`. Raises ValueError."""
+    """Return the seconds of a duration such as `1m30s`. Raise ValueError if it is invalid."""
     return parse_duration(duration) / 1e9

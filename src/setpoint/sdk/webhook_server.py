@@ -1,4 +1,4 @@
-"""Where an operator's webhooks listen: the address, the certificate and its renewal."""
+"""The HTTPS server of an operator's webhooks: its address, certificate and certificate renewal."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from setpoint.meta.errors import ApiError
 from setpoint.sdk.certificates import (
     CertificateProblem,
     Pair,
+    is_valid_for,
     load_pair,
     make_pair,
     read_pair,
     server_context,
     shared_pair,
-    still_good,
 )
 from setpoint.sdk.http_server import HttpServer, Limits, Request, Response
 from setpoint.sdk.options import RunOptions, Service
 from setpoint.sdk.registration import ReachedAt
-from setpoint.sdk.reviewing import Reviewer
+from setpoint.sdk.reviews import Reviewer
 
 log = logging.getLogger("setpoint.operator.webhooks")
 
-_LONGEST_BODY = 32 * 1024 * 1024
-"""A conversion has all objects of a list in it."""
-_LOOK_EVERY = 60.0
+_MAX_BODY = 32 * 1024 * 1024
+"""The maximum request size in bytes: a conversion contains all objects of a list."""
+_RENEWAL_INTERVAL = 60.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class NotReachable(Exception):
-    """One sentence for people: the API server would not find the webhooks."""
+    """The API server could not reach the webhooks; the message is one sentence for users."""
 
 
 class WebhookServer:
@@ -53,58 +53,61 @@ class WebhookServer:
         self._pair: Pair | None = None
         self._context: ssl.SSLContext | None = None
         self._server: HttpServer | None = None
-        self._at = ReachedAt()
+        self._reached_at = ReachedAt()
 
     async def open(self) -> ReachedAt:
-        """Listens; where the API server finds it. Raises NotReachable, CertificateProblem, OSError, and what a client
-        raises."""
-        self._at = self._place()
-        self._pair = await self._current()
+        """Listen, and return where the API server reaches the webhooks.
+
+        Raise NotReachable, CertificateProblem, OSError, or an error of the client.
+        """
+        self._reached_at = self._configured_address()
+        self._pair = await self._current_pair()
         self._context = server_context(self._pair)
-        server = HttpServer(self._handle, ssl=self._context, limits=Limits(body=_LONGEST_BODY))
+        server = HttpServer(self._handle, ssl=self._context, limits=Limits(body=_MAX_BODY))
         where = self._options.webhooks
         port = await server.start(where.host, where.port)
         self._server = server
-        if not self._at.url and not self._at.service:
-            self._at = replace(self._at, url=f"https://127.0.0.1:{port}")
+        if not self._reached_at.url and not self._reached_at.service:
+            self._reached_at = replace(self._reached_at, url=f"https://127.0.0.1:{port}")
         log.info("webhooks listen at %s:%d", where.host, port)
         return self.reached
 
     @property
     def reached(self) -> ReachedAt:
-        return replace(self._at, authority=self._pair.authority if self._pair is not None else b"")
+        return replace(self._reached_at, authority=self._pair.authority if self._pair is not None else b"")
 
     async def close(self, grace: float) -> None:
         if self._server is not None:
             await self._server.stop(grace)
 
-    async def keep(self, register: Callable[[ReachedAt], Awaitable[object]]) -> None:
-        """Until cancelled: certificates that are about to run out, or that others have replaced, are taken up; of
-        another authority the API server is told."""
+    async def renew_certificates(self, register: Callable[[ReachedAt], Awaitable[object]]) -> None:
+        """Renew certificates that expire soon and load replaced ones until cancelled; register a new CA with the API
+        server."""
         assert self._pair is not None and self._context is not None
         while True:
-            await self._clock.sleep(_LOOK_EVERY)
+            await self._clock.sleep(_RENEWAL_INTERVAL)
             try:
-                found = await self._current()
+                found = await self._current_pair()
                 if found == self._pair:
                     continue
-                server_context(found)  # to try it: one that does not load leaves a context without any
+                server_context(found)  # tried first, because a failed load leaves a context without a certificate
                 load_pair(self._context, found)
                 before, self._pair = self._pair, found
-                log.info("the webhooks have another certificate")
+                log.info("loaded a new webhook certificate")
                 if found.authority != before.authority:
                     await register(self.reached)
             except (CertificateProblem, ApiError, Unreachable) as problem:
                 log.warning("%s", problem)
 
-    # -- where and with what ------------------------------------------------------------------------------------------
+    # -- address and certificate ---------------------------------------------------------------------------------------
 
-    def _place(self) -> ReachedAt:
-        """Without URL and Service: on this machine, at a port that is yet to be chosen."""
+    def _configured_address(self) -> ReachedAt:
+        """Return the configured address; without URL and Service it is this machine, at a port that is assigned
+        later."""
         options, access = self._options, self._access
         if options.webhook_url:
             if urlsplit(options.webhook_url).scheme != "https":
-                raise NotReachable(f"--webhook-url {options.webhook_url} is not like https://host:port")
+                raise NotReachable(f"--webhook-url {options.webhook_url} is not of the form https://host:port")
             return ReachedAt(url=options.webhook_url)
         service = options.webhook_service
         if service is None and access.in_cluster:
@@ -113,24 +116,24 @@ class WebhookServer:
             return ReachedAt(namespace=service.namespace, service=service.name, port=service.port)
         if urlsplit(access.server).hostname in _LOOPBACK:
             return ReachedAt()
-        raise NotReachable("the API server must find the webhooks: say --webhook-url or --webhook-service")
+        raise NotReachable("the API server cannot reach the webhooks: set --webhook-url or --webhook-service")
 
-    async def _current(self) -> Pair:
+    async def _current_pair(self) -> Pair:
         if self._options.webhook_certificates:
             return read_pair(Path(self._options.webhook_certificates))
-        at = self._at
+        at = self._reached_at
         if at.service:
             full = f"{at.service}.{at.namespace}.svc"
             secret, own = f"{self._operator}-webhook-tls", (full, f"{full}.cluster.local")
             return await shared_pair(self._client, self._clock, at.namespace, secret, own)
         names = sorted({urlsplit(at.url).hostname or "127.0.0.1", *_LOOPBACK})
         now = self._clock.now()
-        if self._pair is not None and still_good(self._pair, names, now):
+        if self._pair is not None and is_valid_for(self._pair, names, now):
             return self._pair
         return make_pair(names, now, self._pair)
 
     async def _handle(self, request: Request) -> Response:
         if request.method != "POST":
-            return Response(405, b"webhooks are asked by POST\n")
+            return Response(405, b"webhooks accept only POST\n")
         status, body = await self._reviewer.answer(request.path, request.body)
         return Response(status, body, "application/json" if status == 200 else "text/plain; charset=utf-8")

@@ -1,4 +1,4 @@
-"""What an operator has to say about writes before they happen: declared as values, like controllers.
+"""Admission and conversion webhooks of an operator, declared as values like controllers.
 
 async def check(review: Review, teapot: Object) -> None:
     if teapot.spec.cups > 8:
@@ -27,60 +27,60 @@ _LONGEST_WARNING = 256
 
 
 class Denied(ApiError):
-    """Raised by a webhook: the write does not happen, and whoever asked for it is told why."""
+    """Raised by a webhook to reject the write; the client receives the message."""
 
     code = 403
     reason = "Forbidden"
 
 
 class Review(Generic[Spec, Status]):
-    """The write that is asked for."""
+    """The write under review."""
 
     def __init__(self, kind: Kind[Spec, Status], request: Obj, client: Client) -> None:
         self.request = request
-        """All of it, as the API server asks."""
+        """The complete admission request."""
         self.client = client
-        """To look at other objects. Slow: somebody waits."""
+        """A client to read other objects. Reads delay the write."""
         self.operation: str = request.get("operation") or ""
-        """CREATE, UPDATE, DELETE or CONNECT."""
+        """The operation: CREATE, UPDATE, DELETE or CONNECT."""
         self.user: str = (request.get("userInfo") or {}).get("username") or ""
         self.groups: tuple[str, ...] = tuple((request.get("userInfo") or {}).get("groups") or ())
         self.dry_run = bool(request.get("dryRun"))
-        """Nothing will be kept: a webhook that does more than answer does not do it now."""
+        """Whether nothing will be stored: a webhook with side effects must then skip them."""
         self.subresource: str = request.get("subResource") or ""
         old = request.get("oldObject")
         self.old: Object[Spec, Status] | None = Object(kind, old) if old else None
-        """As it is before an update or a deletion."""
+        """The object before an update or a deletion; None for other operations."""
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
-        """The write may happen, and whoever asked for it is told this."""
+        """Allow the write with a warning that the client receives."""
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(" ".join(text.split())[:_LONGEST_WARNING])
 
 
 @dataclass(frozen=True)
 class Admission(Generic[Spec, Status]):
-    """What `Validate` and `Mutate` have in common: which writes they are asked about."""
+    """The options that `Validate` and `Mutate` share: which writes they review."""
 
     kind: Kind[Spec, Status]
     handle: Callable[[Review[Any, Any], Any], Awaitable[None]]
     operations: tuple[str, ...] = ("CREATE", "UPDATE")
     subresource: str = ""
-    """Only writes of this one, such as `status` or `scale`; `*`: of all, and of the object."""
+    """Review only writes of this subresource, such as `status` or `scale`; `*` means all and the object itself."""
     selector: Mapping[str, Any] | None = None
-    """Only objects with such labels: a selector as objects have it, with `matchLabels` and `matchExpressions`."""
+    """Review only objects that match this label selector, with `matchLabels` and `matchExpressions`; None means all."""
     namespace_selector: Mapping[str, Any] | None = None
     conditions: tuple[Mapping[str, str], ...] = ()
-    """CEL, decided before anybody is asked: `({"name": "not-mine", "expression": "..."},)`."""
+    """CEL match conditions that the API server evaluates first: `({"name": "not-mine", "expression": "..."},)`."""
     required: bool = True
-    """Without an answer the write fails. If not, it happens."""
+    """Whether the write fails without an answer; if false, it is admitted."""
     timeout: int = 10
-    """Seconds, 30 at most."""
+    """Timeout in seconds, at most 30."""
     side_effects: bool = False
-    """It does more than answer, but not when `review.dry_run` says so."""
+    """Whether the webhook has side effects; it must skip them when `review.dry_run` is true."""
     name: str = ""
-    """For people; by default `validate.teapots.example.com`."""
+    """The name of the webhook; by default `validate.teapots.example.com`."""
 
     verb: ClassVar[str] = ""
 
@@ -97,7 +97,7 @@ class Admission(Generic[Spec, Status]):
 
 
 class Validate(Admission[Spec, Status]):
-    """`handle(review, obj)` sees the object as it is going to be (for DELETE: as it was) and returns, or raises
+    """A validating webhook: `handle(review, obj)` gets the new object (for DELETE, the old one) and returns, or raises
     Denied."""
 
     verb = "validate"
@@ -105,30 +105,32 @@ class Validate(Admission[Spec, Status]):
 
 @dataclass(frozen=True)
 class Mutate(Admission[Spec, Status]):
-    """`handle(review, obj)` changes the object, a dict, in place, or raises Denied."""
+    """A mutating webhook: `handle(review, obj)` changes the object, a dict, in place, or raises Denied."""
 
     reinvoke: bool = False
-    """Ask again when others changed the object after it."""
+    """Whether to call the webhook again if another one changed the object after it."""
 
     verb: ClassVar[str] = "mutate"
 
 
 Change = Callable[[Obj], Obj | None]
-"""Changes an object of its own in place, or returns another. What the object is (apiVersion, kind, name, namespace,
-uid) is taken care of."""
+"""Changes a copy of an object in place, or returns another one. The SDK restores the identity (apiVersion, kind, name,
+namespace, uid)."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """One that is served besides the stored one, and how to get from one to the other. What the one cannot say should
-    be kept in an annotation by whoever drops it: nothing may be lost on the way there and back."""
+    """A served version that is not stored, with the conversions to and from the stored version.
+
+    Conversions must be lossless: store fields without a counterpart in an annotation.
+    """
 
     kind: Kind[Any, Any]
     to_stored: Change
     from_stored: Change
     served: bool = True
     deprecated: str = ""
-    """Whoever uses it is warned with these words."""
+    """The deprecation warning for clients of this version; empty if it is not deprecated."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ class Convert:
         return f"/convert/{self.definition_name}"
 
     def definition(self) -> Obj:
-        """The CustomResourceDefinition with all versions, before it is known where they are converted."""
+        """Return the CustomResourceDefinition with all versions, without the address of the conversion webhook."""
         found = self.stored.definition()
         versions = found["spec"]["versions"]
         for other in self.others:

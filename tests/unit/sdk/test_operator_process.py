@@ -79,7 +79,7 @@ async def test_one_of_two_leads_and_the_other_takes_over(
         first.link.severed = True
         await cluster.sleep(40)
         assert one.result() == 1
-        assert "no longer holds the lease default/tea; this process ends" in caplog.text
+        assert "no longer holds the lease default/tea; exiting" in caplog.text
         await cluster.client.create(teapot("b"))
         await cluster.sleep(1)
         assert looks[1:] == [("2", "a"), ("2", "b")]
@@ -143,7 +143,7 @@ async def test_a_cluster_that_is_not_there_is_tried_again(
         running = tasks.create_task(replica.run())
         await cluster.sleep(8)
         said = [each.getMessage() for each in caplog.records if each.name == "setpoint.operator"]
-        assert said == [f"the link is severed; next attempt in {pause} s" for pause in (1, 2, 4, 8)]
+        assert said == [f"the link is severed; retrying in {pause} s" for pause in (1, 2, 4, 8)]
         assert replica.process.ready() == "the kinds are not served yet"
         replica.link.severed = False
         await cluster.sleep(10)
@@ -165,7 +165,7 @@ async def test_what_it_may_not_do_ends_it_with_a_sentence(
 
     replica.link.write_interceptor = refuse
     assert await replica.run() == 1
-    assert caplog.messages == ["customresourcedefinitions is forbidden; this process ends"]
+    assert caplog.messages == ["customresourcedefinitions is forbidden; exiting"]
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
@@ -203,7 +203,7 @@ async def test_webhooks_that_nobody_would_find(cluster: VirtualCluster, caplog: 
 
     replica = Replica(cluster, 1, Operator("tea", Validate(Teapot, check)))
     assert await replica.run() == 1
-    assert "say --webhook-url or --webhook-service; this process ends" in caplog.text
+    assert "set --webhook-url or --webhook-service; exiting" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,12 @@ def test_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("flag", "problem"),
     [
-        ("--metrics-bind-address=8080", "'8080' is not like :8080 or 127.0.0.1:8080"),
-        ("--metrics-bind-address=:99999", "is not like :8080"),
-        ("--webhook-service=hooks", "'hooks' is not like tea-system/tea-webhook:443"),
+        ("--metrics-bind-address=8080", "'8080' is not an address such as :8080 or 127.0.0.1:8080"),
+        ("--metrics-bind-address=:99999", "is not an address such as :8080"),
+        ("--webhook-service=hooks", "'hooks' is not a Service such as tea-system/tea-webhook:443"),
         ("--graceful-shutdown-timeout=5", "time: missing unit in duration"),
-        ("--graceful-shutdown-timeout=-5s", "a time cannot be negative"),
-        ("--leader-elect-renew-deadline=20s", "the lease must last longer than the deadline"),
+        ("--graceful-shutdown-timeout=-5s", "a duration cannot be negative"),
+        ("--leader-elect-renew-deadline=20s", "must be greater than the renew deadline"),
         ("--lead", "unrecognized arguments: --lead"),
     ],
 )

@@ -17,11 +17,11 @@ from setpoint.sdk import Kind, Operator, ReachedAt, Validate
 from setpoint.sdk.certificates import (
     CertificateProblem,
     Pair,
+    is_valid_for,
     make_pair,
     read_pair,
     server_context,
     shared_pair,
-    still_good,
 )
 from setpoint.sdk.options import Address, RunOptions, Service
 from setpoint.sdk.webhook_server import NotReachable, WebhookServer
@@ -66,16 +66,16 @@ async def test_a_client_believes_it() -> None:
 
 def test_it_is_renewed_in_time_by_the_same_authority() -> None:
     pair = make_pair(NAMES, NOW)
-    assert still_good(pair, NAMES, NOW + timedelta(days=300))
-    assert not still_good(pair, (*NAMES, "more"), NOW)
+    assert is_valid_for(pair, NAMES, NOW + timedelta(days=300))
+    assert not is_valid_for(pair, (*NAMES, "more"), NOW)
     later = NOW + timedelta(days=310)
-    assert not still_good(pair, NAMES, later)
+    assert not is_valid_for(pair, NAMES, later)
     renewed = make_pair(NAMES, later, pair)
-    assert still_good(renewed, NAMES, later)
+    assert is_valid_for(renewed, NAMES, later)
     assert (renewed.authority, renewed.certificate != pair.certificate) == (pair.authority, True)
     much_later = NOW + timedelta(days=3600)
     assert make_pair(NAMES, much_later, renewed).authority != pair.authority
-    assert not still_good(Pair(b"", b"nonsense", b""), NAMES, NOW)
+    assert not is_valid_for(Pair(b"", b"nonsense", b""), NAMES, NOW)
 
 
 @virtual(nodes=0, controllers=(), scheduler=False)
@@ -157,7 +157,7 @@ async def test_where_the_server_is_told_to_look(cluster: VirtualCluster) -> None
     opened = server(cluster, here)
     assert (await opened.open()).url.startswith("https://127.0.0.1:")
     await opened.close(0.0)
-    with pytest.raises(NotReachable, match="not like https"):
+    with pytest.raises(NotReachable, match="not of the form https"):
         await server(cluster, webhook_url="http://dev").open()
 
 
@@ -176,7 +176,7 @@ async def test_what_others_replace_is_taken_up(cluster: VirtualCluster, tmp_path
     write(first)
     opened = server(cluster, webhook_url="https://dev", webhook_certificates=str(tmp_path))
     assert (await opened.open()).authority == first.authority
-    keeping = asyncio.ensure_future(opened.keep(register))
+    keeping = asyncio.ensure_future(opened.renew_certificates(register))
     await cluster.sleep(200)
     assert told == []
     renewed = make_pair(NAMES, NOW, first)

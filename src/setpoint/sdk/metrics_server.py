@@ -1,4 +1,4 @@
-"""Where an operator's process tells how it fares: /metrics, /healthz and /readyz, without TLS, to whoever asks."""
+"""The HTTP server of an operator's process for /metrics, /healthz and /readyz, without TLS or authentication."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from setpoint.sdk.options import Address
 log = logging.getLogger("setpoint.operator")
 
 
-class Doors:
-    """One for metrics and one for probes, or one for both where they have the same address."""
+class MetricsServer:
+    """Serves metrics and probes: on one listener if both have the same address, otherwise on two."""
 
     def __init__(
         self, families: Callable[[], Iterable[Family]], healthy: Callable[[], str], ready: Callable[[], str]
     ) -> None:
-        """What `healthy` and `ready` say is what is wrong."""
+        """Prepare the servers; `healthy` and `ready` return what is wrong, or an empty string."""
         self._families = families
         self._checks = {"/healthz": healthy, "/readyz": ready}
         self._servers: list[HttpServer] = []
 
     async def open(self, metrics: Address | None, probes: Address | None) -> None:
-        """Raises OSError."""
+        """Start to listen; None disables an endpoint. Raise OSError if an address is not available."""
         for address in dict.fromkeys(each for each in (metrics, probes) if each is not None):
             paths = {*(("/metrics",) if address == metrics else ()), *(self._checks if address == probes else ())}
             server = HttpServer(self._handler(paths))
             port = await server.start(address.host, address.port)
             self._servers.append(server)
-            log.info("%s at %s:%d", " and ".join(sorted(paths)), address.host, port)
+            log.info("serving %s at %s:%d", " and ".join(sorted(paths)), address.host, port)
 
     async def close(self, grace: float) -> None:
         for server in self._servers:
@@ -42,7 +42,7 @@ class Doors:
             if path not in paths:
                 return Response(404, b"404 page not found\n")
             if request.method not in ("GET", "HEAD"):
-                return Response(405, b"this is only to be read\n")
+                return Response(405, b"only GET and HEAD are allowed\n")
             if path == "/metrics":
                 return Response(200, text(merged(self._families())).encode(), CONTENT_TYPE)
             wrong = self._checks[path]()

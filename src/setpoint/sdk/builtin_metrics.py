@@ -1,4 +1,5 @@
-"""How an operator fares, under the names that controller-runtime uses; its queues are measured by `reconcile`."""
+"""Metrics of an operator's control loops and webhooks, with controller-runtime's names; `reconcile` measures the
+queues."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from setpoint.sdk.metrics import SECONDS
 
 
 class LoopMetrics:
-    """Of one controller."""
+    """The metrics of one controller."""
 
     def __init__(self, name: str, workers: int) -> None:
         self._labels = {"controller": queue_name(name)}
@@ -28,7 +29,7 @@ class LoopMetrics:
 
 
 class WebhookMetrics:
-    """By path: there are as many as the operator has webhooks."""
+    """Webhook metrics by path, bounded by the number of webhooks."""
 
     def __init__(self) -> None:
         self._answers: Counter[tuple[str, int]] = Counter()

@@ -1,4 +1,4 @@
-"""Answers to the reviews that an API server sends: admission and conversion."""
+"""Handle the reviews that an API server sends: admission and conversion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family
 from setpoint.meta.patch.json_diff import json_patch_between
+from setpoint.sdk.builtin_metrics import WebhookMetrics
 from setpoint.sdk.kind import Object
 from setpoint.sdk.models import ModelProblem
-from setpoint.sdk.own_metrics import WebhookMetrics
 from setpoint.sdk.webhooks import Admission, Change, Convert, Denied, Mutate, Review
 
 log = logging.getLogger("setpoint.operator.webhooks")
@@ -27,12 +27,12 @@ Obj = dict[str, Any]
 _CONVERSION_TIMEOUT = 30.0
 
 
-class NoReview(ValueError):
-    """What came is not what an API server sends."""
+class InvalidReview(ValueError):
+    """The request body is not a valid review."""
 
 
 class Reviewer:
-    """Everything an API server may ask this operator. Where it listens is the business of others."""
+    """Handles all admission and conversion reviews of one operator; `webhook_server` is the listener."""
 
     def __init__(
         self, admissions: Sequence[Admission[Any, Any]], conversions: Sequence[Convert], client: Client, clock: Clock
@@ -47,8 +47,8 @@ class Reviewer:
         return self._metrics.families()
 
     async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer. A webhook that fails is an error of the server (500), about which the
-        configuration says what it means."""
+        """Return the status and body of the response. A webhook that raises is answered with 500, and the failure
+        policy of its configuration applies."""
         admission, conversion = self._admissions.get(path), self._conversions.get(path)
         if admission is None and conversion is None:
             return 404, b"404 page not found\n"
@@ -62,21 +62,21 @@ class Reviewer:
                     answer = orjson.dumps(await self._admit(admission, review))
                 elif conversion is not None:
                     answer = orjson.dumps(_convert(conversion, review))
-        except NoReview as problem:
+        except InvalidReview as problem:
             code, answer = 400, f"{problem}\n".encode()
         except TimeoutError:
-            log.error("%s: no answer in time", path)
-            code, answer = 504, b"no answer in time\n"
+            log.error("%s: the webhook timed out", path)
+            code, answer = 504, b"the webhook timed out\n"
         except Exception:
             log.exception("%s failed", path)
-            code, answer = 500, b"the webhook failed; its log says why\n"
+            code, answer = 500, b"the webhook failed; see the log of the operator\n"
         self._metrics.note(path, code, self._clock.monotonic() - began)
         return code, answer
 
-    async def _admit(self, admission: Admission[Any, Any], asked: Obj) -> Obj:
-        request = asked.get("request")
+    async def _admit(self, admission: Admission[Any, Any], review_request: Obj) -> Obj:
+        request = review_request.get("request")
         if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
-            raise NoReview("an AdmissionReview without a request")
+            raise InvalidReview("the AdmissionReview has no request")
         response: Obj = {"uid": request["uid"], "allowed": True}
         raw = request.get("object") or request.get("oldObject") or {}
         raw.setdefault("metadata", {}).setdefault("name", request.get("name") or "")
@@ -95,7 +95,7 @@ class Reviewer:
             response |= {"allowed": False, "status": _status(Denied(str(problem), code=422, reason="Invalid"))}
         if review.warnings:
             response["warnings"] = review.warnings
-        return {"apiVersion": asked["apiVersion"], "kind": "AdmissionReview", "response": response}
+        return {"apiVersion": review_request["apiVersion"], "kind": "AdmissionReview", "response": response}
 
 
 def _status(denied: ApiError) -> Obj:
@@ -107,19 +107,19 @@ def _read(body: bytes) -> Obj:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise NoReview(f"this is no JSON: {error}") from None
+        raise InvalidReview(f"the body is not valid JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get("apiVersion"), str):
-        raise NoReview("this is no review")
+        raise InvalidReview("the body is not a review")
     return found
 
 
 # -- conversion -----------------------------------------------------------------------------------------------------
 
 
-def _convert(conversion: Convert, asked: Obj) -> Obj:
-    request = asked.get("request")
+def _convert(conversion: Convert, review_request: Obj) -> Obj:
+    request = review_request.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
-        raise NoReview("a ConversionReview without a request")
+        raise InvalidReview("the ConversionReview has no request")
     response: Obj = {"uid": request["uid"], "result": {"status": "Success"}}
     wanted = str(request.get("desiredAPIVersion") or "")
     try:
@@ -128,15 +128,15 @@ def _convert(conversion: Convert, asked: Obj) -> Obj:
         log.exception("%s: conversion to %s failed", conversion.definition_name, wanted)
         response["result"] = {"status": "Failure", "message": f"conversion to {wanted} failed: {error}"}
         response["convertedObjects"] = []
-    return {"apiVersion": asked["apiVersion"], "kind": "ConversionReview", "response": response}
+    return {"apiVersion": review_request["apiVersion"], "kind": "ConversionReview", "response": response}
 
 
 def converted(conversion: Convert, obj: Obj, wanted: str) -> Obj:
-    """The object in another version. Raises ValueError for one that is not known."""
+    """Return the object in another version. Raise ValueError for an unknown version."""
     known = {each.kind.api_version: each for each in conversion.others}
     for version in (obj["apiVersion"], wanted):
         if version not in known and version != conversion.stored.api_version:
-            raise ValueError(f"{version} is no version of {conversion.definition_name}")
+            raise ValueError(f"{version} is not a version of {conversion.definition_name}")
     if obj["apiVersion"] == wanted:
         return obj
     if obj["apiVersion"] in known:
