@@ -14,7 +14,7 @@ from setpoint.apiserver.refusals import NOT_ALLOWED, page_not_found
 from setpoint.apiserver.rendering import respond
 from setpoint.apiserver.version import VERSION
 from setpoint.meta.errors import MethodNotAllowed, NotFound
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 if TYPE_CHECKING:
     from setpoint.apiserver.server import ApiServer
@@ -92,7 +92,7 @@ def listed_paths(api: ApiServer) -> list[str]:
     return sorted({*api.discovery.paths(), *api.health.paths(), "/version", *api.paths})
 
 
-@remembered(maxsize=64)
+@memoized(maxsize=64)
 def _discovery_form(accept: str) -> str:
     """`aggregated` or `legacy`, whichever comes first in what the client accepts."""
     for part in accept.split(","):

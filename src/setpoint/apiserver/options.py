@@ -17,8 +17,8 @@ from setpoint.meta.body import BodyError, parse_json
 from setpoint.meta.errors import BadRequest, Invalid, PlainServerError
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import kind_of, quote
+from setpoint.meta.memoize import memoized
 from setpoint.meta.objectmeta import validate_field_manager
-from setpoint.meta.remember import remembered
 from setpoint.meta.selectors import Selector, SelectorError, parse_fields, parse_labels
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def write_options(call: Call, kind: str, *, apply: bool = False, patch: bool = F
     return force
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def _manager_of(agent: str) -> str:
     """The name that a client without a fieldManager goes by: the start of its User-Agent."""
     name = agent.split("/", 1)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from setpoint.apiserver.watch_cache import Obj
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 _META_ORDER = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
@@ -32,7 +32,7 @@ _LONGEST_AGENT = 256
 """Characters of a user agent that are stored with each revision."""
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def cause(agent: str, user: str, verb: str) -> bytes:
     """Who did this; kept beside the revision."""
     return orjson.dumps({"user": user, "agent": agent[:_LONGEST_AGENT], "verb": verb})

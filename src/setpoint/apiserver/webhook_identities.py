@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from setpoint.meta.clock import Clock
-from setpoint.meta.expiring import Expiring
+from setpoint.meta.ttl_cache import TtlCache
 
 _DEFAULT_PORT = ":443"
 _ANYBODY = "*"
@@ -38,7 +38,7 @@ class WebhookIdentities:
         self._names = frozenset(names)
         self._current = current
         self._read = read
-        self._known: Expiring[str, Identity] = Expiring(max(1, len(self._names)), clock)
+        self._known: TtlCache[str, Identity] = TtlCache(max(1, len(self._names)), clock)
 
     def of(self, target: str) -> Identity:
         """`target`: host and port; of a Service `name.namespace.svc` and its port. Raises NoIdentity."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from setpoint.client.certificate_loading import load_chain
 from setpoint.meta.clock import Clock
+from setpoint.meta.x509.peer_chain import peer_chain
 from setpoint.meta.x509.pem import blocks
-from setpoint.meta.x509.sent_chain import sent_chain
 
 if TYPE_CHECKING:
     from setpoint.meta.x509.chains import CertificatePool
@@ -60,7 +60,7 @@ class Trust:
         from setpoint.meta.x509.chains import verify
         from setpoint.meta.x509.errors import X509Error
 
-        chain = sent_chain(connection)
+        chain = peer_chain(connection)
         if not 0 < len(chain) <= _MOST_SENT:
             raise ServerCertificateError(f"tls: server sent {len(chain)} certificates")
         try:
@@ -93,7 +93,7 @@ class Trust:
 
     def is_stricter_than_openssl(self, connection: ssl.SSLObject) -> bool:
         """Return whether `verify` may refuse a server that OpenSSL has accepted."""
-        return self._has_strict_roots or any(map(_is_weak_in_openssl, sent_chain(connection)))
+        return self._has_strict_roots or any(map(_is_weak_in_openssl, peer_chain(connection)))
 
     @cached_property
     def _has_strict_roots(self) -> bool:

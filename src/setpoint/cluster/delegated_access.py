@@ -14,7 +14,7 @@ from setpoint.client.resources import builtin
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Unauthorized
-from setpoint.meta.expiring import Expiring
+from setpoint.meta.ttl_cache import TtlCache
 
 TOKEN_REVIEWS = builtin("tokenreviews", "authentication.k8s.io")
 ACCESS_REVIEWS = builtin("subjectaccessreviews", "authorization.k8s.io")
@@ -28,8 +28,8 @@ class DelegatedAccess:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._certificates = CertificateAuthenticator(clock)
-        self._users: Expiring[bytes, UserInfo] = Expiring(_REMEMBERED, clock)
-        self._answers: Expiring[tuple[object, ...], bool] = Expiring(_REMEMBERED, clock)
+        self._users: TtlCache[bytes, UserInfo] = TtlCache(_REMEMBERED, clock)
+        self._answers: TtlCache[tuple[object, ...], bool] = TtlCache(_REMEMBERED, clock)
 
     async def who(self, request: Request) -> UserInfo:
         """By a certificate that the TLS layer found good, or by a token. Raises Unauthorized, and what the API server

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from setpoint.meta.field import Errors, invalid
+from setpoint.meta.integers import parse_integer
 from setpoint.meta.names import percent
-from setpoint.meta.whole_numbers import whole_number
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
@@ -43,7 +43,7 @@ def _go_integer(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         return 0
-    return max(-(2**63), min(whole_number(text), 2**63 - 1))
+    return max(-(2**63), min(parse_integer(text), 2**63 - 1))
 
 
 def at_most_100_percent(value: int | str, path: str, errs: Errors) -> None:

@@ -1,7 +1,7 @@
 """Request bodies: bytes to plain values, with what strict field validation needs to know of the text.
 
 Reading is bounded: nesting to MAX_DEPTH (upstream allows 10,000, which nothing real needs), the number of values to
-MOST_VALUES, YAML aliases to a budget.
+MAX_VALUES, YAML aliases to a budget.
 Where upstream replaces what is no Unicode by U+FFFD, so does this.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import orjson
 
-from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, DecodeError, Pairs, describe
+from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, DecodeError, Pairs, describe
 from setpoint.meta.goformat import quote
-from setpoint.meta.json_syntax import complaint, depth_complaint, early_complaint, read_json
+from setpoint.meta.json_syntax import depth_error, early_syntax_error, read_json, syntax_error
 
 MAX_DEPTH = 254
-"""As deep as orjson writes."""
-MOST_VALUES = 250_000
+"""Maximum nesting depth: the depth to which orjson can write."""
+MAX_VALUES = 250_000
 """Commas and opening brackets in a JSON document, outside of texts: about as many as it has values. orjson takes 20 ms
 for so many, and no other thread runs meanwhile."""
 
@@ -34,8 +34,8 @@ class BodyError(ValueError):
 
 def parse_json(data: bytes) -> tuple[Any, list[str]]:
     """The value, and the `duplicate field "..."` entries. Of duplicate keys the last wins. Raises BodyError."""
-    if len(data) > MOST_VALUES and _has_too_many_values(data):
-        raise BodyError(early_complaint(data, MAX_DEPTH) or "json: document contains too many values")
+    if len(data) > MAX_VALUES and _has_too_many_values(data):
+        raise BodyError(early_syntax_error(data, MAX_DEPTH) or "json: document contains too many values")
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -47,13 +47,13 @@ def parse_json(data: bytes) -> tuple[Any, list[str]]:
 
 
 def _has_too_many_values(data: bytes) -> bool:
-    if _punctuation(data) <= MOST_VALUES:
+    if _punctuation(data) <= MAX_VALUES:
         return False
     # Perhaps it is the punctuation of texts.
     bare = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
-    if bare.count(b'"') > 4 * MOST_VALUES:
+    if bare.count(b'"') > 4 * MAX_VALUES:
         return True
-    return _punctuation(b"".join(bare.split(b'"')[::2])) > MOST_VALUES
+    return _punctuation(b"".join(bare.split(b'"')[::2])) > MAX_VALUES
 
 
 def _punctuation(data: bytes) -> int:
@@ -65,7 +65,7 @@ def _write(data: bytes, value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:  # all that can be wrong with what was just read
-        raise BodyError(depth_complaint(data, MAX_DEPTH)) from None
+        raise BodyError(depth_error(data, MAX_DEPTH)) from None
 
 
 def _lost_keys(data: bytes, written: bytes) -> bool:
@@ -79,14 +79,14 @@ def _lost_keys(data: bytes, written: bytes) -> bool:
 
 def _parse_odd(data: bytes) -> tuple[Any, list[str]]:
     """A text that orjson refuses: wrong, too deep, or with characters or numbers that Go lets pass."""
-    if problem := complaint(data, MAX_DEPTH):
+    if problem := syntax_error(data, MAX_DEPTH):
         raise BodyError(problem)
     text = data.decode(errors="replace")
     try:
         pairs = read_json(text, object_pairs_hook=Pairs, parse_int=_int, parse_float=_float)
         value = _plain(pairs)
     except RecursionError:
-        raise BodyError(depth_complaint(data, MAX_DEPTH)) from None
+        raise BodyError(depth_error(data, MAX_DEPTH)) from None
     _write(data, value)
     return value, _duplicates(pairs)
 
@@ -112,7 +112,8 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(text: str) -> str:
-    """The text with lone surrogates replaced, a piece at a time: one call for all would keep other threads waiting."""
+    """Return the text with lone surrogates replaced, in chunks: a single call would hold the interpreter lock for
+    long."""
     pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
     return "".join(_SURROGATES.sub("\ufffd", piece) for piece in pieces)
 
@@ -134,15 +135,16 @@ def _duplicates(value: Any) -> list[str]:
                 walk(one, f"{where}[{at}]")
 
     walk(value, "")
-    return list(found)[:MOST_STRICT_ENTRIES]
+    return list(found)[:MAX_STRICT_ENTRIES]
 
 
 _ODD_NUMBERS = re.compile(rb"[0-9][.eE]|[0-9]{19}")
 
 
 def plain_numbers(data: bytes, value: Any) -> Any:
-    """The value read from `data` with its numbers as upstream keeps them where no type says more: a float without a
-    fraction is an integer, an integer beyond 64 bits a float."""
+    """Return the value read from `data` with its numbers as upstream represents them where no type is declared.
+
+    A float without a fraction becomes an integer, an integer beyond 64 bits a float."""
     return _plain_numbers(value) if _ODD_NUMBERS.search(data) else value
 
 
@@ -157,7 +159,7 @@ def _plain_numbers(value: Any) -> Any:
 
 
 def type_meta(value: Any) -> tuple[str, str]:
-    """apiVersion and kind of a body, "" where there is none. Raises DecodeError as upstream's first look does."""
+    """Return apiVersion and kind of a body, "" where absent. Raises DecodeError as upstream's type detection does."""
     if value is None:
         return "", ""
     if not isinstance(value, dict):
@@ -175,8 +177,10 @@ def type_meta(value: Any) -> tuple[str, str]:
 
 
 def parse_yaml(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
-    """The first document, keys sorted as upstream's detour over JSON sorts them, and what strictness has to say of
-    duplicate keys. `modern`: yes, no, on and off are texts, as they are to YAML 1.2. Raises BodyError.
+    """Return the first document with sorted keys, as upstream's conversion to JSON has them, and errors for duplicate
+    keys.
+
+    With `modern`, yes, no, on and off are strings, as in YAML 1.2. Raises BodyError.
     """
     from setpoint.meta import yaml_read  # YAML costs start-up time and is rare
 
@@ -184,7 +188,7 @@ def parse_yaml(data: bytes, *, modern: bool = False) -> tuple[Any, list[str]]:
 
 
 def dump_yaml(value: Any) -> bytes:
-    """In upstream's style: sorted keys, lists not indented."""
+    """Return the value as YAML in upstream's style: sorted keys, lists not indented."""
     from setpoint.meta import yaml_write  # YAML costs start-up time and is rare
 
     return yaml_write.write(value)

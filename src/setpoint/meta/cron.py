@@ -1,8 +1,8 @@
-"""Cron schedules: the five fields, `@daily` and its like, `@every 1h30m`, and a `TZ=` in front.
+"""Cron schedules: the five fields, `@daily` and the other descriptors, `@every 1h30m`, and a leading `TZ=`.
 
-`parse` says what is wrong in the words of the parser that upstream uses. `next_after` steps through real time and looks
-at the clock on the wall of the schedule's zone: a time that daylight saving skips does not come that day, and one that
-the clock shows twice comes twice.
+`parse` reports errors with the messages of the parser that upstream uses. `next_after` advances in absolute time and
+compares the local time in the schedule's zone: a local time that daylight saving skips is skipped that day, and one
+that occurs twice fires twice.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from setpoint.meta.goformat import quote
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 from setpoint.meta.times import TimeError, parse_duration
 
 _STAR = 1 << 63
 """Set in a field that was given as `*`: days of month and of week are then both needed, not either."""
-_HORIZON_YEARS = 5
+_MAX_YEARS_AHEAD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Fields:
     month: int
     weekday: int
     zone: tzinfo | None
-    """None: the zone of whoever asks."""
+    """Time zone of the schedule; None means the caller's zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ _MONTH = _Bounds(
 _WEEKDAY = _Bounds(0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def parse(text: str) -> Schedule:
     """Raises ValueError with upstream's text."""
     if not text:
@@ -85,7 +85,7 @@ def parse(text: str) -> Schedule:
 
 
 def load_zone(name: str) -> tzinfo | None:
-    """The zone of that name; None for `Local`. Raises ValueError in Go's words."""
+    """Return the time zone of that name, or None for `Local`. Raises ValueError with Go's message."""
     if name in ("", "UTC"):
         return UTC
     if name == "Local":
@@ -195,8 +195,8 @@ def next_after(schedule: Schedule, when: datetime) -> datetime | None:
 def _next(schedule: Fields, zone: tzinfo, now: datetime) -> datetime | None:
     """Steps in UTC, reads in `zone`: month, then day, hour, minute, and from the top again whenever one runs over."""
     at = (now.replace(microsecond=0) + _SECOND).astimezone(zone)
-    last_year = at.year + _HORIZON_YEARS
-    # Until the first step, the finer parts of `at` are those of `now`; from then on they start from their lowest value.
+    last_year = at.year + _MAX_YEARS_AHEAD
+    # Until the first increment the smaller units of `at` are those of `now`; after it they start at their minimum.
     moved = False
     while at.year <= last_year:
         if not schedule.month >> at.month & 1:

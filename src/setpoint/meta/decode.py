@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 from setpoint.meta import decode_custom
+from setpoint.meta.chunked_sort import CHUNK_SIZE, sorted_in_chunks
 from setpoint.meta.decode_report import DecodeError, number_texts, read_exactly, report
 from setpoint.meta.decode_scalars import SCALARS, Decoder, Inexact, Wrong, decode_any, decode_bool, decode_string
 from setpoint.meta.schema import Field, Presence, Shape, Type
-from setpoint.meta.sorting import AT_ONCE, in_order
 
 __all__ = ["DecodeError", "decode", "zero"]
 
@@ -33,14 +33,15 @@ def decode(
     duplicates: Sequence[str] = (),
     emptied: list[tuple[dict[str, Any], str]] | None = None,
 ) -> Any:
-    """`value` as an object of this type; null is an empty one. It shares no container with the input but inside ANY.
+    """Return `value` as an object of this type; null becomes an empty one.
 
-    `strict`, if given, gets upstream's `unknown field "..."` and `duplicate field "..."` entries, in document order (of
-    a custom type: sorted).
-    `raw` is the JSON text that `value` was read from, if it was: numbers are then judged by how they were written.
-    `duplicates` are those that reading the body found. Raises DecodeError with upstream's text.
-    `emptied`, if given, gets the places in the result where an empty list or map was given for a field that is always
-    written: as null there, but in upstream's eyes the client's all the same.
+    Only parts of type ANY share containers with the input. `strict`, if given, receives upstream's `unknown field
+    "..."` and `duplicate field "..."` entries, in document order (sorted for a custom type).
+    `raw` is the JSON text that `value` was read from, if any: numbers are then checked as they were written.
+    `duplicates` are the duplicate keys found when the body was read.
+    `emptied`, if given, receives the paths in the result where the client gave an empty list or map for a field that is
+    always written: null in the result, but owned by the client as upstream has it.
+    Raises DecodeError with upstream's message.
     """
     if value is None:
         value = {}
@@ -163,7 +164,7 @@ def _map(type: Type) -> Decoder:
             raise Wrong
         return {
             key: decode_item(one, unknown) if (one := value[key]) is not None else _null_element(item)
-            for key in (sorted(value) if len(value) <= AT_ONCE else in_order(value))
+            for key in (sorted(value) if len(value) <= CHUNK_SIZE else sorted_in_chunks(value))
         }
 
     def decode_strings(value: Any, unknown: list[bool]) -> Any:
@@ -172,20 +173,21 @@ def _map(type: Type) -> Decoder:
         for one in value.values():
             if one.__class__ is not str:
                 return decode_map(value, unknown)
-        if len(value) > AT_ONCE:
-            return {key: value[key] for key in in_order(value)}
+        if len(value) > CHUNK_SIZE:
+            return {key: value[key] for key in sorted_in_chunks(value)}
         return dict(sorted(value.items())) if len(value) > 1 else value.copy()
 
     return decode_strings if item.shape is Shape.STRING else decode_map
 
 
 def _null_element(item: Type) -> Any:
-    """What null stands for in a list or map; bytes come back from the reference's storage as empty, not as null."""
+    """Return what null becomes in a list or map; upstream's storage returns bytes as empty, not as null."""
     return "" if item.shape is Shape.BYTES else zero(item)
 
 
 def _schema_union(type: Type) -> Decoder:
-    """A JSON schema, or else what the name of the type says: a boolean, a list of schemas, a list of names."""
+    """Return the decoder for a JSON schema or an alternative named by the type: a boolean, a list of schemas or of
+    names."""
     assert type.item is not None
     schema: Decoder
 
@@ -214,8 +216,8 @@ def _schema_union(type: Type) -> Decoder:
 # -- structs ----------------------------------------------------------------------------------------------------------
 
 _INLINE_CLASS = {Shape.STRING: "str", Shape.BOOL: "bool"}
-_LEAVE_AFTER = 5
-"""Every so many fields the generated function looks whether everything given has been dealt with."""
+_FIELDS_PER_EXIT_CHECK = 5
+"""Number of fields after which the generated function checks whether all given fields have been handled."""
 
 
 def _struct(type: Type) -> Decoder:
@@ -232,17 +234,17 @@ def _struct(type: Type) -> Decoder:
         v = get('b')
         if v is not None: ...
         else: out['b'] = ""
-        if left: look_closer(value, unknown)
+        if left: report_errors(value, unknown)
         return out
     """
     names = frozenset(type.fields)
     scope: dict[str, Any] = {"Wrong": Wrong, "zero": zero}
 
-    def look_closer(value: dict[str, Any], unknown: list[bool]) -> None:
+    def report_errors(value: dict[str, Any], unknown: list[bool]) -> None:
         if not names.issuperset(value):  # else some were null
             unknown.append(True)
 
-    scope["look_closer"] = look_closer
+    scope["report_errors"] = report_errors
     lines = [
         "def decode_struct(value, unknown):",
         " if value.__class__ is not dict: raise Wrong",
@@ -252,9 +254,9 @@ def _struct(type: Type) -> Decoder:
     last_always = max((at for at, one in enumerate(fields) if one.presence is Presence.ALWAYS), default=-1)
     for at, one in enumerate(fields):
         lines += _field_source(one, f"{at}", scope)
-        if at >= last_always and (at - last_always) % _LEAVE_AFTER == 0 and at + 2 < len(fields):
+        if at >= last_always and (at - last_always) % _FIELDS_PER_EXIT_CHECK == 0 and at + 2 < len(fields):
             lines.append(" if not left: return out")
-    lines += [" if left: look_closer(value, unknown)", " return out"]
+    lines += [" if left: report_errors(value, unknown)", " return out"]
     exec(compile("\n".join(lines), f"<decoder of {type.name}>", "exec"), scope)  # our own tables, no input
     made: Decoder = scope["decode_struct"]
     return made

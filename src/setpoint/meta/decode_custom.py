@@ -69,7 +69,7 @@ def struct_decoder(type: Type, part: Part) -> Decoder:
 
 
 def pruned(value: Any, unknown: list[bool]) -> Any:
-    """What is left of a value that the schema says nothing of: its scalars and the lists that hold them."""
+    """Return what remains of a value without a schema: its scalars and the lists that contain them."""
     if value.__class__ is dict:
         if value:
             unknown.append(True)
@@ -84,7 +84,7 @@ def _is_plain(type: Type) -> bool:
 
 
 def _item(type: Type, part: Part) -> Decoder:
-    """Of the elements of a list or map, which are not null."""
+    """Return the decoder for the non-null elements of a list or map."""
     if type.item is None:
         return pruned
     if _is_plain(type.item):
@@ -95,7 +95,7 @@ def _item(type: Type, part: Part) -> Decoder:
 
 
 def _for_null(type: Type) -> Any:
-    """What an element that may not be null becomes."""
+    """Return the value of an element that is null but not nullable."""
     item = type.item
     return None if item is None or item.nullable else item.default
 
@@ -144,8 +144,9 @@ def map_decoder(type: Type, part: Part) -> Decoder:
 
 
 def restore_nulls(decoded: Any, given: Any) -> None:
-    """Puts back the nulls of `given` that its decoded form has lost, and that no default took the place of: who applies
-    a null is told what is wrong with it."""
+    """Restore the nulls of `given` that its decoded form has lost and that no default replaced.
+
+    Validation of an applied null can then report what is wrong with it."""
     if given.__class__ is dict and decoded.__class__ is dict:
         for key, one in given.items():
             if one is None:

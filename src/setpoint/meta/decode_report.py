@@ -1,8 +1,8 @@
-"""The slow second look at a value that did not decode cleanly: what is wrong, in upstream's words and order.
+"""The slow second pass over a value that did not decode cleanly: reports errors with upstream's messages and order.
 
-Upstream decodes in document order. It keeps the first type error and goes on, but an error from a type that reads
-itself (quantity, time, int-or-string) ends the decoding at once and wins. Unknown and duplicate fields are noted on the
-way, by paths such as `spec.containers[0].foo`.
+Upstream decodes in document order. It records the first type error and continues, but an error from a type with a
+decoder of its own (quantity, time, int-or-string) ends the decoding at once and takes precedence. Unknown and duplicate
+fields are recorded on the way, by paths such as `spec.containers[0].foo`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from setpoint.meta.quantity import canonical as canonical_quantity
 from setpoint.meta.schema import Shape, Type
 from setpoint.meta.times import TimeError, canonical_micro, canonical_time, parse_duration
 
-MOST_STRICT_ENTRIES = 100
-_LONGEST_INT = 20
+MAX_STRICT_ENTRIES = 100
+_MAX_INT_DIGITS = 20
 
 
 class DecodeError(ValueError):
@@ -43,7 +43,7 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def _read_int(text: str) -> int | NumberText:
-    return int(text) if len(text) <= _LONGEST_INT else NumberText(text)
+    return int(text) if len(text) <= _MAX_INT_DIGITS else NumberText(text)
 
 
 def read_exactly(raw: bytes) -> Any:
@@ -88,13 +88,13 @@ def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
     if raw is not None:
         try:
             value = _read_pairs(raw)
-        except (ValueError, RecursionError):  # the value was read by a more patient reader
+        except (ValueError, RecursionError):  # the value was read by a more lenient reader
             value = number_texts(value)
-    look = _Look()
-    look.walk(type, value, "")
-    if look.saved is not None:
-        raise DecodeError(look.saved.message())
-    return look.strict if type.go else sorted(look.strict, key=_custom_order)
+    reporter = _Reporter()
+    reporter.walk(type, value, "")
+    if reporter.saved is not None:
+        raise DecodeError(reporter.saved.message())
+    return reporter.strict if type.go else sorted(reporter.strict, key=_custom_order)
 
 
 def _custom_order(finding: str) -> tuple[int, str]:
@@ -107,7 +107,7 @@ def _custom_order(finding: str) -> tuple[int, str]:
     return (3 if ".metadata." in finding else 2), finding
 
 
-class _Complaint:
+class _Finding:
     """A type error, or any other text."""
 
     def __init__(
@@ -125,7 +125,7 @@ class _Complaint:
 
 
 def describe(value: Any) -> str:
-    """The kind of a JSON value, by upstream's word."""
+    """Return the kind of a JSON value by upstream's name."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -135,23 +135,23 @@ def describe(value: Any) -> str:
     return "object" if isinstance(value, dict | Pairs) else "array"
 
 
-class _Look:
+class _Reporter:
     def __init__(self) -> None:
-        self.saved: _Complaint | None = None
+        self.saved: _Finding | None = None
         self.strict: list[str] = []
         self.struct = ""
         self.path: list[str] = []
 
-    def wrong(self, what: str, go: str) -> _Complaint:
-        return _Complaint("", what, go, self.struct, self.path)
+    def wrong(self, what: str, go: str) -> _Finding:
+        return _Finding("", what, go, self.struct, self.path)
 
-    def save(self, complaint: _Complaint) -> None:
+    def save(self, finding: _Finding) -> None:
         if self.saved is None:
-            self.saved = complaint
+            self.saved = finding
 
     def note(self, what: str, where: str) -> None:
         entry = f"{what} field {quote(where)}"
-        if len(self.strict) < MOST_STRICT_ENTRIES and entry not in self.strict:
+        if len(self.strict) < MAX_STRICT_ENTRIES and entry not in self.strict:
             self.strict.append(entry)
 
     def walk(self, type: Type, value: Any, where: str) -> None:
@@ -238,9 +238,9 @@ class _Look:
         """Kind, version or metadata of a custom object, or of one inside it: upstream reads each by itself."""
         if type.shape is Shape.STRING:
             if describe(value) != "string":
-                self.end(_Complaint(f"{below}: Invalid value: {_shown(value)}: must be a string"))
+                self.end(_Finding(f"{below}: Invalid value: {_shown(value)}: must be a string"))
             return
-        inner = _Look()
+        inner = _Reporter()
         try:
             inner.walk(type, value, below)
             problem = inner.saved.message() if inner.saved is not None else ""
@@ -248,7 +248,7 @@ class _Look:
             problem = str(error)
         self.strict += [entry for entry in inner.strict if entry not in self.strict]
         if problem:
-            self.end(_Complaint(f"{below}: Invalid value: {_shown(value)}: {problem}" if where else problem))
+            self.end(_Finding(f"{below}: Invalid value: {_shown(value)}: {problem}" if where else problem))
 
     def check_scalar(self, type: Type, value: Any) -> None:
         shape, what = type.shape, describe(value)
@@ -269,7 +269,7 @@ class _Look:
         elif shape is Shape.BYTES:
             if what == "string":
                 if (at := base64_error(value.encode())) is not None:
-                    self.save(_Complaint(f"illegal base64 data at input byte {at}"))
+                    self.save(_Finding(f"illegal base64 data at input byte {at}"))
             elif what != "array":
                 self.save(self.wrong(what, type.go))
             else:
@@ -293,7 +293,7 @@ class _Look:
             try:
                 canonical_quantity(text)
             except QuantityError as error:
-                self.end(_Complaint(str(error)))
+                self.end(_Finding(str(error)))
         elif shape is Shape.INT_OR_STRING:
             if what == "number" and not _fits(value, 31):
                 self.end(self.wrong(f"number {number_text(value)}", "int32"))
@@ -310,16 +310,16 @@ class _Look:
                 else:
                     parse_duration(value)
             except TimeError as error:
-                self.end(_Complaint(str(error)))
+                self.end(_Finding(str(error)))
 
     def check_schema_union(self, type: Type, schema: Type, value: Any) -> None:
         """Upstream decodes what is below by a decoder of its own, whose first error ends this one."""
-        inner, what = _Look(), describe(value)
+        inner, what = _Reporter(), describe(value)
         if what == "object":
             inner.walk(schema, value, "")
         elif type.name.endswith("OrBool"):
             if what != "bool":
-                self.end(_Complaint("boolean or JSON schema expected"))
+                self.end(_Finding("boolean or JSON schema expected"))
         elif what == "array":
             for one in value:
                 if type.name.endswith("OrArray"):
@@ -331,8 +331,8 @@ class _Look:
                 saved.struct, saved.path = self.struct, (*self.path, *saved.path)
             self.end(saved)
 
-    def end(self, complaint: _Complaint) -> NoReturn:
-        raise DecodeError(complaint.message())
+    def end(self, finding: _Finding) -> NoReturn:
+        raise DecodeError(finding.message())
 
 
 def _shown(value: Any) -> str:
@@ -362,7 +362,7 @@ def lenient_base64(text: str) -> str | None:
 
 
 def base64_error(data: bytes) -> int | None:
-    """Where the reference's decoder gives up; None if it does not."""
+    """Return the offset at which upstream's decoder fails, or None if it succeeds."""
     at, end = 0, len(data)
     while True:
         filled = 0

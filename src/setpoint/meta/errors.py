@@ -58,7 +58,7 @@ class ApiError(Exception):
             self.reason = reason
         self.details: dict[str, Any] | None = dict(details) if details is not None else None
         self.continue_token = ""
-        """Where a list that expired midway can be taken up again."""
+        """Continue token with which a list that expired midway can be resumed; empty if there is none."""
 
     @property
     def retry_after(self) -> int:
@@ -196,7 +196,7 @@ class Invalid(ApiError):
 
     @classmethod
     def of(cls, group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
-        # The same thing wrong twice is said once.
+        # Identical messages are shown once.
         errors = list({(error.field, error.body()): error for error in errors}.values())
         details = _about(group, kind, name)
         if errors:
@@ -224,7 +224,7 @@ class InternalError(ApiError):
 
 
 class PlainServerError(ApiError):
-    """What upstream answers for an error that nobody wrapped: 500, no reason, the bare text."""
+    """Upstream's response to an error that was not wrapped: code 500, no reason, the bare message."""
 
     code, reason = 500, ""
 

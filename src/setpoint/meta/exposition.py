@@ -25,7 +25,7 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """How many values were not above each bound, and their sum."""
+    """A histogram: the number of values up to each bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 

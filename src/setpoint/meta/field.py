@@ -1,7 +1,7 @@
-"""Field errors: what is wrong, where, in upstream's words.
+"""Field errors with upstream's messages.
 
-Paths are plain strings (`spec.containers[0].name`), built only from what a validator walks. Validators take an `errs`
-list and append to it; none of them raises and none of them stops at the first error.
+Paths are plain strings (`spec.containers[0].name`), built only for the fields that a validator visits. Validators take
+an `errs` list and append to it; none of them raises and none of them stops at the first error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 from setpoint.meta.goformat import quote
 
 OMIT = object()
-"""As a bad value: leave the value out of the message."""
+"""Bad value that is omitted from the message."""
 
 _TITLES = {
     "FieldValueNotFound": "Not found",
@@ -34,11 +34,11 @@ _WITHOUT_VALUE = {
     "FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong", "FieldValueTooShort", "InternalError",
 }  # fmt: skip
 
-# Go's encoder keeps JSON fit for HTML.
+# Go's encoder escapes JSON for HTML.
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-_LONGEST_SHOWN = 64 * 1024
+_MAX_SHOWN_LENGTH = 64 * 1024
 """Characters of a wrong value that messages show. Upstream shows all of it."""
 
 
@@ -67,7 +67,7 @@ Errors = list[FieldError]
 
 def _render(value: Any) -> str:
     if isinstance(value, str):
-        return quote(value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "...")
+        return quote(value if len(value) <= _MAX_SHOWN_LENGTH else value[:_MAX_SHOWN_LENGTH] + "...")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -76,7 +76,7 @@ def _render(value: Any) -> str:
 
 
 def aggregate_message(errors: Iterable[FieldError]) -> str:
-    """One error is its message; several stand in brackets, each text once."""
+    """Return the message of one error, or those of several in brackets without duplicates."""
     messages = list(dict.fromkeys(error.message() for error in errors))
     return messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
 

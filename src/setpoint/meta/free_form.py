@@ -1,15 +1,15 @@
-"""Parts of objects that are taken as they come, whatever they hold."""
+"""Parts of objects that are stored as given, without a schema."""
 
 from __future__ import annotations
 
 from setpoint.meta.schema import Shape, Type
 
 _OWNERSHIP = "managedFields"
-"""Its field sets are free in form, but always made anew by those who keep account of owners."""
+"""Field whose field sets have no schema, but are always rebuilt by the code that tracks field ownership."""
 
 
 def is_closed(type_: Type) -> bool:
-    """Whether decoding a value of this type leaves no container of the input in the result."""
+    """Return whether decoding a value of this type shares no container with the input."""
     seen: set[int] = set()
 
     def closed(type_: Type) -> bool:
@@ -26,7 +26,7 @@ def is_closed(type_: Type) -> bool:
 
 
 def has_free_parts(type_: Type) -> bool:
-    """Whether a custom type has parts of which its schema says nothing: there numbers stay as they were read."""
+    """Return whether a custom type has parts without a schema, in which numbers stay as they were read."""
     known: bool | None = type_.compiled.get("free")
     if known is None:
         known = type_.compiled["free"] = _free(type_)

@@ -39,7 +39,7 @@ def quote_all(texts: Iterable[str]) -> str:
 
 
 def aggregate(messages: Iterable[str]) -> str:
-    """Several errors as one text: each is said once, more than one stand in brackets."""
+    """Return several errors as one message, without duplicates; more than one are put in brackets."""
     texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 

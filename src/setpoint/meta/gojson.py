@@ -35,9 +35,10 @@ def indented_by_two(value: Any) -> str:
     return _escaped(_dumps(value, orjson.OPT_INDENT_2 | _SORTED))
 
 
-def decoded_again(value: Any, *, unsigned: bool = False) -> Any:
-    """What Go's decoders make of it once it is written: floats without a fraction are integers then, as far as 63 bits
-    go; some go to 64.
+def go_round_trip(value: Any, *, unsigned: bool = False) -> Any:
+    """Return the value as Go decodes it after encoding: floats without a fraction become integers within 63 bits.
+
+    With `unsigned` the range is 64 bits.
     """
     if _is_plain(value):
         return value
@@ -72,7 +73,7 @@ def _dumps(value: Any, option: int) -> bytes:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether orjson writes it as Go does."""
+    """Return whether orjson encodes the value as Go does."""
     stack = [value]
     while stack:
         one = stack.pop()

@@ -1,5 +1,7 @@
-"""JSON read in Python where the library in C will not do: what is wrong with a text, in the words of Go's scanner, and
-reading with hooks. Slow; only for texts that the real parser refused or could not say enough about."""
+"""JSON parsing in Python where the C library is not sufficient: syntax errors in the words of Go's scanner, and parsing
+with hooks.
+
+It is slow, and used only for texts that the fast parser rejected or could not report enough about."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _HEX = b"0123456789abcdefABCDEF"
 _END = "unexpected end of JSON input"
 
 
-class _Complaint(Exception):
+class _SyntaxError(Exception):
     pass
 
 
@@ -33,9 +35,9 @@ _CONTEXTS = {
 }
 
 
-_LONG_TEXT = 256 * 1024
-"""Bytes from which on JSON is read in Python, several times slower: the scanner in C would keep other threads waiting
-until it is done."""
+_MAX_C_SCANNER_BYTES = 256 * 1024
+"""Size in bytes from which JSON is parsed in Python, several times slower: the C scanner would hold the interpreter
+lock until it is done."""
 
 
 class _PythonDecoder(json.JSONDecoder):
@@ -48,25 +50,25 @@ class _PythonDecoder(json.JSONDecoder):
 
 def read_json(text: bytes | str, **hooks: Any) -> Any:
     """`json.loads`, in steps that are short however long the text is. It must not be nested too deeply."""
-    if len(text) < _LONG_TEXT:
+    if len(text) < _MAX_C_SCANNER_BYTES:
         return json.loads(text, **hooks)
     return json.loads(text, cls=_PythonDecoder, **hooks)
 
 
-def complaint(data: bytes, max_depth: int) -> str:
+def syntax_error(data: bytes, max_depth: int) -> str:
     """The message, or "" if Go would find nothing wrong. In a long text the context may be less exact: a request must
     not cost seconds because it is wrong.
     """
-    return _complaint_about_long(data, max_depth) if len(data) > _LONG else _scan(data, max_depth)
+    return _syntax_error_in_long(data, max_depth) if len(data) > _LONG else _scan(data, max_depth)
 
 
-def depth_complaint(data: bytes, max_depth: int) -> str:
+def depth_error(data: bytes, max_depth: int) -> str:
     """The message for a text that is known to nest too deep."""
     found = _scan(data[:_LONG], max_depth)
     return found if found.endswith("exceeded max depth") else "invalid character '[' exceeded max depth"
 
 
-def early_complaint(data: bytes, max_depth: int) -> str:
+def early_syntax_error(data: bytes, max_depth: int) -> str:
     """The message about the beginning of a long text, or "" if that is in order."""
     found = _scan(data[:_LONG], max_depth)
     return "" if found == _END else found
@@ -75,12 +77,12 @@ def early_complaint(data: bytes, max_depth: int) -> str:
 def _scan(data: bytes, max_depth: int) -> str:
     try:
         _Scanner(data, max_depth).scan()
-    except _Complaint as found:
+    except _SyntaxError as found:
         return str(found)
     return ""
 
 
-def _complaint_about_long(data: bytes, max_depth: int) -> str:
+def _syntax_error_in_long(data: bytes, max_depth: int) -> str:
     text = data.decode(errors="replace")
     try:
         read_json(text, parse_int=len, parse_float=len)
@@ -90,7 +92,7 @@ def _complaint_about_long(data: bytes, max_depth: int) -> str:
         context = _CONTEXTS.get(error.msg.partition(":")[0].strip(), "after object key:value pair")
         return f"invalid character {_quoted(text[error.pos])} {context}"
     except RecursionError:
-        return depth_complaint(data, max_depth)
+        return depth_error(data, max_depth)
     return ""
 
 
@@ -106,15 +108,15 @@ class _Scanner:
 
     def peek(self) -> int:
         if self.at >= len(self.data):
-            raise _Complaint(_END)
+            raise _SyntaxError(_END)
         return self.data[self.at]
 
     def inside(self) -> int:
         """The next character within a token; Go ends a text that stops there with a blank."""
         return self.data[self.at] if self.at < len(self.data) else ord(" ")
 
-    def refuse(self, context: str) -> _Complaint:
-        return _Complaint(f"invalid character {_quoted(chr(self.inside()))} {context}")
+    def refuse(self, context: str) -> _SyntaxError:
+        return _SyntaxError(f"invalid character {_quoted(chr(self.inside()))} {context}")
 
     def skip_space(self) -> None:
         while self.at < len(self.data) and self.data[self.at] in _SPACE:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 TERM_HEADER = "setpoint-lease"
 
 
 class Term(NamedTuple):
-    """One holder's uninterrupted time with a Lease."""
+    """One holder's uninterrupted tenure of a Lease."""
 
     namespace: str
     name: str
@@ -30,7 +30,7 @@ class Term(NamedTuple):
         return f"{self.namespace}/{self.name}/{self.transitions}/{quote(self.holder, safe='')}"
 
 
-@remembered(maxsize=64)
+@memoized(maxsize=64)
 def parse_term(text: str) -> Term:
     """Read what the header holds. Raises ValueError."""
     namespace, name, transitions, holder = text.split("/")

@@ -18,8 +18,9 @@ class ManifestProblem(ValueError):
 
 
 def manifests(data: bytes) -> list[Obj]:
-    """All objects of a text, in its order; lists are opened. Each says what it is and has a name. Raises
-    ManifestProblem."""
+    """Return all objects of a text in order, with lists expanded. Each has an apiVersion, a kind and a name.
+
+    Raises ManifestProblem."""
     try:
         found = [obj for value in values(data) for obj in _opened(value)]
     except BodyError as error:
@@ -43,7 +44,7 @@ def values(data: bytes) -> Iterator[Any]:
     for match in (*_SEPARATOR.finditer(data), None):
         end = match.start() if match else len(data)
         if data[start:end].strip():
-            # Empty lines before it, so that a complaint names the line of the file.
+            # Prepend empty lines, so that an error has the line number in the file.
             found, _ = parse_yaml(b"\n" * data.count(b"\n", 0, start) + data[start:end])
             if found is not None:
                 yield found
@@ -51,7 +52,7 @@ def values(data: bytes) -> Iterator[Any]:
 
 
 def _json_values(data: bytes) -> Iterator[Any]:
-    """One after another, with nothing or white space between them."""
+    """Yield the concatenated JSON values of a text, with optional white space between them."""
     text = data.decode("utf-8", "replace")
     decoder, at = json.JSONDecoder(), 0
     while text[at:].strip():
@@ -59,7 +60,7 @@ def _json_values(data: bytes) -> Iterator[Any]:
         try:
             found, at = decoder.raw_decode(text, at)
         except ValueError as error:
-            try:  # flow mappings look like JSON and are YAML
+            try:  # a flow mapping starts like JSON and is YAML
                 yield parse_yaml(data)[0]
                 return
             except BodyError:

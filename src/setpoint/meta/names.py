@@ -1,11 +1,12 @@
-"""Rules for names, label keys and values, ports and the like. Each returns what is wrong, in words; empty: nothing."""
+"""Validation of names, label keys and values, ports and the like. Each function returns error messages; empty means
+valid."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_UNDERSCORE = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -85,7 +86,7 @@ def in_range(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def _dns1123_label(value: str) -> tuple[str, ...]:
     errors = []
     if len(value.encode()) > 63:
@@ -102,7 +103,7 @@ def dns1123_label(value: str) -> list[str]:
     return list(_dns1123_label(value))
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def _dns1123_subdomain(value: str) -> tuple[str, ...]:
     errors = []
     if len(value.encode()) > 253:
@@ -152,7 +153,7 @@ def wildcard_dns1123_subdomain(value: str) -> list[str]:
     return errors
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def _qualified_name(value: str) -> tuple[str, ...]:
     errors: list[str] = []
     parts = value.split("/")
@@ -182,7 +183,7 @@ def qualified_name(value: str) -> list[str]:
     return list(_qualified_name(value))
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def _label_value(value: str) -> tuple[str, ...]:
     errors = []
     if len(value.encode()) > 63:
@@ -300,7 +301,7 @@ IP_TEXT = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 CIDR_TEXT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def parse_ip(value: str) -> IPv4Address | IPv6Address | None:
     """The address, without a zone; None if it is none (leading zeros included)."""
     try:
@@ -324,7 +325,7 @@ def ip(value: str) -> list[str]:
 
 
 def ip_legacy(value: str) -> list[str]:
-    """As old API fields demand it: valid, without leading zeros, not IPv4-mapped; any spelling."""
+    """Validate an IP address as old API fields do: no leading zeros, not IPv4-mapped, any spelling."""
     return [text for text in ip(value) if not text.startswith("must be in canonical form")]
 
 

@@ -1,4 +1,4 @@
-"""Which nodes a Pod may go to by its own word: nodeSelector and required node affinity."""
+"""Node selection by the Pod's own spec: nodeSelector and required node affinity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def required_nodes(spec: Mapping[str, Any]) -> Callable[[_Node], bool]:
 
 
 def node_selector(selector: Mapping[str, Any]) -> Callable[[_Node], bool]:
-    """One of the terms must match; without terms nothing does."""
+    """Return a predicate that is true if one of the terms matches; without terms it is never true."""
     terms = [_term(term) for term in selector.get("nodeSelectorTerms") or ()]
     return lambda node: any(term(node) for term in terms)
 
@@ -78,7 +78,7 @@ def _compared(key: str, values: Iterable[str], holds: Callable[[int, int], bool]
 
 
 def integer(text: str) -> int | None:
-    """As Gt and Lt read it: 64 bits, and nothing else."""
+    """Parse an integer as Gt and Lt do: 64 bits, or None."""
     return int(text) if _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63 else None
 
 

@@ -45,7 +45,7 @@ def validate_annotations(annotations: Mapping[str, str] | None, path: str, errs:
         size += len(key) + len(value)
         for text in _qualified_name(key.lower()):
             errs.append(invalid(path, key, text))
-    # Characters bound bytes from below; only near the limit is it worth encoding.
+    # The number of characters is a lower bound of the bytes; encode only close to the limit.
     if (
         size * 4 > _ANNOTATIONS_LIMIT
         and sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _ANNOTATIONS_LIMIT
@@ -88,7 +88,7 @@ def _validate_finalizers(finalizers: Sequence[str], path: str, errs: Errors) -> 
 
 
 def validate_qualified_finalizers(meta: Mapping[str, Any], path: str, errs: Errors) -> None:
-    """What most kinds ask for beyond the common rules: only finalizers of old may do without a domain."""
+    """Validate the additional rule of most kinds: only legacy finalizers may lack a domain."""
     for i, finalizer in enumerate(meta.get("finalizers", ())):
         if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
@@ -156,7 +156,7 @@ def validate_object_meta(
 
 
 def validate_object_meta_update(meta: Mapping[str, Any], old: Mapping[str, Any], path: str, errs: Errors) -> None:
-    """What may not change, and what must still hold, when an object is updated."""
+    """Validate the metadata of an update: immutable fields, and the rules that must still hold."""
     if old.get("deletionTimestamp"):
         extra = sorted(set(meta.get("finalizers", ())) - set(old.get("finalizers", ())))
         if extra:

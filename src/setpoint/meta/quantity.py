@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
@@ -19,11 +19,11 @@ DECIMAL: Format = "DecimalSI"
 EXPONENT: Format = "DecimalExponent"
 
 NANO = 10**9
-_GREATEST_BINARY = (2**63 - 1) * NANO
-_GREATEST_EXPONENT = 4096
+_MAX_BINARY = (2**63 - 1) * NANO
+_MAX_EXPONENT = 4096
 """Past this a quantity would cost memory, not mean anything; the reference has no such bound."""
 
-# What is taken is never given back: digits could be told apart in so many ways that one bad text took minutes.
+# The quantifiers are possessive: digits could be split in so many ways that one invalid text took minutes.
 _SPLIT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([eEinumkKMGTP]*+[-+]?[0-9]*+)")
 _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
@@ -48,11 +48,11 @@ class Quantity(NamedTuple):
     text: str
 
     def value(self) -> int:
-        """In whole units, rounded away from zero."""
+        """Return the value in whole units, rounded away from zero."""
         return _scaled(self.nano, NANO)
 
     def milli_value(self) -> int:
-        """In thousandths, rounded away from zero."""
+        """Return the value in thousandths, rounded away from zero."""
         return _scaled(self.nano, NANO // 1000)
 
     def is_integer(self) -> bool:
@@ -62,7 +62,7 @@ class Quantity(NamedTuple):
         return (self.nano > 0) - (self.nano < 0)
 
     def plus(self, other: Quantity) -> Quantity:
-        """In the format of this one, or of the other if this is zero."""
+        """Return the sum, in the format of this quantity, or of the other one if this is zero."""
         return of_nano(self.nano + other.nano, self.format if self.nano else other.format)
 
     def minus(self, other: Quantity) -> Quantity:
@@ -104,7 +104,7 @@ def _render(nano: int, format: Format) -> str:
     return f"{number}{_DECIMAL_SUFFIXES.get(exponent, '')}"
 
 
-@remembered(maxsize=8192)
+@memoized(maxsize=8192)
 def parse(text: str) -> Quantity:
     match = _SPLIT.fullmatch(text) if text else None
     if match is None:
@@ -112,7 +112,7 @@ def parse(text: str) -> Quantity:
     sign, whole, _, fraction, suffix = match.groups()
     whole, fraction = whole or "0", fraction or ""
     digits = whole + fraction
-    if len(digits) > _GREATEST_EXPONENT:
+    if len(digits) > _MAX_EXPONENT:
         raise QuantityError(_BAD_NUMBER)
     decimal = _DECIMAL_EXPONENTS.get(suffix)
     if decimal is None and (binary := _BINARY_EXPONENTS.get(suffix)) is not None:
@@ -123,14 +123,14 @@ def parse(text: str) -> Quantity:
         if exponent is None or len(exponent[1]) > _INT64_DIGITS:
             raise QuantityError(_BAD_SUFFIX)
         format, decimal = EXPONENT, int(exponent[1])
-        if decimal > _GREATEST_EXPONENT:
+        if decimal > _MAX_EXPONENT:
             raise QuantityError(_BAD_NUMBER)
     scale = decimal - len(fraction)
     number = int(digits)
     nano = _to_nano(number, scale)
     if sign == "-":
         nano = -nano
-    # The reference keeps the text when the number fits 64 bits as it stands and could not be written shorter.
+    # Upstream retains the text if the number fits 64 bits as written and has no shorter form.
     tidy = len(digits) <= _INT64_DIGITS and scale >= -9 and scale % 3 == 0
     if tidy and digits[-3:] != "000" and digits[0] != "0":
         return Quantity(nano, format, text)
@@ -140,7 +140,7 @@ def parse(text: str) -> Quantity:
 def _to_nano(number: int, scale: int) -> int:
     if scale >= -9:
         return int(number * 10 ** (scale + 9))
-    if -scale - 9 > 2 * _GREATEST_EXPONENT:  # rounds to the least step, whatever the digits
+    if -scale - 9 > 2 * _MAX_EXPONENT:  # rounds to the least step, whatever the digits
         return 1 if number else 0
     return int(-(-number // 10 ** (-scale - 9)))
 
@@ -150,7 +150,7 @@ def _parse_binary(text: str, sign: str, whole: str, fraction: str, exponent: int
     fits = not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0
     format = BINARY
     if not fits:
-        nano = min(nano, _GREATEST_BINARY)
+        nano = min(nano, _MAX_BINARY)
         if 0 < nano < NANO:
             format = DECIMAL
     if sign == "-":
@@ -160,7 +160,7 @@ def _parse_binary(text: str, sign: str, whole: str, fraction: str, exponent: int
     return of_nano(nano, format)
 
 
-@remembered(maxsize=8192)
+@memoized(maxsize=8192)
 def canonical(text: str) -> str:
     """The text that the reference would store and show for this one."""
     return parse(text.strip()).text

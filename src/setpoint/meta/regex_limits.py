@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re2
 
-LONGEST = 16 * 1024
+MAX_PATTERN_LENGTH = 16 * 1024
 """Characters of a pattern; about 10 ms of compiling at worst."""
-_MOST_CLASSES = 100
+_MAX_CLASSES = 100
 """Unicode classes in a pattern; each expands to hundreds of ranges."""
 
 TOO_LARGE = "expression too large"
-"""As Go's regexp package says it."""
+"""Message of Go's regexp package for a pattern that is too large."""
 
 OPTIONS = re2.Options()
 OPTIONS.log_errors = False
@@ -20,4 +20,4 @@ OPTIONS.max_mem = 2 << 20
 
 
 def is_too_large(pattern: str) -> bool:
-    return len(pattern) > LONGEST or pattern.count("\\p") + pattern.count("\\P") > _MOST_CLASSES
+    return len(pattern) > MAX_PATTERN_LENGTH or pattern.count("\\p") + pattern.count("\\P") > _MAX_CLASSES

@@ -1,8 +1,8 @@
-"""What an object of a kind looks like: the one description that decoding, patching, applying and documenting share.
+"""The schema of a kind: the one description that decoding, patching, applying and documentation share.
 
 A `Type` is a node of a (possibly recursive) graph; a `Field` is a named edge of a STRUCT. Built-in kinds get their
-graph from the field tables in `kinds`, custom kinds from their CustomResourceDefinition. Types are built once and never
-change after that, so everything compiled from one (decoder, differ, merger) is kept for as long as the Type lives.
+graph from the field tables in `kinds`, custom kinds from their CustomResourceDefinition. Types are built once and are
+immutable afterwards, so everything compiled from one (decoder, differ, merger) is cached for as long as the Type lives.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Shape(Enum):
     STRUCT = "struct"  # named fields
     MAP = "map"  # any string key, one element type
     LIST = "list"
-    ANY = "any"  # any JSON, kept as it came (raw extensions, FieldsV1, preserved unknown fields)
+    ANY = "any"  # any JSON, stored as given (raw extensions, FieldsV1, preserved unknown fields)
 
 
 class Presence(Enum):
-    """How a field with an empty value is written, which is what clients and apply ownership see."""
+    """How a field with an empty value is written, which clients and apply ownership can see."""
 
     OMIT = "omit"  # an empty value is left out: false, 0, "", [], {} and null are all "not there"
     KEEP = "keep"  # what was given stays, 0 and {} too; only null is "not there"
@@ -41,7 +41,7 @@ class Presence(Enum):
 class ListType(Enum):
     ATOMIC = "atomic"  # owned and replaced whole
     SET = "set"  # scalars, each once
-    MAP = "map"  # structs, told apart by `list_keys`
+    MAP = "map"  # structs, identified by `list_keys`
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +64,9 @@ class Type:
     nullable: bool = False
     """An explicit null stays (custom resources)."""
     default: Any = None
-    """Of an element of a LIST or MAP: what stands in for null (custom resources)."""
+    """Value that replaces null in an element of a LIST or MAP of a custom resource."""
     compiled: dict[str, Any] = field(default_factory=dict)
-    """What others compiled from this Type, by their own name."""
+    """Functions compiled from this Type, by the name of the compiler."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class Field:
     presence: Presence = Presence.OMIT
     required: bool = False
     patch_strategy: frozenset[str] = frozenset()
-    """Of strategic merge patches: `merge`, `replace`, `retainKeys`."""
+    """Strategy for strategic merge patches: `merge`, `replace`, `retainKeys`."""
     merge_key: str = ""
     default: Any = None
     """A default from the schema itself (list-map keys such as a port's `TCP`, custom resources)."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from setpoint.meta.field import aggregate_message, invalid
+from setpoint.meta.memoize import memoized
 from setpoint.meta.names import _label_value, _qualified_name
-from setpoint.meta.remember import remembered
 
 _Labels = Mapping[str, str]
 
@@ -38,7 +38,7 @@ class Selector(NamedTuple):
         return not self.requirements
 
     def exact(self, key: str) -> str | None:
-        """The one value that `key` must have, if the selector says so."""
+        """Return the one value that the selector requires for `key`, or None."""
         for requirement in self.requirements:
             if requirement.key == key and requirement.operator in ("=", "in") and len(requirement.values) == 1:
                 return requirement.values[0]
@@ -90,7 +90,7 @@ def _is_exact(requirement: Requirement) -> bool:
     return requirement.operator in ("=", "in") and len(requirement.values) == 1
 
 
-_FEW = 8
+_MAX_LINEAR = 8
 """Up to this many requirements are tested one after the other; more are grouped by key."""
 
 
@@ -99,10 +99,10 @@ def _compile(requirements: tuple[Requirement, ...]) -> Selector:
         return EVERYTHING
     if len(requirements) == 1:
         return Selector(requirements, _compile_one(requirements[0]))
-    if len(requirements) > _FEW:
+    if len(requirements) > _MAX_LINEAR:
         return Selector(requirements, _compile_many(requirements))
     if all(map(_is_exact, requirements)):
-        # As nearly all of them are; one loop is a fraction of the work.
+        # Nearly all selectors are of this form; one loop is a fraction of the work.
         pairs = tuple((requirement.key, requirement.values[0]) for requirement in requirements)
 
         def matches(labels: _Labels) -> bool:
@@ -116,14 +116,14 @@ def _compile(requirements: tuple[Requirement, ...]) -> Selector:
     return Selector(requirements, lambda labels: all(test(labels) for test in tests))
 
 
-class _OfKey:
-    """What all requirements of a selector together demand of the value of one label."""
+class _KeyRequirements:
+    """The combined requirements of a selector for the value of one label."""
 
     __slots__ = ("above", "allowed", "below", "refused")
 
     def __init__(self) -> None:
         self.allowed: frozenset[str] | None = None
-        """None means any value."""
+        """Allowed values; None means any value."""
         self.refused: set[str] = set()
         self.above: int | None = None
         self.below: int | None = None
@@ -154,7 +154,7 @@ def _compile_many(requirements: tuple[Requirement, ...]) -> Callable[[_Labels], 
     """A test whose cost depends on the number of labels, not on the number of requirements."""
     needed: set[str] = set()
     absent: set[str] = set()
-    by_key: dict[str, _OfKey] = {}
+    by_key: dict[str, _KeyRequirements] = {}
     for requirement in requirements:
         key, operator = requirement.key, requirement.operator
         if operator == "!":
@@ -163,7 +163,7 @@ def _compile_many(requirements: tuple[Requirement, ...]) -> Callable[[_Labels], 
         if operator not in ("!=", "notin"):
             needed.add(key)
         if operator != "exists":
-            by_key.setdefault(key, _OfKey()).add(requirement)
+            by_key.setdefault(key, _KeyRequirements()).add(requirement)
 
     def matches(labels: _Labels) -> bool:
         if len(labels) < len(needed) or not needed <= labels.keys() or not absent.isdisjoint(labels):
@@ -213,7 +213,7 @@ class _Parser:
         return found
 
     def take_operator(self) -> tuple[str, str]:
-        """As `take`, with "in" and "notin" as themselves rather than as identifiers."""
+        """Return the same as `take`, with "in" and "notin" as operators rather than as identifiers."""
         found = self._ahead
         self._ahead = self._read()
         return found
@@ -323,7 +323,7 @@ def _checked(key: str, operator: str, values: set[str]) -> Requirement:
     return Requirement(key, operator, tuple(ordered))
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def parse_labels(text: str) -> Selector:
     """Raises SelectorError with upstream's wording."""
     return _compile(_Parser(text).parse()) if text else EVERYTHING
@@ -337,7 +337,7 @@ _FIELD_TERM = re.compile(r"(?:[^,\\]|\\.)*\\?", re.DOTALL)
 
 
 def _split_terms(text: str) -> list[str]:
-    """At commas that are not escaped; escapes stay in."""
+    """Split at commas that are not escaped; escapes are retained."""
     if "\\" not in text:
         return text.split(",")
     terms, at = [], 0
@@ -350,7 +350,7 @@ def _split_terms(text: str) -> list[str]:
 
 
 def escape_field(value: str) -> str:
-    """As a value of a field selector."""
+    """Escape a value for a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
@@ -375,7 +375,7 @@ def _unescape(value: str) -> str:
     return "".join(out)
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def parse_fields(text: str) -> Selector:
     """Raises SelectorError; whether the kind supports the fields is for the caller to check."""
     requirements = []
@@ -396,9 +396,9 @@ def _compile_fields(requirements: tuple[Requirement, ...]) -> Selector:
     """An absent field counts as the empty string. A test takes one step for each field named, however often it is."""
     if not requirements:
         return EVERYTHING
-    by_key: dict[str, _OfKey] = {}
+    by_key: dict[str, _KeyRequirements] = {}
     for requirement in requirements:
-        by_key.setdefault(requirement.key, _OfKey()).add(requirement)
+        by_key.setdefault(requirement.key, _KeyRequirements()).add(requirement)
     if len(requirements) == 1:
         key, operator, (value,) = requirements[0]
         if operator == "=":

@@ -13,12 +13,12 @@ class DuplicateKey(ValueError):
 def read_strictly(data: bytes) -> Any:
     """Raises ValueError."""
     try:
-        return json.loads(data, object_pairs_hook=_once_each, parse_constant=_none_of_ours)
+        return json.loads(data, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
     except RecursionError:
         raise ValueError("too deep") from None
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -27,5 +27,5 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _none_of_ours(constant: str) -> Any:
+def _reject_constant(constant: str) -> Any:
     raise ValueError(constant)

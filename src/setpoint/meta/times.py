@@ -6,8 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
-from setpoint.meta.remember import remembered
-from setpoint.meta.whole_numbers import whole_number
+from setpoint.meta.integers import parse_integer
+from setpoint.meta.memoize import memoized
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
@@ -22,7 +22,7 @@ class TimeError(ValueError):
 
 
 def quote(text: str) -> str:
-    """In quotes as Go's time package has it, which is not Go's %q."""
+    """Quote a text as Go's time package does, which differs from Go's %q."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_escape(char) for char in text) + '"'
@@ -38,7 +38,7 @@ def _escape(char: str) -> str:
 
 
 def format_time(when: datetime) -> str:
-    """To the second; what is finer is cut off."""
+    """Format a time to the second; fractions are truncated."""
     since = when - _EPOCH
     return _format_second(since.days, since.seconds)
 
@@ -61,16 +61,16 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def canonical_time(text: str) -> str | None:
-    """In UTC, to the second; None for the zero time, which is written as null. Raises TimeError."""
+    """Return the time in UTC to the second, or None for the zero time, which is written as null. Raises TimeError."""
     whole, _ = _read(text, SECONDS_LAYOUT)
     return None if whole == _ZERO else whole
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def canonical_micro(text: str) -> str | None:
-    """In UTC, to the microsecond. A fraction of at least six digits is required. Raises TimeError."""
+    """Return the time in UTC to the microsecond. At least six fraction digits are required. Raises TimeError."""
     whole, fraction = _read(text, MICRO_LAYOUT)
     if whole == _ZERO and not fraction.strip("0"):
         return None
@@ -81,7 +81,7 @@ def _read(text: str, layout: str) -> tuple[str, str]:
     """The time in UTC to the second, and the digits of its fraction."""
     match = _PLAIN.fullmatch(text)
     if match is None or (layout is MICRO_LAYOUT and len(match[7] or "") != 6):
-        raise TimeError(_complaint(text, layout))
+        raise TimeError(_parse_error(text, layout))
     if problem := _out_of_range(match):
         raise TimeError(f"parsing time {quote(text)}: {problem} out of range")
     zone = match[8]
@@ -128,22 +128,22 @@ _SIX_DIGITS = re.compile(r"[.,]\d{6}", re.ASCII)
 _ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
 
 
-def _complaint(text: str, layout: str) -> str:
+def _parse_error(text: str, layout: str) -> str:
     """Why the reference's parser, which goes by the elements of the layout, refuses the text."""
     rest = text
 
-    def refused(element: str) -> str:
+    def cannot_parse(element: str) -> str:
         return f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(rest)} as {quote(element)}"
 
     for element, pattern, limit, name in _STEPS:
         if pattern is None:
             if not rest.startswith(element):
-                return refused(element)
+                return cannot_parse(element)
             rest = rest[len(element) :]
             continue
         match = pattern.match(rest)
         if match is None:
-            return refused(element)
+            return cannot_parse(element)
         if name and (int(match[0]) > limit or (name == "month" and int(match[0]) == 0)):
             return f"parsing time {quote(text)}: {name} out of range"
         rest = rest[match.end() :]
@@ -151,10 +151,10 @@ def _complaint(text: str, layout: str) -> str:
     if fraction is not None:
         rest = rest[fraction.end() :]
     elif layout is MICRO_LAYOUT:
-        return refused(".000000")
+        return cannot_parse(".000000")
     zone = _ZONE.match(rest)
     if zone is None:
-        return refused("Z07:00")
+        return cannot_parse("Z07:00")
     return f"parsing time {quote(text)}: extra text: {quote(rest[zone.end() :])}"
 
 
@@ -162,7 +162,8 @@ def _complaint(text: str, layout: str) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """How long, in the two or three digits that a table has room for: `45s`, `3m20s`, `5h12m`, `3d4h`, `2y30d`."""
+    """Format a duration in the two or three digits that a table column has room for: `45s`, `3m20s`, `5h12m`, `3d4h`,
+    `2y30d`."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -193,7 +194,7 @@ def _pair(major: int, unit: str, minor: int, minor_unit: str) -> str:
 
 
 def short_human_duration(seconds: float) -> str:
-    """In one unit only."""
+    """Format a duration in a single unit."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -211,7 +212,7 @@ _UNITS = {
     "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
 }  # fmt: skip
 _TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
-_GREATEST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 
 
 def parse_duration(text: str) -> int:
@@ -232,19 +233,19 @@ def parse_duration(text: str) -> int:
             raise TimeError(f"time: missing unit in duration {quote(text)}")
         if unit not in _UNITS:
             raise TimeError(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
-        total += whole_number(whole) * _UNITS[unit]
+        total += parse_integer(whole) * _UNITS[unit]
         if fraction:
-            # What comes after is less than a nanosecond of the greatest unit.
+            # The remaining digits are less than a nanosecond of the largest unit.
             fraction = fraction[:18]
             total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
-        if total > _GREATEST + (text[0] == "-"):
+        if total > _MAX_INT64 + (text[0] == "-"):
             raise TimeError(f"time: invalid duration {quote(text)}")
         at = match.end()
     return -total if text[0] == "-" else total
 
 
 def format_duration(nanoseconds: int) -> str:
-    """As Go prints it: `72h0m0s`, `1m30s`, `1.5s`, `20ms`, `0s`."""
+    """Format a duration as Go does: `72h0m0s`, `1m30s`, `1.5s`, `20ms`, `0s`."""
     if nanoseconds == 0:
         return "0s"
     sign, left = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)

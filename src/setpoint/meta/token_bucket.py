@@ -1,4 +1,4 @@
-"""So many a second in the long run, and so many at once."""
+"""A token bucket: a sustained rate and a burst."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TokenBucket:
         self._at = clock.monotonic()
 
     def take(self) -> float:
-        """One more; in how many seconds its time has come."""
+        """Reserve one token and return the seconds until it is available."""
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - 1
         self._at = now

@@ -1,4 +1,4 @@
-"""Keys that sign tokens, and those that tell whether they did."""
+"""Keys that sign tokens and keys that verify them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hashlib import sha256
 from typing import Any
 
 from setpoint.meta import base64url
-from setpoint.meta.token_head import BadHead, read_head
+from setpoint.meta.jose_header import BadJoseHeader, read_jose_header
 
 _BLOCK = rb"-----BEGIN ([A-Z ]+)-----[^-]*-----END \1-----\n?"
 _NO_KEYS = "data does not contain any valid RSA or ECDSA public keys"
 _RSA = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
-"""What others may have signed with; we sign with the first."""
+"""Signature algorithms that are accepted; the first one is used for signing."""
 _CURVES = {256: ("ES256", "P-256"), 384: ("ES384", "P-384"), 521: ("ES512", "P-521")}
 
 
@@ -23,7 +23,7 @@ class BadSignature(Exception):
 
 
 class UnknownKey(Exception):
-    """The token says that another key signed it."""
+    """The token names another key as its signer."""
 
 
 class VerifyingKey:
@@ -58,8 +58,8 @@ class VerifyingKey:
         from jwt.api_jws import decode, get_unverified_header
 
         try:
-            head = read_head(token.split(".", 1)[0])
-        except BadHead:
+            head = read_jose_header(token.split(".", 1)[0])
+        except BadJoseHeader:
             return None
         named = head.get("kid")
         if named and named != self.id:
@@ -92,9 +92,9 @@ class VerifyingKey:
 
 
 class TokenKey(VerifyingKey):
-    """With the private part. `load` gives it as PEM, when it is first needed.
+    """A signing key. `load` returns the private key as PEM and is called on first use.
 
-    The libraries are loaded on first use too: who is asked for no token does without them."""
+    The cryptography libraries are loaded on first use too, so that a process that signs nothing does not load them."""
 
     def __init__(self, load: Callable[[], bytes]) -> None:
         super().__init__(None)
@@ -118,8 +118,9 @@ class TokenKey(VerifyingKey):
 
 
 def verifying_keys(data: bytes) -> list[VerifyingKey]:
-    """Those in a PEM file: public keys, the public halves of private ones, and those of certificates. Raises ValueError
-    if there is none, or one of a kind that signs no tokens."""
+    """Return the keys in a PEM file: public keys, and those of private keys and certificates.
+
+    Raises ValueError if there is none, or one of a type that cannot sign tokens."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 

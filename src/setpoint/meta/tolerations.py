@@ -1,4 +1,4 @@
-"""Which taints a Pod puts up with."""
+"""Which taints a Pod tolerates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 REPELLING = (NO_SCHEDULE, NO_EXECUTE)
-"""The effects that keep a Pod away; the third one only makes a node less welcome."""
+"""Taint effects that exclude a Pod from a node; the third effect only lowers the node's score."""
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

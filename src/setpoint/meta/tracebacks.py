@@ -1,8 +1,8 @@
-"""Exceptions that were handled, and the frames that their tracebacks keep alive."""
+"""Release of the frames that tracebacks of handled exceptions reference."""
 
 from __future__ import annotations
 
-_LONGEST_CHAIN = 32
+_MAX_CHAIN_LENGTH = 32
 
 
 def drop_traceback(error: BaseException) -> None:
@@ -12,7 +12,7 @@ def drop_traceback(error: BaseException) -> None:
     reference cycle with it. The cycle would keep all frames up to the handler, with the requests, connections and
     objects in them, until the garbage collector runs."""
     pending: list[BaseException | None] = [error]
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(_MAX_CHAIN_LENGTH):
         if not pending:
             return
         current = pending.pop()

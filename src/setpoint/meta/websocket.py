@@ -27,8 +27,9 @@ def is_websocket(headers: Mapping[str, str]) -> bool:
 
 
 def handshake(headers: Mapping[str, str], known: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
-    """The subprotocol to speak (the first of the client's that is known; the empty one stands for none) and the
-    headers of the answer. Raises HandshakeError."""
+    """Return the subprotocol (the first of the client's that is known, empty for none) and the response headers.
+
+    Raises HandshakeError."""
     key = headers.get("sec-websocket-key", "").strip()
     try:
         nonce = b64decode(key, validate=True)
@@ -52,7 +53,7 @@ def handshake(headers: Mapping[str, str], known: Sequence[str]) -> tuple[str, li
 
 
 def accepts(key: str) -> str:
-    """What a server that has understood answers to a client's key."""
+    """Return the Sec-WebSocket-Accept value for a client's key."""
     return b64encode(sha1((key + _MAGIC).encode()).digest()).decode()
 
 
@@ -73,7 +74,7 @@ def goodbye(code: int = NORMAL) -> bytes:
 
 
 def masked(data: bytes, mask: bytes) -> bytes:
-    """What a client sends is masked; doing it again undoes it."""
+    """Apply a client's mask to the data; applying it again removes it."""
     if not data:
         return b""
     repeated = (mask * (len(data) // 4 + 1))[: len(data)]

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from setpoint.meta.body import MAX_DEPTH, BodyError, parse_json
-from setpoint.meta.decode_report import MOST_STRICT_ENTRIES, number_text
+from setpoint.meta.decode_report import MAX_STRICT_ENTRIES, number_text
 from setpoint.meta.goformat import quote
 from setpoint.meta.yaml_scalar import (
     BINARY,
@@ -37,13 +37,13 @@ except ImportError:  # built without libyaml
 
 _PREFIX = "tag:yaml.org,2002:"
 _RESOLVABLE = {STR, BOOL, INT, FLOAT, NULL, TIMESTAMP}
-_MOST_ALIASED = 100_000
+_MAX_ALIASED = 100_000
 """Nodes that aliases may add; upstream's allowance grows with the document, to 400,000."""
-_MOST_ALIASED_TEXT = 3 * 1024 * 1024
+_MAX_ALIASED_TEXT = 3 * 1024 * 1024
 """Characters that aliases may add: as much as a body may hold. Upstream has no such bound."""
-_LONGEST_RESOLVED = 4096
+_MAX_RESOLVED_LENGTH = 4096
 """Characters of a number, a date or another scalar that is no string; longer ones are strings."""
-_MOST_NODES = 250_000
+_MAX_NODES = 250_000
 """Keys and values; about a second's work. Upstream has no such bound, and clients send such amounts as JSON."""
 
 
@@ -89,7 +89,7 @@ class _InPieces:
 
 
 def _explain(error: yaml.YAMLError) -> str:
-    """The parser's complaint with the line that upstream's port of the same parser would name."""
+    """Return the parser's error with the line number that upstream's port of the same parser reports."""
     if isinstance(error, yaml.reader.ReaderError):
         return str(error.reason)
     if not isinstance(error, yaml.MarkedYAMLError):
@@ -116,7 +116,7 @@ class _Reader:
         self.next = parser.get_event
         self.scalar = scalar
         self.anchors: dict[str, _Node | None] = {}
-        """None while the anchored value is still being read."""
+        """Anchored values by name; None while the value is still being read."""
         self.read = 0
         self.aliased = 0
         self.aliased_text = 0
@@ -130,7 +130,7 @@ class _Reader:
 
     def node(self, event: Any, depth: int) -> _Node:
         self.read += 1
-        if self.read - self.aliased > _MOST_NODES:
+        if self.read - self.aliased > _MAX_NODES:
             raise _Invalid("document contains too many nodes")
         if event.__class__ is yaml.AliasEvent:
             return self.alias(event)
@@ -158,7 +158,7 @@ class _Reader:
         self.aliased += node.size
         self.aliased_text += node.text
         mostly = self.aliased > 100 and self.read > 1000 and self.aliased > 0.99 * self.read
-        if mostly or self.aliased > _MOST_ALIASED or self.aliased_text > _MOST_ALIASED_TEXT:
+        if mostly or self.aliased > _MAX_ALIASED or self.aliased_text > _MAX_ALIASED_TEXT:
             raise _Invalid("document contains excessive aliasing")
         return _Node(_copy(node.value), node.size + 1, node.text, event.start_mark.line, node.is_map)
 
@@ -192,12 +192,12 @@ class _Reader:
 
     def put(self, out: dict[Any, Any], key: Any, value: Any, line: int) -> None:
         key = _Key(key) if key.__class__ is not str else key
-        if key in out and len(self.repeated) < MOST_STRICT_ENTRIES:
+        if key in out and len(self.repeated) < MAX_STRICT_ENTRIES:
             self.repeated.append(f"line {line + 1}: key {_go_syntax(key)} already set in map")
         out[key] = value
 
     def merge(self, out: dict[Any, Any], depth: int) -> tuple[int, int]:
-        """What is merged overwrites what stands before it and is overwritten by what comes after."""
+        """Merge a mapping: merged entries override those before and are overridden by those after."""
         event = self.next()
         if isinstance(event, yaml.SequenceStartEvent):
             nodes = self.items(depth + 1)
@@ -238,7 +238,7 @@ def _is_merge(event: Any) -> bool:
 
 def _scalar(event: Any) -> Any:
     tag = event.tag
-    if len(event.value) > _LONGEST_RESOLVED and (not tag or tag in _RESOLVABLE):
+    if len(event.value) > _MAX_RESOLVED_LENGTH and (not tag or tag in _RESOLVABLE):
         return event.value
     if not tag:
         return resolve(event.value).value if event.implicit[0] else event.value
@@ -276,7 +276,7 @@ def _copy(value: Any) -> Any:
 
 
 def _jsonable(value: Any) -> Any:
-    """As it comes out of JSON: keys are strings and sorted, a float that is whole is an integer."""
+    """Return the value as it would be decoded from JSON: keys are sorted strings, a whole float is an integer."""
     if value.__class__ is dict:
         texts = {key if key.__class__ is str else _key_text(key.value, one): one for key, one in value.items()}
         return {key: _jsonable(texts[key]) for key in sorted(texts)}

@@ -1,4 +1,4 @@
-"""What a plain YAML scalar means: YAML 1.1 as upstream's library has it, which is also what decides about quotes.
+"""Resolution of plain YAML scalars: YAML 1.1 as in upstream's library, which also decides about quoting.
 
 Yes, no, on, off, y and n are booleans; a leading zero means octal; dates and base-60 numbers are strings.
 """
@@ -9,7 +9,7 @@ import re
 import struct
 from typing import Any, NamedTuple
 
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 STR, BOOL, INT, FLOAT, NULL, MERGE, TIMESTAMP, BINARY = (
     "!!str", "!!bool", "!!int", "!!float", "!!null", "!!merge", "!!timestamp", "!!binary",
@@ -40,7 +40,7 @@ for _form in (".inf", ".Inf", ".INF"):
 
 _INT = re.compile(r"([+-]?)(?:(0[xX])([0-9a-fA-F]+)|(0[bB])([01]+)|(0[oO]?)([0-7]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_LONGEST = 400
+_MAX_LENGTH = 400
 """Digits; longer texts are no numbers of ours."""
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-(1[0-2]|0?[1-9])-(0?[1-9]|[12][0-9]|3[01])"
@@ -49,7 +49,7 @@ _TIMESTAMP = re.compile(
 )
 
 
-@remembered(maxsize=2048)
+@memoized(maxsize=2048)
 def resolve(text: str) -> Resolved:
     """The type and value of a plain scalar without a tag."""
     word = _WORDS.get(text)
@@ -59,7 +59,7 @@ def resolve(text: str) -> Resolved:
     if first == ".":
         number = _number(text)
         return Resolved(FLOAT, number) if number is not None else Resolved(STR, text)
-    if first not in "+-0123456789" or len(text) > _LONGEST:
+    if first not in "+-0123456789" or len(text) > _MAX_LENGTH:
         return Resolved(STR, text)
     if _TIMESTAMP.fullmatch(text):
         return Resolved(TIMESTAMP, text)

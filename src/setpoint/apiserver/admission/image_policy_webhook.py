@@ -17,10 +17,10 @@ from setpoint.kinds.catalog import RESOURCES, Resource
 from setpoint.meta.clock import Clock
 from setpoint.meta.decode import DecodeError, decode
 from setpoint.meta.errors import from_status
-from setpoint.meta.expiring import Expiring
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import qualified_name
 from setpoint.meta.schema import Shape, Type
+from setpoint.meta.ttl_cache import TtlCache
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -54,7 +54,7 @@ class ImagePolicyWebhook(Plugin):
     def __init__(self, webhook: ReviewWebhook, settings: ImagePolicySettings, clock: Clock) -> None:
         self._webhook = webhook
         self._settings = settings
-        self._answers: Expiring[bytes, _Answer] = Expiring(_MOST_ANSWERS, clock)
+        self._answers: TtlCache[bytes, _Answer] = TtlCache(_MOST_ANSWERS, clock)
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
         is_pod = (resource.group, resource.plural) == ("", "pods")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from setpoint.apiserver.http.message import Request
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 _LONGEST_AGENT = 1024
 _CUT = "...TRUNCATED"
@@ -40,7 +40,7 @@ def user_agent(request: Request) -> str:
     return agent if len(agent) <= _LONGEST_AGENT else agent[:_LONGEST_AGENT] + _CUT
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def _address(text: str) -> str:
     """As it is written, or nothing."""
     if not text or "%" in text:

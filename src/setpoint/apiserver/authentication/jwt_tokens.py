@@ -15,8 +15,8 @@ from setpoint.apiserver.authentication.token_verifier import ALGORITHMS, TokenVe
 from setpoint.apiserver.filters.authenticate import AudienceAgnostic, TokenRefused, Verified
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
-from setpoint.meta.expiring import Expiring
 from setpoint.meta.goformat import aggregate, quote
+from setpoint.meta.ttl_cache import TtlCache
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -91,7 +91,7 @@ class JwtTokens(AudienceAgnostic):
         super().__init__()
         self._clock = clock
         self._issuers = {issuer.url: issuer for issuer in issuers}
-        self._known: Expiring[str, UserInfo] = Expiring(_REMEMBERED, clock)
+        self._known: TtlCache[str, UserInfo] = TtlCache(_REMEMBERED, clock)
 
     def verify(self, token: str, audiences: Sequence[str]) -> Verified | Awaitable[Verified | None] | None:
         known = self._known.get(token)

@@ -14,7 +14,7 @@ from setpoint.apiserver.claimed_issuer import claimed_issuer
 from setpoint.apiserver.filters.authenticate import TokenRefused
 from setpoint.meta.clock import Clock
 from setpoint.meta.goformat import quote, quote_all
-from setpoint.meta.token_head import BadHead, read_head
+from setpoint.meta.jose_header import BadJoseHeader, read_jose_header
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
 _LEEWAY = 60.0
@@ -41,8 +41,8 @@ class TokenVerifier:
     def verify(self, token: str) -> Claims | Awaitable[Claims]:
         """The claims. To be awaited if the keys have to be fetched. Raises TokenRefused."""
         try:
-            head = read_head(token.split(".", 1)[0])
-        except BadHead as problem:
+            head = read_jose_header(token.split(".", 1)[0])
+        except BadJoseHeader as problem:
             raise TokenRefused(f"oidc: malformed jwt: {problem}") from None
         algorithm: str = head.get("alg") or ""
         key = head.get("kid")

@@ -13,7 +13,7 @@ from setpoint.apiserver.single_flight import SingleFlight
 from setpoint.apiserver.webhook_client import WebhookProblem
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
-from setpoint.meta.expiring import Expiring
+from setpoint.meta.ttl_cache import TtlCache
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -31,7 +31,7 @@ class WebhookTokens:
         self._api_version = f"authentication.k8s.io/{version}"
         self._audiences = tuple(audiences)
         self._kept_for = kept_for
-        self._known: Expiring[_Key, tuple[Verified | None]] = Expiring(_REMEMBERED, clock)
+        self._known: TtlCache[_Key, tuple[Verified | None]] = TtlCache(_REMEMBERED, clock)
         """That a token is nobody's is an answer too."""
         self._flights: SingleFlight[_Key, Verified | None] = SingleFlight()
 

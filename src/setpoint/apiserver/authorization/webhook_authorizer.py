@@ -15,8 +15,8 @@ from setpoint.apiserver.review_webhook import ReviewWebhook
 from setpoint.apiserver.webhook_client import WebhookProblem
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
-from setpoint.meta.expiring import Expiring
 from setpoint.meta.selectors import Requirement
+from setpoint.meta.ttl_cache import TtlCache
 
 log = logging.getLogger("setpoint.apiserver")
 
@@ -48,7 +48,7 @@ class WebhookAuthorizer:
         self._api_version = f"authorization.k8s.io/{options.version}"
         self._conditions = conditions
         self._on_failure = Decision.DENY if options.denies_on_failure else Decision.NO_OPINION
-        self._known: Expiring[bytes, Obj] = Expiring(_REMEMBERED, clock)
+        self._known: TtlCache[bytes, Obj] = TtlCache(_REMEMBERED, clock)
 
     def authorize(self, access: Access) -> Ruling | Awaitable[Ruling]:
         spec = spec_of(access)

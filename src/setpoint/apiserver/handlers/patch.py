@@ -33,7 +33,7 @@ from setpoint.meta.patch import (
     decode_json_patch,
     unknown_operation_fields,
 )  # fmt: skip
-from setpoint.meta.restore_error import restore_error
+from setpoint.meta.reflection_error import reflection_error
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -212,7 +212,7 @@ def _finish_strategic(call: Call, resource: Resource, patched: Obj, full: Obj, p
     try:
         obj = _decode_changed(resource, patched, full, unknown if validation != "Ignore" else None)
     except DecodeError as error:
-        raise _refuse(go_map(patch_map), restore_error(resource.type, patched) or str(error)) from None
+        raise _refuse(go_map(patch_map), reflection_error(resource.type, patched) or str(error)) from None
     _report(call, found + unknown, lambda: go_map(patch_map))
     note_cleared_ownership(call, patched)
     return _bare(obj)

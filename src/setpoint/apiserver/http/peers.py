@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from setpoint.apiserver.http.message import Peer
-from setpoint.meta.x509.sent_chain import sent_chain
+from setpoint.meta.x509.peer_chain import peer_chain
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
@@ -25,4 +25,4 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
 
 def _intermediates(tls: ssl.SSLObject) -> Sequence[bytes]:
     """Return what the peer has sent besides its own certificate."""
-    return sent_chain(tls)[1:]
+    return peer_chain(tls)[1:]

@@ -9,7 +9,7 @@ from setpoint.cli.printing.hints import path_hint
 from setpoint.cli.printing.interface import Obj, Printable, PrintProblem, as_document, list_items
 from setpoint.cli.tabwriter import SteadyColumns
 from setpoint.meta.goformat import plain
-from setpoint.meta.jsonpath import JsonPath, JsonPathProblem, relaxed
+from setpoint.meta.jsonpath import JsonPath, JsonPathError, relaxed
 
 Column = tuple[str, str]
 """Header, and path as it is evaluated."""
@@ -44,7 +44,7 @@ def columns_of_file(text: str) -> list[Column]:
 def _path(text: str) -> str:
     try:
         return relaxed(text)
-    except JsonPathProblem as problem:
+    except JsonPathError as problem:
         raise PrintProblem(str(problem)) from None
 
 
@@ -67,7 +67,7 @@ class ColumnsPrinter:
                 self._paths = [JsonPath.parse(path, allow_missing_keys=True) for _, path in self._columns]
             for one in [document] if items is None else items:
                 self._lines.append("\t".join([_cell(path, one) for path in self._paths]) + "\n")
-        except JsonPathProblem as problem:
+        except JsonPathError as problem:
             raise PrintProblem(str(problem), self.flush(), path_hint(problem)) from None
         return ""
 

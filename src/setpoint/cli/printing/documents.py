@@ -28,12 +28,12 @@ class YamlPrinter:
         self._count = 0
 
     def print(self, obj: Printable) -> str:
-        from setpoint.meta.gojson import decoded_again
+        from setpoint.meta.gojson import go_round_trip
         from setpoint.meta.yaml_write import write
 
         document = as_document(obj) if isinstance(obj, WatchEvent) else _prepared(obj, self._all)
         self._count += 1
-        return "---\n" * (self._count > 1) + write(decoded_again(document, unsigned=True)).decode()
+        return "---\n" * (self._count > 1) + write(go_round_trip(document, unsigned=True)).decode()
 
     def flush(self) -> str:
         return ""

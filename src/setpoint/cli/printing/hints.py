@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from setpoint.meta.jsonpath import JsonPathProblem
+from setpoint.meta.jsonpath import JsonPathError
 
 _MOST = 12
 
 
-def path_hint(problem: JsonPathProblem) -> str:
+def path_hint(problem: JsonPathError) -> str:
     """Where it failed, and what is there instead."""
     if problem.at is not None:
         line_start = problem.template.rfind("\n", 0, problem.at) + 1

@@ -52,9 +52,9 @@ def as_list(items: list[Obj]) -> Obj:
     """Many objects as the one document that `get` prints. kubectl writes and reads it once more on the way, which makes
     integers of floats that are some.
     """
-    from setpoint.meta.gojson import decoded_again  # tables are made of no lists
+    from setpoint.meta.gojson import go_round_trip  # tables are made of no lists
 
-    return {"apiVersion": "v1", "items": decoded_again(items), "kind": "List", "metadata": {"resourceVersion": ""}}
+    return {"apiVersion": "v1", "items": go_round_trip(items), "kind": "List", "metadata": {"resourceVersion": ""}}
 
 
 def as_document(obj: Printable) -> Obj:

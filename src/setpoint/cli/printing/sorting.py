@@ -10,7 +10,7 @@ from setpoint.cli.printing.go_sort import sort
 from setpoint.cli.printing.interface import Obj, Printable, Printer, PrintProblem, WatchEvent, list_items
 from setpoint.cli.printing.table import is_table
 from setpoint.meta.goformat import quote, type_name
-from setpoint.meta.jsonpath import JsonPath, JsonPathProblem, relaxed
+from setpoint.meta.jsonpath import JsonPath, JsonPathError, relaxed
 from setpoint.meta.quantity import QuantityError, parse
 
 
@@ -38,18 +38,18 @@ def sorted_objects(objects: Sequence[Obj], field: str) -> list[Obj]:
     """In the order of the field, which one of them at least must have."""
     try:
         path = JsonPath.parse(relaxed(field), allow_missing_keys=True)
-    except JsonPathProblem as problem:
+    except JsonPathError as problem:
         raise PrintProblem(str(problem)) from None
     return _sorted(objects, objects, path, "*unstructured.Unstructured")
 
 
 def sorted_rows(rows: Sequence[Obj], field: str) -> list[Obj]:
     """The same for the rows of a table, by the objects that stand behind them."""
-    with suppress(JsonPathProblem):  # otherwise it is taken as it is
+    with suppress(JsonPathError):  # otherwise it is taken as it is
         field = relaxed(field)
     try:
         path = JsonPath.parse(field, allow_missing_keys=True)
-    except JsonPathProblem as problem:
+    except JsonPathError as problem:
         raise PrintProblem(f"sorting error: {problem}") from None
     return _sorted(rows, [row.get("object") or {} for row in rows], path, "[][][]reflect.Value")
 
@@ -57,7 +57,7 @@ def sorted_rows(rows: Sequence[Obj], field: str) -> list[Obj]:
 def _sorted(things: Sequence[Obj], objects: Sequence[Obj], path: JsonPath, type_: str) -> list[Obj]:
     try:
         found = [path.groups(obj) for obj in objects]
-    except JsonPathProblem as problem:
+    except JsonPathError as problem:
         raise PrintProblem(str(problem)) from None
     if not any(groups and groups[0] for groups in found):
         raise PrintProblem(f"couldn't find any field with path {quote(path.text)} in the list of objects")

@@ -7,14 +7,14 @@ from typing import Any
 from setpoint.cli.printing.hints import path_hint
 from setpoint.cli.printing.interface import Printable, PrintProblem, as_document
 from setpoint.meta.goformat import plain, quote
-from setpoint.meta.jsonpath import JsonPath, JsonPathProblem
+from setpoint.meta.jsonpath import JsonPath, JsonPathError
 
 
 class JsonPathPrinter:
     def __init__(self, template: str, allow_missing_keys: bool, as_json: bool = False) -> None:
         try:
             self._path = JsonPath.parse(template, allow_missing_keys=allow_missing_keys)
-        except JsonPathProblem as problem:
+        except JsonPathError as problem:
             raise PrintProblem(f"error parsing jsonpath {template}, {problem}", hint=path_hint(problem)) from None
         self._as_json = as_json
 
@@ -22,7 +22,7 @@ class JsonPathPrinter:
         document = as_document(obj)
         try:
             return self._path.render_json(document) if self._as_json else self._path.render(document)
-        except JsonPathProblem as problem:
+        except JsonPathError as problem:
             raise PrintProblem(
                 f"error executing jsonpath {quote(self._path.text)}: Error executing template: {problem}. "
                 "Printing more information for debugging the template:\n"
@@ -48,9 +48,9 @@ class GoTemplatePrinter:
         self._problem = TemplateProblem
 
     def print(self, obj: Printable) -> str:
-        from setpoint.meta.gojson import compact, decoded_again
+        from setpoint.meta.gojson import compact, go_round_trip
 
-        document = decoded_again(as_document(obj))
+        document = go_round_trip(as_document(obj))
         try:
             return self._template.render(document)
         except self._problem as problem:

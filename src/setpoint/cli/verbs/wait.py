@@ -14,7 +14,7 @@ from setpoint.cli.waiting import FOREVER, TIMED_OUT, Deadline, TimedOut, follow,
 from setpoint.cli.writing import OUTPUT, Results
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import plain, quote
-from setpoint.meta.jsonpath import JsonPath, JsonPathProblem
+from setpoint.meta.jsonpath import JsonPath, JsonPathError
 
 Obj = dict[str, Any]
 Check = Callable[[Obj], bool]
@@ -156,13 +156,13 @@ def _has_value(said: str) -> Check:
         raise Failed("jsonpath expression cannot be empty")
     try:
         path = JsonPath.parse_relaxed(parts[0], allow_missing_keys=True)
-    except JsonPathProblem as error:
+    except JsonPathError as error:
         raise Failed(str(error)) from None
 
     def check(obj: Obj) -> bool:
         try:
             groups = path.groups(obj)
-        except JsonPathProblem as error:
+        except JsonPathError as error:
             raise Failed(str(error)) from None
         if not groups or not groups[0]:
             return False

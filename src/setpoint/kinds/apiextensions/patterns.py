@@ -6,8 +6,8 @@ from typing import Any
 
 import re2
 
+from setpoint.meta.memoize import memoized
 from setpoint.meta.regex_limits import OPTIONS, TOO_LARGE, is_too_large
-from setpoint.meta.remember import remembered
 
 # Go has its own words for what the library says.
 _WORDS = {
@@ -22,13 +22,13 @@ _WORDS = {
 }
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def compile_pattern(pattern: str) -> Any:
     """Raises re2.error."""
     return re2.compile(pattern, options=OPTIONS)
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def pattern_error(pattern: str) -> str:
     """What is wrong with the pattern, in Go's words; empty: nothing."""
     if is_too_large(pattern):

@@ -9,7 +9,7 @@ from typing import Any
 
 from setpoint.kinds.columns import NAME, since
 from setpoint.kinds.strategy import Column, Obj
-from setpoint.meta.jsonpath import JsonPath, JsonPathProblem
+from setpoint.meta.jsonpath import JsonPath, JsonPathError
 from setpoint.meta.times import TimeError, canonical_time
 
 _FIELDS_ONLY = re.compile(r"(\.[A-Za-z0-9_-]+)+")
@@ -24,7 +24,7 @@ def printer_columns(given: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
     for one in given or (_AGE,):
         try:
             find, text = path_finder(one.get("jsonPath", ""))
-        except JsonPathProblem:
+        except JsonPathError:
             break
         described = one.get("description") or _DESCRIBED.format(one.get("jsonPath", ""))
         kind = one.get("type", "")
@@ -56,7 +56,7 @@ def path_finder(path: str) -> tuple[Find, Callable[[Any], str]]:
     def by_path(obj: Any) -> Any:
         try:
             groups = compiled.groups(obj)
-        except JsonPathProblem:
+        except JsonPathError:
             return _MISSING
         return groups[0][0] if groups and groups[0] else _MISSING
 

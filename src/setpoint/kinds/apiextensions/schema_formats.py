@@ -10,9 +10,9 @@ from datetime import date
 from ipaddress import IPv4Address, IPv6Address
 
 from setpoint.kinds.core.addresses import parse_sloppy
+from setpoint.meta.integers import parse_integer
 from setpoint.meta.names import dns1123_label, dns1123_subdomain
 from setpoint.meta.times import parse_duration
-from setpoint.meta.whole_numbers import whole_number
 
 _HEX = "[0-9a-f]"
 
@@ -93,7 +93,7 @@ def _is_cidr(text: str) -> bool:
         and parsed is not None
         and bits.isascii()
         and bits.isdigit()
-        and whole_number(bits) <= parsed.max_prefixlen
+        and parse_integer(bits) <= parsed.max_prefixlen
     )
 
 

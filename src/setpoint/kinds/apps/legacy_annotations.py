@@ -7,7 +7,7 @@ from typing import Any
 from setpoint.kinds.strategy import Obj
 from setpoint.meta.errors import BadRequest
 from setpoint.meta.goformat import quote
-from setpoint.meta.whole_numbers import whole_number
+from setpoint.meta.integers import parse_integer
 
 ROLLBACK_TO = "deprecated.deployment.rollback.to"
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -28,7 +28,7 @@ def check_rollback(obj: Obj) -> None:
 
 def rollback_revision(obj: Obj) -> int | None:
     text = _annotation(obj, ROLLBACK_TO)
-    return whole_number(text) if text else None
+    return parse_integer(text) if text else None
 
 
 def check_template_generation(obj: Obj) -> None:
@@ -38,7 +38,7 @@ def check_template_generation(obj: Obj) -> None:
 
 
 def template_generation(obj: Obj) -> int:
-    return whole_number(_annotation(obj, TEMPLATE_GENERATION) or "0")
+    return parse_integer(_annotation(obj, TEMPLATE_GENERATION) or "0")
 
 
 def set_template_generation(obj: Obj, generation: int) -> None:
@@ -56,7 +56,7 @@ def _check(kind: str, text: str, prefix: str) -> None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         problem = "invalid syntax"
-    elif not -(2**63) <= whole_number(text) < 2**63:
+    elif not -(2**63) <= parse_integer(text) < 2**63:
         problem = "value out of range"
     else:
         return

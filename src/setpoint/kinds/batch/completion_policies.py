@@ -8,8 +8,8 @@ from typing import Any
 from setpoint.kinds.numbers import non_negative
 from setpoint.meta.field import OMIT, Errors, duplicate, invalid, not_supported, required, too_long, too_many
 from setpoint.meta.goformat import quote
+from setpoint.meta.integers import parse_integer
 from setpoint.meta.names import qualified_name
-from setpoint.meta.whole_numbers import whole_number
 
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS = ("In", "NotIn")
@@ -186,11 +186,11 @@ def _interval(text: str, completions: int) -> tuple[int, int]:
 
 def _index(text: str, completions: int) -> int:
     digits = text[1:] if text[:1] == "+" else text
-    if not (digits.isascii() and digits.isdigit()) or whole_number(digits) >= 2**63:
+    if not (digits.isascii() and digits.isdigit()) or parse_integer(digits) >= 2**63:
         raise ValueError(f"cannot convert string to integer for index: {quote(text)}")
-    if whole_number(digits) >= completions:
+    if parse_integer(digits) >= completions:
         raise ValueError(f"too large index: {quote(text)}")
-    return whole_number(digits)
+    return parse_integer(digits)
 
 
 def shown_success_policy(policy: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -8,15 +8,15 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 
 from setpoint.meta.field import Errors, internal, invalid
 from setpoint.meta.goformat import quote
+from setpoint.meta.memoize import memoized
 from setpoint.meta.names import CIDR_TEXT, IP_TEXT, parse_ip
-from setpoint.meta.remember import remembered
 
 Address = IPv4Address | IPv6Address
 _OCTETS = re.compile(r"[0-9]+(\.[0-9]+){3}")
 _PREFIX = re.compile(r"[0-9]+")
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def parse_sloppy(value: str) -> Address | None:
     """Any spelling that was ever accepted: IPv4 octets may have leading zeros. IPv4-mapped addresses become IPv4."""
     parsed = parse_ip(value)
@@ -74,7 +74,7 @@ def validate_ip(value: str, path: str, errs: Errors, old: Container[str] = ()) -
 
 
 # The addresses of a cluster come again and again, in Services, Endpoints and EndpointSlices.
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def _ip_problem(value: str) -> str:
     if parse_sloppy(value) is None:
         return IP_TEXT
@@ -109,7 +109,7 @@ def validate_endpoint_ip(value: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, value, problem))
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def _endpoint_problems(value: str) -> tuple[str, ...]:
     parsed = parse_sloppy(value)
     if parsed is None:
@@ -140,7 +140,7 @@ def ip_warnings(value: str, path: str) -> list[str]:
     return [f"{path}: {warning}"] if warning else []
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def _ip_warning(value: str) -> str:
     sloppy = parse_sloppy(value)
     if sloppy is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from setpoint.meta.field import Errors, invalid, not_supported
+from setpoint.meta.memoize import memoized
 from setpoint.meta.names import _qualified_name
 from setpoint.meta.quantity import compare, milli_value, value
-from setpoint.meta.remember import remembered
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 NOT_INTEGER = "must be an integer"
@@ -45,7 +45,7 @@ def is_native(name: str) -> bool:
     return "/" not in name or _DEFAULT_NAMESPACE in name
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def is_extended(name: str) -> bool:
     return not is_native(name) and not name.startswith("requests.") and not _qualified_name("requests." + name)
 
@@ -64,7 +64,7 @@ def is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or is_huge_page(name)
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def _name_errors(name: str) -> tuple[str, ...]:
     texts = _qualified_name(name)
     if not texts and "/" not in name and not is_standard(name):
@@ -77,7 +77,7 @@ def validate_resource_name(name: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, name, text))
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def container_name_errors(name: str) -> tuple[str, ...]:
     """What keeps a resource from being requested by a container."""
     texts = _name_errors(name)
@@ -102,7 +102,7 @@ def validate_pod_resource_name(name: str, path: str, errs: Errors) -> None:
         errs.append(not_supported(path, name, POD_LEVEL))
 
 
-@remembered(maxsize=16384)
+@memoized(maxsize=16384)
 def amount_errors(name: str, amount: str) -> tuple[str, ...]:
     """What is wrong with this amount of this resource."""
     texts = []
@@ -118,7 +118,7 @@ def validate_resource_amount(name: str, amount: str, path: str, errs: Errors) ->
         errs.append(invalid(path, amount, text))
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def is_divisible_by_page(name: str, amount: str) -> bool:
     """Huge pages come whole: `hugepages-2Mi` in multiples of 2Mi."""
     try:

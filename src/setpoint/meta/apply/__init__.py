@@ -1,8 +1,8 @@
 """Server-side apply and field ownership.
 
-`update` is for every plain write, `apply` for apply patches; both are pure and tell what managedFields become. Objects
-are in wire form and decoded (presence rules applied); neither argument is ever changed. Stored managedFields are
-trusted to be canonical, since they came from here; those that clients send are not.
+`update` is for every plain write, `apply` for apply patches; both are pure and return the new managedFields. Objects
+are in wire form and decoded (presence rules applied); arguments are never modified. Stored managedFields are trusted to
+be canonical, since they were written by this package; those that clients send are not.
 """
 
 from setpoint.meta.apply.conflicts import TypeMismatch

@@ -1,4 +1,4 @@
-"""Whether a value fits its type, in the words of server-side apply (which has its own, besides the decoder's)."""
+"""Type checks of values with the messages of server-side apply, which differ from those of the decoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STRINGS = frozenset({Shape.STRING, Shape.BYTES, Shape.DURATION})
 
 
 def problems(type_: Type, value: Any, *, allow_duplicates: bool = False) -> list[Problem]:
-    """What is wrong with `value`. Null fits everywhere."""
+    """Return the type errors in `value`. Null is valid everywhere."""
     out: list[Problem] = []
     _check(type_, value, "", allow_duplicates, out)
     return out
@@ -64,7 +64,7 @@ def _check_struct(type_: Type, value: Any, path: str, allow_duplicates: bool, ou
         if field is not None:
             _check(field.type, member, f"{path}.{name}", allow_duplicates, out)
         elif not type_.preserve_unknown:
-            # The first unknown field ends the look at this struct.
+            # The first unknown field ends the check of this struct.
             out.append((f"{path}.{name}", "field not declared in schema"))
             return
 

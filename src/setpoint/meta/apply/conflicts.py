@@ -1,4 +1,4 @@
-"""What can stop an apply."""
+"""Errors that stop an apply."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Sets of field paths, kept as the FieldsV1 tries that travel in managedFields.
+"""Sets of field paths, represented as the FieldsV1 tries of managedFields.
 
 A node is a dict from path element to node. A path is in the set if its node is empty or contains the key `.`; a node
-that has children but no `.` is only on the way to others. `{}` at the top is the empty set. Sets are never changed
-once built: operations share every part that they leave as it is, and give back an argument itself where they can.
+with children and without `.` is only a prefix of other paths. `{}` at the top is the empty set. Sets are immutable:
+operations share every part that they do not change, and return an argument itself where they can.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from setpoint.meta.apply.path_element import BadPathElement, canonical, order, text
-from setpoint.meta.sorting import AT_ONCE, in_order
+from setpoint.meta.chunked_sort import CHUNK_SIZE, sorted_in_chunks
 
 FieldSet = dict[str, Any]
 
@@ -26,8 +26,10 @@ _shared: dict[bytes, FieldSet] = {}
 
 
 def shared(fields: FieldSet) -> FieldSet:
-    """The one copy of this set: objects that were made alike, by the thousand, have few sets between them, and each is
-    larger than what it tells of. Where an address or the like makes a set unique, its parts are those of others."""
+    """Return the interned copy of this set.
+
+    Thousands of objects that were created alike have few distinct sets, and each set is larger than the fields it
+    describes. Where an address or the like makes a set unique, its parts are still shared."""
     text = orjson.dumps(fields)
     found = _shared.get(text)
     if found is None:
@@ -56,10 +58,10 @@ def _keep(text: bytes, fields: FieldSet) -> None:
 
 
 def sort(node: FieldSet) -> FieldSet:
-    """The node with its elements in canonical order (its children are taken to be sorted)."""
+    """Return the node with its elements in canonical order; its children must be sorted already."""
     if len(node) < 2:
         return node
-    keys = sorted(node) if len(node) <= AT_ONCE else in_order(node)
+    keys = sorted(node) if len(node) <= CHUNK_SIZE else sorted_in_chunks(node)
     if keys[-1][0] != "f":
         keys.sort(key=order)
     return {key: node[key] for key in keys}
@@ -102,7 +104,7 @@ def _union(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """Paths in `a` that are not in `b`. A path in `b` says nothing of the paths below it."""
+    """Return the paths in `a` that are not in `b`. A path in `b` does not include the paths below it."""
     out = a
     for key, theirs in b.items():
         ours = a.get(key)
@@ -243,7 +245,7 @@ def of_fields(*dotted: str) -> FieldSet:
 
 
 Filter = Callable[[FieldSet], FieldSet]
-"""What is left of a set after the fields that a resource resets are taken out."""
+"""Function that removes the fields that a resource resets from a set."""
 
 
 def exclude(fields: FieldSet) -> Filter:
@@ -252,7 +254,7 @@ def exclude(fields: FieldSet) -> Filter:
 
 
 def include(*patterns: tuple[str, ...]) -> Filter:
-    """Keeps only what is on or below one of the patterns; `*` in a pattern is any element."""
+    """Return a filter that retains only paths at or below one of the patterns; `*` matches any element."""
     return lambda given: _matching(given, list(patterns))
 
 
@@ -276,7 +278,7 @@ def _matching(fields: FieldSet, patterns: list[tuple[str, ...]]) -> FieldSet:
 
 
 class BadFieldSet(ValueError):
-    """Not a FieldsV1 trie."""
+    """The value is not a FieldsV1 trie."""
 
 
 def parse(fields: Any) -> FieldSet:

@@ -1,4 +1,4 @@
-"""What a Type says of its items: how those of a list are told apart, and which parts have no items to speak of."""
+"""Identity of list items: how the items of a list are identified by its Type, and which types have no items."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.schema import ListType, Presence, Shape, Type
 
 ElementOf = Callable[[Any], str | None]
-"""None: the item cannot be told apart (no key at all, or not of the kind that the list holds)."""
+"""Function that returns an item's path element, or None if it has no identity (no key, or of another type than the
+list's items)."""
 
-_CACHED = 8192
-_LONGEST_CACHED = 256
-"""What clients send may be long: caches hold a bounded number of bounded texts."""
+_CACHE_SIZE = 8192
+_MAX_CACHED_LENGTH = 256
+"""Maximum length of a cached text: clients may send long ones, and caches must be bounded."""
 
 
 def element_function(type_: Type) -> ElementOf:
@@ -25,7 +26,7 @@ def element_function(type_: Type) -> ElementOf:
 
 
 def key_defaults(type_: Type) -> dict[str, Any]:
-    """What a key field counts as where an item leaves it out; None: nothing.
+    """Return the value of each key field for items that omit it; None means that there is no default.
 
     A field of a built-in kind that is always written has the empty value as its default.
     """
@@ -53,8 +54,8 @@ def _by_keys(type_: Type) -> ElementOf:
 
     def remember(key: Any, values: dict[str, Any]) -> str | None:
         element = key_element(values) if values else None
-        if element is not None and len(element) <= _LONGEST_CACHED:
-            if len(cache) >= _CACHED:
+        if element is not None and len(element) <= _MAX_CACHED_LENGTH:
+            if len(cache) >= _CACHE_SIZE:
                 cache.clear()
             cache[key] = element
         return element
@@ -103,8 +104,8 @@ def _by_value(item: Any) -> str | None:
         known = _values.get(item)
         if known is None:
             known = value_element(item)
-            if len(item) <= _LONGEST_CACHED:
-                if len(_values) >= _CACHED:
+            if len(item) <= _MAX_CACHED_LENGTH:
+                if len(_values) >= _CACHE_SIZE:
                     _values.clear()
                 _values[item] = known
         return known

@@ -16,7 +16,8 @@ _ANNOTATIONS_LIMIT = 256 * 1024
 
 
 def allowed_by_last_applied(type_: Type, live: dict[str, Any], api_version: str) -> FieldSet | None:
-    """Fields that client-side apply last wrote and that still have that value; None if the annotation does not say."""
+    """Return the fields that client-side apply wrote last and that still have that value, or None without the
+    annotation."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     if not text or problems(type_, live):
         return None

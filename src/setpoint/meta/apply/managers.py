@@ -1,7 +1,7 @@
-"""managedFields: who owns what, as a list of entries on the object.
+"""managedFields: the owners of fields, as a list of entries on the object.
 
-Entries here are the wire's own dicts, never changed in place. What tells managers apart is their name, operation and
-subresource, and for updates the version that they wrote.
+Entries are the dicts of the wire format, never modified in place. A manager is identified by its name, operation and
+subresource, and for updates by the version that it wrote.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class ManagerId(NamedTuple):
     subresource: str
 
     def json(self) -> str:
-        """What managers are sorted by."""
+        """Return the text by which managers are sorted."""
         parts = [("manager", self.manager), ("operation", self.operation)]
         parts += [("apiVersion", self.api_version), ("subresource", self.subresource)]
         return orjson.dumps({name: value for name, value in parts if value}).decode()
 
     def shown(self) -> str:
-        """As conflicts name it."""
+        """Return the manager as conflict messages show it."""
         text = quote(self.manager)
         if self.subresource:
             text += f" with subresource {quote(self.subresource)}"
@@ -130,7 +130,7 @@ def _wire_order(entry: Entry) -> tuple[str, str, str, str, str]:
 
 
 def cap_updates(managers: Managers) -> None:
-    """Keeps at most ten update managers: the oldest are merged into one per version, in place."""
+    """Limit update managers to ten, in place: the oldest are merged into one per version."""
     updaters = [who for who in managers if who.operation == "Update"]
     excess = len(updaters) - MAX_UPDATE_MANAGERS
     if excess <= 0:
@@ -152,7 +152,7 @@ def cap_updates(managers: Managers) -> None:
             fields = union(fields, managers[bucket]["fieldsV1"])
         else:
             fields = union(fields, managers.pop(first)["fieldsV1"])
-        # Of the merged ones this is the newest, so its time stands for all.
+        # This is the newest of the merged entries, so its time is used.
         managers.pop(who, None)
         managers[bucket] = make_entry(bucket, version, fields, entry.get("time"))
         excess -= 1

@@ -59,7 +59,7 @@ _DEDUCED = Type(Shape.ANY)
 
 
 def _merge_list(type_: Type, live: list[Any], config: list[Any]) -> list[Any]:
-    """Items that only one side has keep their place between the shared ones; those stand in the order of `config`."""
+    """Merge two lists: shared items are in the order of `config`, the others stay at their place between them."""
     element_of = element_function(type_)
     item_type = type_.item
     assert item_type is not None
@@ -68,7 +68,7 @@ def _merge_list(type_: Type, live: list[Any], config: list[Any]) -> list[Any]:
     configured = dict(zip(theirs, config))
     known: dict[str, Any] = {}
     for element, item in zip(ours, live):
-        # Of repeated items none is merged with.
+        # Repeated items are not merged.
         known[element] = None if element in known else item
 
     def merged(element: str) -> Any:
@@ -91,7 +91,7 @@ def _merge_list(type_: Type, live: list[Any], config: list[Any]) -> list[Any]:
                 next_shared = next(shared, None)
                 continue
             if element in configured and next_shared is not None and next_shared != element:
-                at += 1  # shared, but its turn comes later
+                at += 1  # shared, but appended later
                 continue
         if at < len(ours):
             element = ours[at]

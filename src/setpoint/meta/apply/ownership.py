@@ -35,7 +35,8 @@ Converter = Callable[[Obj, str], tuple[Type, Obj] | None]
 
 
 def empty_object(type_: Type) -> Obj:
-    """What a create starts from: for built-in kinds the fields that are always written are there."""
+    """Return the object that a create is compared with: for built-in kinds it has the fields that are always
+    written."""
     empty: Obj | None = type_.compiled.get("apply.zero")
     if empty is None:
         empty = type_.compiled["apply.zero"] = zero(type_) if type_.go else {}
@@ -54,11 +55,11 @@ def update(
     reset: Filter | None = None,
     convert: Converter | None = None,
 ) -> list[Entry]:
-    """The managedFields that `new` gets when `manager` writes it over `live` (None: creates it). Empty: none at all.
+    """Return the managedFields of `new` when `manager` writes it over `live` (None means a create); may be empty.
 
-    `new["metadata"]["managedFields"]` is what the client sent: honoured if it is sound, taken as a wish to forget all
-    ownership if it is `[]` or `[{}]`, and ignored in favour of the stored list otherwise or on subresources.
-    Entries of other versions are left alone unless `convert` can show the objects in those versions.
+    `new["metadata"]["managedFields"]` is what the client sent: used if it is valid, treated as a request to remove all
+    ownership if it is `[]` or `[{}]`, and otherwise, or on subresources, ignored in favour of the stored list.
+    Entries of other versions stay unchanged unless `convert` can convert the objects to those versions.
     """
     managers = _current_managers(live, new, subresource)
     if live is None:
@@ -112,7 +113,8 @@ def track_update(
 
 
 def compare_objects(type_: Type, old: Obj, new: Obj, reset: Filter | None = None) -> tuple[FieldSet, FieldSet]:
-    """What a write removes, and what it changes or adds; without the fields that are never owned or that it resets."""
+    """Return the fields that a write removes, and those it changes or adds, without fields that are never owned or that
+    it resets."""
     pair = object_walk_of(type_).diff(old, new)
     if pair is None:
         return EMPTY, EMPTY

@@ -71,7 +71,7 @@ def canonical(element: str) -> str | None:
 
 
 def text(element: str) -> str:
-    """As conflicts show it: `.spec`, `[name="c"]`, `[="x"]`, `[3]`."""
+    """Return the element as conflict messages show it: `.spec`, `[name="c"]`, `[="x"]`, `[3]`."""
     kind, content = element[0], element[2:]
     if kind == "f":
         return "." + content

@@ -1,4 +1,5 @@
-"""Removal by omission: what a manager applied before and left out this time goes, if nobody else claims it."""
+"""Removal by omission: a field that a manager applied before and omits now is removed, unless another manager owns
+it."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def _add_back(type_: Type, merged: Obj, pruned: Obj, claimed: FieldSet) -> Obj:
 def _add_back_in(
     version: str, back: str, merged: Obj, pruned: Obj, claimed: FieldSet, convert: Converter | None
 ) -> Obj:
-    """The same for claims in another version; claims in versions that nobody can show count for nothing."""
+    """Add back claimed fields of another version; claims in versions that cannot be converted are ignored."""
     if convert is None:
         return pruned
     merged_there, pruned_there = convert(merged, version), convert(pruned, version)

@@ -12,7 +12,7 @@ _CONTAINERS = frozenset({Shape.STRUCT, Shape.MAP, Shape.LIST})
 
 
 def reconcile(type_: Type, managers: Managers) -> None:
-    """What has become atomic since is owned whole by whoever owned parts of it, in place."""
+    """Give each owner of parts of a field that has since become atomic the whole field, in place."""
     for who, entry in managers.items():
         fields = _reconciled(type_, entry["fieldsV1"])
         if fields is not entry["fieldsV1"]:

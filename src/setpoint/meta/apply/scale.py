@@ -11,7 +11,7 @@ SCALE_VERSION = "autoscaling/v1"
 _REPLICAS_IN_SCALE = ("f:spec", "f:replicas")
 
 ReplicasPaths = Mapping[str, tuple[str, ...] | None]
-"""Where the scaled kind keeps its replicas, by version; None: that version cannot be scaled."""
+"""Path of the replicas in the scaled kind, by version; None if that version has no scale subresource."""
 
 
 def to_scale(entries: list[Entry], paths: ReplicasPaths) -> list[Entry]:
@@ -25,9 +25,9 @@ def to_scale(entries: list[Entry], paths: ReplicasPaths) -> list[Entry]:
 
 
 def to_parent(entries: list[Entry], scale_entries: list[Entry], api_version: str, paths: ReplicasPaths) -> list[Entry]:
-    """managedFields of the scaled object after its Scale was written with `scale_entries`.
+    """Return the managedFields of the scaled object after its Scale was written with `scale_entries`.
 
-    An updater that kept the replicas is a new owner of them to its old entry, without a time: so it is upstream.
+    As upstream, an updater that retained the replicas is recorded as their new owner in its old entry, without a time.
     """
     scaled = trusted(scale_entries)
     parents = trusted(entries)

@@ -1,7 +1,7 @@
 """Server-side apply: the live object after a manager applied its configuration.
 
-Fields of the configuration are set and owned; fields that this manager applied before, left out now, and that nobody
-else owns, are removed; fields that others own with another value are a conflict, or are taken with `force`.
+Fields of the configuration are set and owned; fields that this manager applied before, omits now, and that no other
+manager owns, are removed; fields that others own with another value are a conflict, or are overwritten with `force`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def apply(
     try:
         merged, after = attempt(force)
     except Conflicts as conflicts:
-        # Who moves from client-side to server-side apply is not in conflict with what it applied itself.
+        # A manager that moves from client-side to server-side apply does not conflict with its own earlier writes.
         allowed = allowed_by_last_applied(type_, base, api_version) if manager == "kubectl" else None
         remaining = conflicts.found if allowed is None else conflicts.beyond(allowed)
         if remaining:
@@ -76,7 +76,7 @@ def apply(
 
 
 def check_request(config: Obj, api_version: str, kind: str) -> None:
-    """Raises BadRequest unless `config` is of this kind, and says nothing of ownership."""
+    """Raise BadRequest unless `config` is of this kind and has no managedFields."""
     if config.get("apiVersion") != api_version or config.get("kind") != kind:
         raise BadRequest(f"invalid object type: {_gvk(config)}")
     if type(_metadata(config).get("managedFields")) is list:

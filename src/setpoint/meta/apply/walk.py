@@ -53,7 +53,7 @@ def _part(type_: Type, unfinished: _Unfinished) -> Walk:
 
 
 def object_walk_of(type_: Type) -> Walk:
-    """For whole objects: blind to the fields that nobody ever owns."""
+    """Return the walk for whole objects, which ignores the fields that are never owned."""
     walk: Walk | None = type_.compiled.get("apply.object")
     if walk is None:
         walk, metadata = Walk(False), Walk(False)
@@ -91,8 +91,9 @@ def _compile(type_: Type, unfinished: _Unfinished) -> Walk:
 
 
 class _Plans(dict[str, tuple[str, Walk, bool]]):
-    """By field name: path element, walk, and whether the type declares the field. Keys that it does not declare are
-    planned when they are met: for maps, and for structs that keep unknown fields."""
+    """Plan of each field by name: path element, walk, and whether the type declares the field.
+
+    Undeclared keys are added on first use: for maps, and for structs that preserve unknown fields."""
 
     def __init__(self, others: Walk) -> None:
         super().__init__()
@@ -113,10 +114,10 @@ def _make_struct(
         plans["metadata"] = ("f:metadata", metadata, True)
     _make_mapped(walk, plans, skip)
     if metadata is not None:
-        _forgive_missing_metadata(walk, metadata)
+        _allow_missing_metadata(walk, metadata)
 
 
-def _forgive_missing_metadata(walk: Walk, metadata: Walk) -> None:
+def _allow_missing_metadata(walk: Walk, metadata: Walk) -> None:
     """`metadata` itself is never owned, so whether it is there makes no difference."""
     diff, fill, members = walk.diff, walk.fill, walk.members
 
@@ -147,8 +148,8 @@ def _forgive_missing_metadata(walk: Walk, metadata: Walk) -> None:
 
 
 def _make_mapped(walk: Walk, plans: _Plans, skip: frozenset[str]) -> None:
-    # By the names that a value has: its elements in order, all without children, and those that may have some.
-    # Values of a struct come in few such forms, so most of the work is one dict copy.
+    # Cached by the names in a value: its elements in order, all without children, and those that may have some. Values
+    # of a struct have few such forms, so most of the work is one dict copy.
     forms: dict[tuple[str, ...], tuple[FieldSet, list[tuple[str, str, Walk]]]] = {}
 
     def form_of(names: tuple[str, ...]) -> tuple[FieldSet, list[tuple[str, str, Walk]]]:

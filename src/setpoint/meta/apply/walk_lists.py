@@ -1,4 +1,4 @@
-"""Field sets of lists whose items are told apart: sets, and lists with keys."""
+"""Field sets of lists whose items have an identity: sets, and lists with keys."""
 
 from __future__ import annotations
 

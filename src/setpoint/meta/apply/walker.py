@@ -1,4 +1,4 @@
-"""What is compiled from a Type: the functions that turn its values into field sets."""
+"""Functions compiled from a Type that convert its values to field sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from setpoint.meta.apply.field_set import EMPTY, FieldSet
 
 Pair = tuple[FieldSet | None, FieldSet | None]
-"""What was removed, and what was changed or added; nodes, so {} means: the place itself. None: nothing."""
+"""Removed fields, and changed or added fields; {} means the value itself, None means no fields."""
 
 
 class Walk:
@@ -22,7 +22,7 @@ class Walk:
     members: Callable[[Any], FieldSet]
     """The elements below a value that an applier of this value owns."""
     diff: Callable[[Any, Any], Pair | None]
-    """What is different between two values, both there, neither identical; None: nothing."""
+    """Compare two present values that are not identical; None means no difference."""
 
     def __init__(self, leaf: bool) -> None:
         self.leaf = leaf
@@ -37,7 +37,8 @@ class Walk:
 
 
 def diff_with_empty(fill: Callable[[Any, FieldSet], None], old: Any, new: Any) -> Pair | None:
-    """One side is null or empty, and there: what the other has comes or goes, but not the place itself."""
+    """Compare two values of which one is null or empty: the other's fields are added or removed, but not the value
+    itself."""
     node: FieldSet = {}
     if new:
         fill(new, node)

@@ -27,7 +27,7 @@ FieldType = Callable[[str, str], Type | None]
 
 
 class Checker:
-    """One check of one expression. Afterwards every node knows its type, and `issues` what does not fit."""
+    """The check of one expression. Afterwards every node has its type, and `issues` holds the type errors."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Checker:
     # -- names
 
     def candidates(self, name: str) -> list[str]:
-        """What a name may mean, the innermost container first."""
+        """Return the qualified names that a name may refer to, the innermost container first."""
         if name.startswith("."):
             return [name[1:]]
         found = []

@@ -1,4 +1,4 @@
-"""What the compiler makes of a node: a Python function over a frame, and what running it costs."""
+"""The compiled form of a node: a Python function over a frame, and its cost."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from setpoint.meta.cel.values import CelError
 
 Frame = list[Any]
-"""One evaluation: [cost so far, cost limit, variables ...]."""
+"""State of one evaluation: [cost so far, cost limit, variables ...]."""
 Run = Callable[[Frame], Any]
 
 COST, LIMIT, FIRST_VARIABLE = 0, 1, 2
 
 
 class Code:
-    """`cost` is what running it always costs; whoever runs it charges that. What depends on values, `run` charges."""
+    """A compiled node. `cost` is its constant cost, charged by the caller; `run` charges what depends on values."""
 
     __slots__ = ("attribute", "constant", "cost", "run", "value")
 
@@ -27,8 +27,8 @@ class Code:
         self.constant = constant  # known before anything runs; `value` has it
         self.value = value
         self.attribute = attribute
-        """For a variable with its fields and indexes: the cost without reading the variable itself, which is what a
-        branch of `?:` and an index pay for it."""
+        """Cost of a variable with its fields and indexes, without reading the variable itself; a branch of `?:` and an
+        index pay this cost."""
 
     @property
     def bare(self) -> int:

@@ -1,8 +1,8 @@
-"""Calls: which overload it is, what it costs, and what a failing argument leaves to pay.
+"""Calls: selection of the overload, its cost, and the cost that remains when an argument fails.
 
-Constant costs are charged ahead, for a whole expression at once. When something fails in the middle, what was not run
-is taken back, so that the cost is the same as if each step had been charged by itself: an error can be absorbed by
-`||`, and then the cost counts.
+Constant costs are charged in advance, for a whole expression at once. When something fails in the middle, the cost of
+what did not run is refunded, so that the total is the same as if each step had been charged separately: an error can be
+absorbed by `||`, and then the cost counts.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _CLASSES: dict[Kind, type] = {
 
 
 def fits(value: Any, wanted: Type) -> bool:
-    """Whether a value may be an argument of that type."""
+    """Return whether a value is a valid argument of that type."""
     kind = wanted.kind
     exact = _CLASSES.get(kind)
     if exact is not None:

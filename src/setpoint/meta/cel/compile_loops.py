@@ -1,6 +1,6 @@
-"""Macros over lists and maps. The common ones are loops of their own; the rest is a fold as it was expanded.
+"""Macros over lists and maps. The common ones are specialized loops; the others run the expanded fold.
 
-Each loop looks at the cost limit once per element: that bounds how long an expression can run.
+Each loop checks the cost limit once per element, which bounds the run time of an expression.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GO_NAMES = {
 
 
 def elements(value: Any) -> Iterable[Any]:
-    """What a macro of one variable runs over: elements or keys."""
+    """Return what a macro with one variable iterates over: elements or keys."""
     if type(value) is list or isinstance(value, TypedList | TypedMap):
         return value
     if type(value) is dict:
@@ -50,7 +50,7 @@ def elements(value: Any) -> Iterable[Any]:
 
 
 def entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    """What a macro of two variables runs over: index and element, or key and value."""
+    """Return what a macro with two variables iterates over: index and element, or key and value."""
     if type(value) is list or isinstance(value, TypedList):
         return enumerate(value)
     if type(value) is dict:
@@ -61,7 +61,7 @@ def entries(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _iteration(source: Run, two: bool) -> Run:
-    """What is run over, elements or pairs."""
+    """Return the function that yields the elements or pairs to iterate over."""
     if two:
         return lambda frame: entries(source(frame))
     return lambda frame: elements(source(frame))
@@ -152,7 +152,8 @@ def _known(
 
 
 def _quantifier(source: Run, places: list[int], predicate: Code, decisive: bool, condition: int) -> Run:
-    """`all` looks for a False, `exists` for a True; errors stand only when none is found."""
+    """Compile `all`, which ends at a False, or `exists`, which ends at a True; errors count only if neither is
+    found."""
     check = predicate.run
     each = condition + 1 + predicate.cost
     place = places[0]
@@ -269,7 +270,7 @@ def _collect(source: Run, places: list[int], predicate: Code | None, element: Ru
 
 
 def _accumulated(place: int) -> Code:
-    """What has been accumulated so far; a failure stays until the end."""
+    """Return the code that reads the accumulator; an error in it persists until the end."""
 
     def read(frame: Frame) -> Any:
         value = frame[place]

@@ -54,7 +54,7 @@ def compile_select(compiler: Compiler, expr: Select) -> Code:
 
 
 def _maybe_optional(operand: Code, name: str) -> Code:
-    """The operand may turn out to be optional: then absence is no error, and costs nothing."""
+    """Compile a selection whose operand may be optional: then an absent field is no error and costs nothing."""
     read = operand.run
 
     def run(frame: Frame) -> Any:

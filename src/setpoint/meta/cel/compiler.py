@@ -22,7 +22,7 @@ Access = tuple[str, Callable[[Any], Any] | None]
 
 
 class Compiler:
-    """Compiles one expression; `variables` then says which variable belongs into which place of a frame."""
+    """Compiles one expression; `variables` then maps each variable to its index in a frame."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""What an expression can cost at least and at most, told from its form and from how large its inputs can be.
+"""Static cost estimation: the minimum and maximum cost of an expression, from its form and the sizes of its inputs.
 
-This decides which rules may be stored at all, so its numbers are a promise: they never change for a given expression.
+The estimate decides which rules may be stored at all, so it must never change for a given expression.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ACCUMULATORS = ("__result__", "@result")
 
 
 class _Entries(NamedTuple):
-    """How large the keys (or indexes) and values of a container can be."""
+    """Size ranges of the keys (or indexes) and the values of a container."""
 
     kind: Kind
     key: SizeRange
@@ -205,7 +205,7 @@ class _Estimator:
             expr.accumulator, _Local(self.path(expr.initial), self.size(expr.initial), self.entries_of(expr.initial))
         )
         total = total.plus(self.cost(expr.result))
-        # The size of the result may be that of the variable: it is taken while the variable is still known.
+        # The size of the result may be that of the variable: compute it while the variable is in scope.
         size, entries = self.size(expr.result), self.entries_of(expr.result)
         self.locals[expr.accumulator].pop()
         self.set_size(expr, size)

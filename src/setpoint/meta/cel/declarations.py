@@ -23,7 +23,7 @@ Implementation = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One way to call a function: which arguments it takes, what it gives, and the Python function that does it."""
+    """One overload of a function: its argument types, its result type, and the Python function that implements it."""
 
     id: str
     member: bool

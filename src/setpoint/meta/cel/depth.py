@@ -1,4 +1,5 @@
-"""Room for deep expressions: nesting is bounded by the parser, and Python's own bound is lower than that."""
+"""Recursion limit for deep expressions: the parser bounds nesting, but Python's default limit is lower than that
+bound."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ stack, so this is memory on the heap."""
 
 _USUAL = sys.getrecursionlimit()
 _users: list[None] = []
-"""One for each that needs the room now: the limit is one for all threads."""
+"""One item for each current user of the raised limit, which is shared by all threads."""
 
 
 @contextmanager

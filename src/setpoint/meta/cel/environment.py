@@ -24,14 +24,14 @@ from setpoint.meta.cel.validators import validate
 from setpoint.meta.cel.values import MISSING, CelError, CostExceeded, Message
 
 PER_CALL_LIMIT = 1_000_000
-"""What one evaluation may cost."""
+"""Maximum cost of one evaluation."""
 _SHALLOW = 60
-"""Trees up to this depth need no room of their own."""
+"""Depth of a tree up to which Python's default recursion limit suffices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an evaluation came to, and what it cost. Exactly one of `value` and `error` means something."""
+    """The result and the cost of an evaluation. Exactly one of `value` and `error` is meaningful."""
 
     value: Any
     cost: int
@@ -40,9 +40,9 @@ class Outcome:
 
 
 class Environment:
-    """Variables with their types, libraries and message types. Immutable: `extended` makes another one.
+    """Variables with their types, libraries and message types. Immutable: `extended` returns another one.
 
-    Building one is work; keep it. Compiling does not change it, so it can be shared.
+    Building one is expensive, so cache it. Compiling does not change it, so it can be shared.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Environment:
 
 
 class Program:
-    """A compiled expression. Evaluating it keeps nothing."""
+    """A compiled expression. Evaluation does not change it."""
 
     __slots__ = ("_deep", "_places", "_run", "_template", "result", "text", "tree")
 

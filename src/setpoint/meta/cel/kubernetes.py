@@ -25,7 +25,7 @@ from setpoint.meta.cel.libraries.standard import STANDARD
 from setpoint.meta.cel.libraries.strings import STRINGS
 from setpoint.meta.cel.libraries.urls import URLS
 
-# In upstream's order, which decides between overloads when the types leave a choice.
+# In upstream's order, which selects the overload when several match.
 _FIRST: tuple[Library, ...] = (STANDARD, URLS, KUBERNETES_REGEX)
 _REST: tuple[Library, ...] = (
     AUTHZ,

@@ -9,7 +9,7 @@ from setpoint.meta.cel.source import Issue
 
 
 class Token(NamedTuple):
-    """`kind` is the literal text of operators and words, or the name of a class of tokens, as messages show it."""
+    """A token. `kind` is the text of an operator or keyword, or the name of a token class as messages show it."""
 
     kind: str
     text: str
@@ -48,7 +48,7 @@ RESERVED = frozenset((
     "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
     "package", "namespace", "null", "return", "true", "var", "void", "while",
 ))  # fmt: skip
-"""Words that no variable can have as its name."""
+"""Reserved words, which cannot name a variable."""
 
 
 def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
@@ -76,13 +76,13 @@ def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
 
 
 def unreadable_spans(issues: list[Issue]) -> list[tuple[int, int]]:
-    """Where the text is that belongs to no token."""
+    """Return the ranges of the text that belong to no token."""
     width = len(_UNREADABLE) + 1
     return [(issue.position, issue.position + len(issue.message) - width) for issue in issues]
 
 
 def _unreadable(text: str, at: int) -> int:
-    """Where reading goes on after something that begins no token: behind what looked like one until it did not."""
+    """Return the position at which lexing continues after an invalid token."""
     start = at
     if text[at] in "bB" and at + 1 < len(text):
         at += 1
@@ -115,7 +115,7 @@ def _unreadable(text: str, at: int) -> int:
 
 
 def _partial_escape(text: str, at: int) -> int:
-    """How far into a bad escape sequence the reading came."""
+    """Return how many characters of an invalid escape sequence were consumed."""
     at += 1
     if at >= len(text):
         return at

@@ -1,4 +1,4 @@
-"""What calls of Kubernetes' library functions can cost, before anything runs."""
+"""Static cost estimates for calls of Kubernetes' library functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Sizer = Callable[[tuple[str, ...], Type], SizeRange | None]
 
 
 class Node(NamedTuple):
-    """What is known about an argument."""
+    """The static information about an argument."""
 
     path: tuple[str, ...]
     type: Type
@@ -47,7 +47,7 @@ _UNIT_EQUALITY = frozenset(
 def call_estimate(
     function: str, overload: str, target: Node | None, arguments: Sequence[Node], sizer: _Sizer | None
 ) -> CallEstimate | None:
-    """None: not one of these functions."""
+    """Return the estimate of a call, or None if it is not one of these functions."""
 
     def size(node: Node) -> SizeRange:
         if node.size is not None:
@@ -277,7 +277,7 @@ _SORTABLE = [
     "string",
     "bytes",
 ]
-# These libraries say themselves what their functions cost.
+# These libraries declare the costs of their functions.
 _OWN: dict[str, Callable[[Node | None, Sequence[Node], _Size], CallEstimate]] = {
     "list_sets_contains_list": _sets(1),
     "list_sets_intersects_list": _sets(1),

@@ -1,4 +1,4 @@
-"""What the literals of an expression mean: quotes off, escapes resolved."""
+"""Values of literals: quotes are removed and escapes resolved."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ESCAPE = re.compile(r"\\(?:([xX])([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-
 
 
 class BadLiteral(ValueError):
-    """A literal that means nothing; the text says why."""
+    """A literal is invalid; the message says why."""
 
 
 def _body(token: str) -> tuple[str, bool]:
-    """What stands between the quotes, and whether it is raw."""
+    """Return the text between the quotes, and whether it is raw."""
     token = token.replace("\r\n", "\n").replace("\r", "\n")
     raw = token[0] in "rR"
     if raw:

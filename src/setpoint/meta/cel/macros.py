@@ -14,7 +14,7 @@ MacroKey = tuple[str, int, bool]
 MAX_COPIED = 4096
 """`optMap` uses its target twice, so a chain of them doubles with each link: that ends somewhere."""
 VARIADIC = -1
-"""In a key: any number of arguments."""
+"""Number of arguments in a macro's key that matches any number."""
 ACCUMULATOR = "@result"
 _RESERVED_ACCUMULATORS = (ACCUMULATOR, "__result__")
 _UNUSED = "#unused"

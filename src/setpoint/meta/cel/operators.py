@@ -103,7 +103,8 @@ def compare(left: Any, right: Any, function: str) -> int:
 
 
 def _order(left: Any, right: Any) -> int:
-    """The order of numbers of different types. Integers beside a double are taken as doubles, as far as those reach."""
+    """Compare numbers of different types. An integer is compared with a double as a double, within the range of
+    doubles."""
     if type(left) is float and type(right) is not float:
         return -_order(right, left)
     if type(right) is float and type(left) is not float:
@@ -163,7 +164,7 @@ def checked_timestamp(value: int, offset: int = 0) -> Timestamp:
 
 
 def _unsupported(left: Any, function: str) -> CelError:
-    """Arithmetic that there is not: values that have no arithmetic at all are told by the operator's name."""
+    """Return the error for unsupported arithmetic; for values without any arithmetic it names the operator."""
     known = (int, float, Uint, Duration, Timestamp, str)
     return no_such_overload() if type(left) in known else no_such_overload(function)
 

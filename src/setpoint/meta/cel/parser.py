@@ -1,4 +1,4 @@
-"""Tokens -> tree. Errors are told in the words of the reference implementation's generated parser, which users know."""
+"""The parser. Its errors are those of the reference implementation's generated parser, which users know."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _NESTING = frozenset({*RELATIONS.values(), *SUMS.values(), *PRODUCTS.values(), "
 
 
 def _nesting(tree: Expr) -> int:
-    """How many operators, fields, indexes and method calls are inside one another at most."""
+    """Return the maximum nesting of operators, fields, indexes and method calls."""
     deepest, pending = 0, [(tree, 0)]
     while pending:
         node, depth = pending.pop()
@@ -179,12 +179,12 @@ class _Parser(TokenReader):
             signed = token.kind == "-" and self.ahead().kind in (lexer.NUM_INT, lexer.NUM_FLOAT)
             if token.kind not in STARTS or (token.kind in ("!", "-") and not signed):
                 if operator == "-":
-                    self.no_way_on(last, token)
+                    self.no_viable_alternative(last, token)
                     if token.kind == EOF:
                         self.recovering = False
                         self.complain(f"mismatched input {quote(token)} expecting {PRIMARY}", token)
                 elif token.kind == "-":
-                    self.no_way_on(token, self.ahead())
+                    self.no_viable_alternative(token, self.ahead())
                 else:
                     self.complain(f"extraneous input {quote(token)} expecting {PRIMARY}", token)
                 raise GiveUp
@@ -219,7 +219,7 @@ class _Parser(TokenReader):
             if token.kind in ("true", "false", "null"):
                 self.complain(f"mismatched input '{token.text}' expecting IDENTIFIER", token)
             else:
-                self.no_way_on(dot, token)
+                self.no_viable_alternative(dot, token)
             raise GiveUp
         self.take()
         optional = token.kind == "?"
@@ -241,7 +241,7 @@ class _Parser(TokenReader):
         return Select(dot.position, operand, name)
 
     def field_name(self) -> Token:
-        """A name behind `.?`, not taken yet."""
+        """Return the name behind `.?` without consuming it."""
         names = (IDENTIFIER, lexer.ESC_IDENTIFIER)
         token = self.token
         if token.kind in names:
@@ -313,7 +313,7 @@ class _Parser(TokenReader):
         prefix = ""
         if first.kind == ".":
             if self.ahead().kind != IDENTIFIER:
-                self.no_way_on(first, self.ahead())
+                self.no_viable_alternative(first, self.ahead())
                 raise GiveUp
             self.take()
             prefix = "."

@@ -1,6 +1,6 @@
-"""Reading tokens with forgiveness: one token too many or too few is noted, and the parser goes on.
+"""A token reader with error recovery: one extra or missing token is recorded, and the parser continues.
 
-The words, and when which of them is said, are those of the parser generator that the reference uses.
+The messages, and the conditions for each, are those of the parser generator that the reference uses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TooDeep(Exception):
 
 
 class TokenReader:
-    """The tokens of an expression one after the other, and what is said when one does not fit."""
+    """The tokens of an expression in order, and the errors for unexpected ones."""
 
     def __init__(self, text: str, tokens: list[Token], issues: list[Issue]) -> None:
         self.text = text
@@ -76,8 +76,8 @@ class TokenReader:
             self.issues.append(Issue(f"Syntax error: {message}", token.position))
         self.recovering = True
 
-    def no_way_on(self, start: Token, token: Token) -> None:
-        """From one token to another nothing fits; the text in between is shown as it was written."""
+    def no_viable_alternative(self, start: Token, token: Token) -> None:
+        """Record that no alternative matches from `start` to `token`; the message quotes the text in between."""
         end = token.position if token.kind == EOF else token.position + len(token.text)
         shown, at = "", start.position
         for begin, stop in self.unreadable:
@@ -108,7 +108,7 @@ class TokenReader:
 
     def allowed_after(self, kind: str, after: frozenset[str]) -> frozenset[str]:
         if kind in (")", "]", "}"):
-            # What may follow the closed thing: operators, and whatever the construct around it waits for.
+            # Tokens that may follow the closing token: operators, and what the enclosing construct expects.
             around = self.followers[-2] if len(self.followers) > 1 else frozenset({EOF})
             return after - {EOF} | around
         if kind == ":":

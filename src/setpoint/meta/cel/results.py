@@ -53,7 +53,7 @@ def to_json(value: Any) -> Any:
 
 
 def misnamed_types(value: Any) -> list[str]:
-    """Messages `Object.a.b{}` must stand in the field that their name says; what is wrong about those that do not."""
+    """Return errors for messages `Object.a.b{}` that are not in the field that their type name says."""
     problems: list[str] = []
     _check(value, value.type.name if isinstance(value, Message) else "", problems)
     return problems

@@ -1,6 +1,6 @@
-"""What calling a function costs while an expression runs: a number, or a rule over arguments and result.
+"""Runtime cost of function calls: a number, or a function of the arguments and the result.
 
-One unit is what a comparison of two small values takes. Reading ten characters of text costs one more.
+One unit is the cost of a comparison of two small values. Reading ten characters of text costs one more.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def _self_compared(place: int) -> CallCost:
 
 
 _TYPES = ["int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes"]
-# These libraries say themselves what their functions cost.
+# These libraries declare the costs of their functions.
 _OWN: dict[str, CallCost] = {
     "list_sets_contains_list": _sets(1),
     "list_sets_intersects_list": _sets(1),
@@ -250,7 +250,7 @@ _OWN: dict[str, CallCost] = {
 
 
 def needs_result(function: str, overload: str) -> bool:
-    """Whether the cost of a call is known only afterwards."""
+    """Return whether the cost of a call depends on its result."""
     return function == "join" or overload in ("list_slice", "lists_range", "list_reverse")
 
 

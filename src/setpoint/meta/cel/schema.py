@@ -20,7 +20,7 @@ from setpoint.meta.cel.structs import StructType
 from setpoint.meta.cel.types import Type
 
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
-_LONGEST = MAX_REQUEST_BYTES - 2
+_MAX_LENGTH = MAX_REQUEST_BYTES - 2
 _STRING = {"type": "string"}
 _FORMATS: dict[str, tuple[Type, int, int]] = {
     # format: (type, shortest as JSON, longest as JSON)
@@ -32,7 +32,7 @@ _FORMATS: dict[str, tuple[Type, int, int]] = {
 
 @dataclass(slots=True, eq=False)
 class SchemaType:
-    """One schema, compiled. `type` is what an expression sees; `value` turns JSON into it."""
+    """A compiled schema. `type` is the CEL type; `value` converts JSON to it."""
 
     type: Type
     most: int = 0
@@ -40,7 +40,7 @@ class SchemaType:
     shortest: int = 0
     """The smallest number of bytes as JSON."""
     read: Reading | None = None
-    """How JSON becomes a value; None: it is one already."""
+    """Function that converts JSON to a value; None if JSON is used directly."""
     fields: dict[str, SchemaType] = field(default_factory=dict)
     element: SchemaType | None = None
     structs: list[StructType] = field(default_factory=list)
@@ -53,7 +53,7 @@ class SchemaType:
         return self.read(document)
 
     def size(self, path: Path) -> SizeRange | None:
-        """How large the value at a path can be; the path is relative to this type."""
+        """Return the size range of the value at a path, which is relative to this type."""
         node: SchemaType | None = self
         for name in path:
             if node is None:
@@ -71,8 +71,10 @@ _KEY = SchemaType(t.STRING, 0, 2)
 
 
 def sizer(root: SchemaType) -> Sizer:
-    """Sizes for a cost estimate: what the schema says. Which variable a path begins with makes no difference: the
-    rules of a schema have `self` and `oldSelf`, and both have that type."""
+    """Return the sizes for a cost estimate from the schema.
+
+    The variable at the start of a path is ignored: the rules of a schema have `self` and `oldSelf`, and both have its
+    type."""
 
     def size(path: Path, _: Type) -> SizeRange | None:
         return root.size(path[1:]) if path else None
@@ -81,10 +83,10 @@ def sizer(root: SchemaType) -> Sizer:
 
 
 def schema_type(schema: Mapping[str, Any], *, name: str = "selfType", root: bool = False) -> SchemaType | None:
-    """The type of a (structural) schema, or None where expressions cannot see such a value.
+    """Return the type of a (structural) schema, or None where expressions cannot access such a value.
 
-    `root`: the schema of a whole resource, which has apiVersion, kind, metadata.name and metadata.generateName
-    whatever the schema says. `name` becomes the name of its type.
+    `root` marks the schema of a whole resource, which has apiVersion, kind, metadata.name and metadata.generateName
+    regardless of the schema. `name` becomes the name of its type.
     """
     return _compile(schema, name, root)
 
@@ -114,7 +116,7 @@ def _has_type(schema: Any, name: str) -> bool:
 def _compile(schema: Mapping[str, Any], name: str, resource: bool) -> SchemaType | None:
     if schema.get("x-kubernetes-int-or-string"):
         longest = schema.get("maxLength")
-        return SchemaType(t.DYN, _LONGEST if longest is None else max(longest, 0) * 4, 1)
+        return SchemaType(t.DYN, _MAX_LENGTH if longest is None else max(longest, 0) * 4, 1)
     if resource:
         schema = with_type_and_metadata(schema)
     kind = schema.get("type")
@@ -137,7 +139,7 @@ def _string(schema: Mapping[str, Any]) -> SchemaType:
     name = schema.get("format") or ""
     longest = schema.get("maxLength")
     if name == "byte":
-        return SchemaType(t.BYTES, _LONGEST if longest is None else max(longest, 0), 2, reader_of_format("byte"))
+        return SchemaType(t.BYTES, _MAX_LENGTH if longest is None else max(longest, 0), 2, reader_of_format("byte"))
     if name in _FORMATS:
         kind, shortest, most = _FORMATS[name]
         return SchemaType(kind, most, shortest, reader_of_format(name))
@@ -146,7 +148,7 @@ def _string(schema: Mapping[str, Any]) -> SchemaType:
     elif schema.get("enum"):
         most = max((len(value.encode()) for value in schema["enum"] if isinstance(value, str)), default=0)
     else:
-        most = _LONGEST
+        most = _MAX_LENGTH
     return SchemaType(t.STRING, most, 2)
 
 
@@ -158,7 +160,7 @@ def _array(schema: Mapping[str, Any], name: str) -> SchemaType | None:
     if element is None:
         return None
     limit = schema.get("maxItems")
-    most = _LONGEST // (element.shortest + 1) if limit is None else max(limit, 0)
+    most = _MAX_LENGTH // (element.shortest + 1) if limit is None else max(limit, 0)
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
     read = read_list(schema.get("x-kubernetes-list-type") or "", keys, element.read)
     return SchemaType(t.list_of(element.type), most, 2, read, element=element, structs=element.structs)
@@ -171,7 +173,7 @@ def _object(schema: Mapping[str, Any], name: str) -> SchemaType | None:
         if element is None:
             return None
         limit = schema.get("maxProperties")
-        most = _LONGEST // (element.shortest + 6) if limit is None else max(limit, 0)
+        most = _MAX_LENGTH // (element.shortest + 6) if limit is None else max(limit, 0)
         kind = t.map_of(t.STRING, element.type)
         return SchemaType(kind, most, 2, read_map(element.read), element=element, structs=element.structs)
     required = frozenset(schema.get("required") or ())

@@ -176,7 +176,8 @@ class SetList(ReadList):
 
 
 class MapList(ReadList):
-    """`x-kubernetes-list-type: map`: elements are told apart by their keys, and adding replaces those with the same."""
+    """A list with `x-kubernetes-list-type: map`: elements are identified by their keys, and adding replaces equal
+    ones."""
 
     __slots__ = ("_keys",)
 

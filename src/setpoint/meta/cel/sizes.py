@@ -25,7 +25,7 @@ def _scale(size: int, factor: float) -> int:
 
 
 class CostRange(NamedTuple):
-    """What something costs at least and at most."""
+    """Minimum and maximum cost."""
 
     least: int
     most: int
@@ -44,7 +44,7 @@ class CostRange(NamedTuple):
 
 
 class SizeRange(NamedTuple):
-    """How large something is at least and at most."""
+    """Minimum and maximum size."""
 
     least: int
     most: int
@@ -67,7 +67,7 @@ class SizeRange(NamedTuple):
 
 
 class CallEstimate(NamedTuple):
-    """What a call costs, and how large its result is if that is known."""
+    """The cost of a call, and the size of its result if that is known."""
 
     cost: CostRange
     size: SizeRange | None = None

@@ -1,4 +1,4 @@
-"""Where in a text something is wrong, and how it is shown: a line, the source below it and a caret."""
+"""Positions of errors in a text, and their display: a line, the source below it and a caret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong with an expression: what, and at which code point."""
+    """An error in an expression: the message and the code point at which it occurred."""
 
     message: str
     position: int = NOWHERE

@@ -1,4 +1,4 @@
-"""What calls of the language's own functions can cost, before anything runs."""
+"""Static cost estimates for calls of the language's own functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations as OpenAPI has them: Go's, or numbers with units in words (`3 weeks`)."""
+"""Durations of the OpenAPI format: Go's, or numbers with unit names (`3 weeks`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from setpoint.meta.cel.values import SECOND, Duration
 
 _PART = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]++)", re.ASCII)
 _UNITS = (
-    # Words for a unit; anything that begins with the last one counts too.
+    # Names of a unit; anything that starts with the last one is accepted too.
     (1, ("ns", "nano")),
     (10**3, ("us", "µs", "micro")),
     (10**6, ("ms", "milli")),
@@ -22,7 +22,7 @@ _UNITS = (
 
 
 def parse_duration(text: str) -> Duration | None:
-    """None where it is none."""
+    """Parse a duration; None if it is invalid."""
     found = read_duration(text)
     if found is not None:
         return found

@@ -18,7 +18,7 @@ class StructType:
     fields: Mapping[str, Type]
     construct: Callable[[dict[str, Any]], Any] | None = None
     access: Mapping[str, tuple[str, Callable[[Any], Any] | None]] | None = None
-    """For JSON objects, where a field that is null is not there: the property of each field, and how it is read."""
+    """Property of each field of a JSON object, and the function that converts it. A field that is null is absent."""
 
     is_open: bool = False
     """Any field may be there, of any type."""

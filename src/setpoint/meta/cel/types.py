@@ -57,7 +57,7 @@ class Type:
         return f"Type({self})"
 
     def __str__(self) -> str:
-        """As error messages show it."""
+        """Return the type as error messages show it."""
         if self.kind is Kind.ERROR:
             return "!error!"
         if self.kind is Kind.NULL:

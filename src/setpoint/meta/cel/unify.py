@@ -1,4 +1,4 @@
-"""Which type may stand where another is wanted, and what the unknown ones turn out to be."""
+"""Assignability of types, and inference of type variables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from setpoint.meta.cel.types import Kind, Type
 
 
 class Bindings:
-    """What each type variable stands for, as far as it is known. A trial that fails is undone step by step: copying
-    would make checking quadratic."""
+    """The inferred types of type variables. A failed trial is undone step by step: copying would make checking
+    quadratic."""
 
     __slots__ = ("_known", "_trail")
 
@@ -51,7 +51,7 @@ def substitute(bindings: Bindings, value: Type, unknown_to_dyn: bool = False) ->
 
 
 def assignable(bindings: Bindings, first: Type, second: Type) -> bool:
-    """Whether both can be one. On success `bindings` has learned from it; on failure it is as before."""
+    """Return whether two types unify. On success `bindings` is extended; on failure it is unchanged."""
     mark = bindings.mark()
     if _assignable(bindings, first, second):
         return True

@@ -1,4 +1,4 @@
-"""What is wrong with constants that the types cannot tell: durations, times and patterns that mean nothing."""
+"""Validation of constants beyond their types: invalid durations, timestamps and patterns."""
 
 from __future__ import annotations
 

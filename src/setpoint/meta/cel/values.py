@@ -1,7 +1,7 @@
-"""The values that an expression computes with.
+"""The values of expressions.
 
-JSON values stand for themselves: None, bool, int, float, str, list, dict. What JSON does not have gets a class here.
-An int is a 64-bit signed integer; the arithmetic keeps it so.
+JSON values represent themselves: None, bool, int, float, str, list, dict. Everything else has a class here. An int is a
+64-bit signed integer; arithmetic preserves this.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ NONE = Optional(None, present=False)
 
 
 class Opaque:
-    """A value of a library: a quantity, an address, ... Subclasses say which type they are and when two are equal."""
+    """A value of a library: a quantity, an address, ... Subclasses define its type and equality."""
 
     __slots__ = ()
     TYPE: Type
@@ -129,7 +129,7 @@ class Opaque:
         return self is other
 
     def size(self) -> int | None:
-        """What `cost` calls its size; None: it has none."""
+        """Return its size for the cost model; None if it has none."""
         return None
 
     def is_zero(self) -> bool:
@@ -217,7 +217,7 @@ _TYPES: dict[type, Type] = {
 
 
 def type_of_value(value: Any) -> Type:
-    """Which type a value has when it is asked."""
+    """Return the runtime type of a value."""
     found = _TYPES.get(type(value))
     if found is not None:
         return found

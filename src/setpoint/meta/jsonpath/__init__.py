@@ -1,7 +1,7 @@
 """JSONPath in kubectl's dialect: `{.items[*].metadata.name}`, `{range .items[*]}{.kind}{"\\n"}{end}`.
 
 A `JsonPath` is read once and may be evaluated any number of times, also at the same time; neither text nor data is
-changed. What does not fit raises `JsonPathProblem` with upstream's message. Values of a map come in the order of its
+changed. What does not fit raises `JsonPathError` with upstream's message. Values of a map come in the order of its
 keys (upstream: in any order). Work and memory are bounded.
 """
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from setpoint.meta.goformat import plain
 from setpoint.meta.gojson import compact, indented
+from setpoint.meta.jsonpath.errors import JsonPathError
 from setpoint.meta.jsonpath.evaluation import NOTHING, Evaluation
 from setpoint.meta.jsonpath.nodes import Node
 from setpoint.meta.jsonpath.parsing import parse
-from setpoint.meta.jsonpath.problem import JsonPathProblem
 
-__all__ = ["JsonPath", "JsonPathProblem", "relaxed"]
+__all__ = ["JsonPath", "JsonPathError", "relaxed"]
 
 _RELAXED = re.compile(r"\{\.?([^{}]+)\}|\.?([^{}]+)")
 
@@ -45,7 +45,7 @@ class JsonPath:
         return [value for group in self.groups(data) for value in group]
 
     def groups(self, data: Any) -> list[list[Any]]:
-        """What each text and action of the template found."""
+        """Return the values that each text and action of the template produced."""
         found = Evaluation(self._nodes, self.allow_missing_keys).run(data)
         return [[None if value is NOTHING else value for value in group] for group in found]
 
@@ -68,7 +68,7 @@ def relaxed(text: str) -> str:
         return text
     found = _RELAXED.fullmatch(text)
     if found is None:
-        raise JsonPathProblem(
+        raise JsonPathError(
             "unexpected path string, expected a 'name1.name2' or '.name1.name2' or '{name1.name2}' or '{.name1.name2}'"
         )
     return "{." + (found[1] or found[2]) + "}"

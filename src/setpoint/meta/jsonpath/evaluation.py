@@ -1,7 +1,7 @@
-"""Nodes against data.
+"""Evaluation of template nodes on data.
 
-Upstream's evaluator keeps its place in nested ranges by counting; what comes out of unbalanced `{range}` and `{end}`
-follows from that, so it is counted here the same way.
+Upstream's evaluator tracks its position in nested ranges with counters, and the output for unbalanced `{range}` and
+`{end}` follows from that. This evaluator counts in the same way.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from setpoint.meta.goformat import plain, type_name
 from setpoint.meta.jsonpath.comparing import compare
+from setpoint.meta.jsonpath.errors import JsonPathError
 from setpoint.meta.jsonpath.nodes import (
     Descent,
     Field,
@@ -25,13 +26,12 @@ from setpoint.meta.jsonpath.nodes import (
     Wildcard,
 )
 from setpoint.meta.jsonpath.path_text import path_text
-from setpoint.meta.jsonpath.problem import JsonPathProblem
 
 Values = list[Any]
 
-MOST_VALUES: Final = 2_000_000
-"""So many values may be found on the way; repeated descents multiply."""
-DEEPEST_RANGES: Final = 64
+MAX_VALUES: Final = 2_000_000
+"""Maximum number of intermediate values, because repeated descents multiply them."""
+MAX_RANGE_DEPTH: Final = 64
 
 
 class _Nothing:
@@ -40,23 +40,23 @@ class _Nothing:
 
 
 NOTHING: Final = _Nothing()
-"""What `@` is where a range has nothing, or a null, to go through."""
+"""Value of `@` in a range over nothing or null."""
 
 
 class Evaluation:
-    """One template on one piece of data."""
+    """The evaluation of one template on one value."""
 
     def __init__(self, nodes: Sequence[Node], allow_missing_keys: bool) -> None:
         self._nodes = nodes
         self._allow_missing = allow_missing_keys
         self._begun = self._inside = self._ended = 0
         self._last_end = -1
-        self._budget = MOST_VALUES
+        self._budget = MAX_VALUES
 
     def run(self, data: Any, start: int = 0) -> list[Values]:
-        """What each node from that one on found, to the end of the range."""
-        if self._inside > DEEPEST_RANGES:
-            raise JsonPathProblem(f"ranges are nested more than {DEEPEST_RANGES} deep")
+        """Return the values of each node from `start` to the end of the range."""
+        if self._inside > MAX_RANGE_DEPTH:
+            raise JsonPathError(f"ranges are nested more than {MAX_RANGE_DEPTH} deep")
         current: Values = [NOTHING if data is None else data]
         found: list[Values] = []
         at = start
@@ -108,14 +108,14 @@ class Evaluation:
     def _spend(self, count: int) -> None:
         self._budget -= count + 1
         if self._budget < 0:
-            raise JsonPathProblem(f"the template finds more than {MOST_VALUES} values")
+            raise JsonPathError(f"the template finds more than {MAX_VALUES} values")
 
     def _steps(self, values: Values, steps: Steps) -> Values:
         at = 0
         try:
             for at, node in enumerate(steps.nodes):  # noqa: B007
                 values = self._walk(values, node)
-        except JsonPathProblem as problem:
+        except JsonPathError as problem:
             problem.path = path_text(steps.nodes[: at + 1])
             raise
         return values
@@ -125,9 +125,9 @@ class Evaluation:
             self._begun += 1
             return values
         if name != "end":
-            raise JsonPathProblem(f"unrecognized identifier {name}", values)
+            raise JsonPathError(f"unrecognized identifier {name}", values)
         if self._inside == 0:
-            raise JsonPathProblem("not in range, nothing to end")
+            raise JsonPathError("not in range, nothing to end")
         self._ended += 1
         return []
 
@@ -135,7 +135,7 @@ class Evaluation:
         found = [value[name] for value in values if isinstance(value, dict) and name in value]
         if values and not found and not self._allow_missing:
             known = {key for value in values if isinstance(value, dict) for key in value}
-            raise JsonPathProblem(f"{name} is not found", known=sorted(known))
+            raise JsonPathError(f"{name} is not found", known=sorted(known))
         return found
 
     def _union(self, values: Values, union: Union) -> Values:
@@ -143,8 +143,8 @@ class Evaluation:
         for member in union.members:
             try:
                 found += self._steps(values, member)
-            except JsonPathProblem as problem:
-                raise JsonPathProblem(str(problem), values, problem.known) from None
+            except JsonPathError as problem:
+                raise JsonPathError(str(problem), values, problem.known) from None
         return found
 
     def _descend(self, values: Values) -> Values:
@@ -164,7 +164,7 @@ class Evaluation:
         for value in values:
             if not isinstance(value, list):
                 shown = "<invalid reflect.Value>" if value is NOTHING else plain(value)
-                raise JsonPathProblem(f"{shown} is not array or slice and cannot be filtered", values)
+                raise JsonPathError(f"{shown} is not array or slice and cannot be filtered", values)
             for one in value:
                 if self._passes(one, node, values, found):
                     found.append(one)
@@ -174,7 +174,7 @@ class Evaluation:
         if node.operator == "exists":
             try:
                 return bool(self._steps([one], node.left))
-            except JsonPathProblem as problem:
+            except JsonPathError as problem:
                 return bool(problem.reached)
         try:
             sides: list[Any] = []
@@ -183,18 +183,18 @@ class Evaluation:
                 if not reached:
                     return False
                 if len(reached) > 1:
-                    raise JsonPathProblem("can only compare one element at a time")
+                    raise JsonPathError("can only compare one element at a time")
                 sides += reached
-        except JsonPathProblem as problem:
-            raise JsonPathProblem(str(problem), values, problem.known) from None
+        except JsonPathError as problem:
+            raise JsonPathError(str(problem), values, problem.known) from None
         try:
             return compare(node.operator, *sides)
-        except JsonPathProblem as problem:
-            raise JsonPathProblem(str(problem), found) from None
+        except JsonPathError as problem:
+            raise JsonPathError(str(problem), found) from None
 
 
 def _content(value: Any) -> Values:
-    """What a value holds: of a map in the order of its keys, of a text its bytes."""
+    """Return the elements of a value: those of a map in the order of its keys, those of a string as bytes."""
     if isinstance(value, dict):
         return [value[key] for key in sorted(value)]
     if isinstance(value, list):
@@ -211,7 +211,7 @@ def _slice(values: Values, node: Slice) -> Values:
             continue
         if not isinstance(value, list):
             kind = "<nil>" if value is NOTHING else type_name(value)
-            raise JsonPathProblem(f"{kind} is not array or slice", values)
+            raise JsonPathError(f"{kind} is not array or slice", values)
         length = len(value)
         start = node.start or 0
         start += length if start < 0 else 0
@@ -220,12 +220,12 @@ def _slice(values: Values, node: Slice) -> Values:
         if start == end:
             return found  # upstream stops here, whatever else came in
         if not 0 <= start < length:
-            raise JsonPathProblem(f"array index out of bounds: index {start}, length {length}", values)
+            raise JsonPathError(f"array index out of bounds: index {start}, length {length}", values)
         if not 0 <= end <= length:
-            raise JsonPathProblem(f"array index out of bounds: index {end - 1}, length {length}", values)
+            raise JsonPathError(f"array index out of bounds: index {end - 1}, length {length}", values)
         if start > end:
-            raise JsonPathProblem(f"starting index {start} is greater than ending index {end}", values)
+            raise JsonPathError(f"starting index {start} is greater than ending index {end}", values)
         if node.step is not None and node.step <= 0:
-            raise JsonPathProblem("step must be > 0", values)
+            raise JsonPathError("step must be > 0", values)
         found += value[start : end : node.step or 1]
     return found

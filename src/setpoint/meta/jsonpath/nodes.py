@@ -1,4 +1,4 @@
-"""What a template is made of."""
+"""The nodes of a template."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Identifier(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What stands between braces: each node works on what the one before found."""
+    """The content of one pair of braces: each node is evaluated on the result of the previous one."""
 
     nodes: tuple[Any, ...]
 

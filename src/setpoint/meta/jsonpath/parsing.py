@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from setpoint.meta.gotext import Unquotable, unquote_char
+from setpoint.meta.jsonpath.errors import JsonPathError
 from setpoint.meta.jsonpath.nodes import (
     Descent,
     Field,
@@ -20,7 +21,6 @@ from setpoint.meta.jsonpath.nodes import (
     Union,
     Wildcard,
 )
-from setpoint.meta.jsonpath.problem import JsonPathProblem
 
 _KEY = re.compile(r"'([^']*)'")
 _SLICE = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
@@ -45,7 +45,7 @@ def parse(text: str) -> tuple[Node, ...]:
         reader.at = brace + 1
         try:
             nodes.append(Steps(tuple(reader.action())))
-        except JsonPathProblem as problem:
+        except JsonPathError as problem:
             problem.at, problem.template = reader.at, text
             raise
 
@@ -76,7 +76,7 @@ class _Reader:
                 continue
             char = self._next()
             if char in (_END, "\r", "\n"):
-                raise JsonPathProblem("unclosed action")
+                raise JsonPathError("unclosed action")
             if char in " @$":
                 continue
             if char == "[":
@@ -92,7 +92,7 @@ class _Reader:
                 self.at -= 1
                 nodes.append(self._identifier())
             else:
-                raise JsonPathProblem(f"unrecognized character in action: {_code_point(char)}")
+                raise JsonPathError(f"unrecognized character in action: {_code_point(char)}")
 
     def _next(self) -> str:
         if self.at >= len(self.text):
@@ -102,7 +102,7 @@ class _Reader:
 
     def _descent(self, nodes: list[Node]) -> None:
         if nodes and isinstance(nodes[-1], Descent):
-            raise JsonPathProblem("invalid multiple recursive descent")
+            raise JsonPathError("invalid multiple recursive descent")
         self.at += 2
         nodes.append(Descent())
         if self.at < len(self.text) and _is_alphanumeric(self.text[self.at]):
@@ -134,7 +134,7 @@ class _Reader:
         if integer is not None:
             return Literal(integer)
         if not _FLOAT.fullmatch(number):
-            raise JsonPathProblem(f"cannot parse number {number}")
+            raise JsonPathError(f"cannot parse number {number}")
         return Literal(float(number))
 
     def _quoted(self, quote: str) -> Node:
@@ -142,7 +142,7 @@ class _Reader:
         while True:
             char = self._next()
             if char in (_END, "\n"):
-                raise JsonPathProblem("unterminated quoted string")
+                raise JsonPathError("unterminated quoted string")
             if char == quote and self.text[self.at - 2] != "\\":
                 break
         return Text(_unquoted(self.text[start : self.at]))
@@ -151,7 +151,7 @@ class _Reader:
         start = self.at
         while (char := self._next()) != "]":
             if char in (_END, "\n"):
-                raise JsonPathProblem("unterminated array")
+                raise JsonPathError("unterminated array")
         inside = self.text[start : self.at - 1]
         if inside == "*":
             inside = ":"
@@ -170,7 +170,7 @@ class _Reader:
         while True:
             char = self._next()
             if char in (_END, "\n"):
-                raise JsonPathProblem("unterminated filter")
+                raise JsonPathError("unterminated filter")
             if char in "\"'":
                 if not opened:
                     opened, pair = True, char
@@ -180,7 +180,7 @@ class _Reader:
                 break
         inside = self.text[start : self.at - 1]
         if self._next() != "]":
-            raise JsonPathProblem("unclosed array expect ]")
+            raise JsonPathError("unclosed array expect ]")
         comparison = _COMPARISON.fullmatch(inside)
         if comparison is None:
             return Filter(_parse_action(inside), "exists", Steps(()))
@@ -191,12 +191,12 @@ class _Reader:
 def _slice(text: str) -> Node:
     found = _SLICE.fullmatch(text)
     if found is None:
-        raise JsonPathProblem(f"invalid array index {text}")
+        raise JsonPathError(f"invalid array index {text}")
     numbers: list[int | None] = []
     for part in (found[1], (found[2] or "")[1:], (found[3] or "")[1:]):
         number = _integer(part) if part else None
         if part and number is None:
-            raise JsonPathProblem(f"array index {part} is not a number")
+            raise JsonPathError(f"array index {part} is not a number")
         numbers.append(number)
     start, end, step = numbers
     if found[2] is None:
@@ -213,7 +213,7 @@ def _integer(text: str) -> int | None:
 
 
 def _unquoted(quoted: str) -> str:
-    """As a Go string, between either kind of quotes. Bytes that are no UTF-8 come as surrogates."""
+    """Unquote a Go string in either kind of quotes. Bytes that are not UTF-8 become surrogates."""
     quote, inside = quoted[0], quoted[1:-1]
     if "\\" not in inside and quote not in inside:
         return inside
@@ -223,7 +223,7 @@ def _unquoted(quoted: str) -> str:
         try:
             piece, at = unquote_char(inside, at, quote)
         except Unquotable:
-            raise JsonPathProblem(f"unquote string {quoted} error invalid syntax") from None
+            raise JsonPathError(f"unquote string {quoted} error invalid syntax") from None
         out += piece
     return out.decode("utf-8", "surrogateescape")
 

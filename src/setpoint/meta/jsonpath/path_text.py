@@ -1,4 +1,4 @@
-"""Nodes as a person writes them, to say which part of a path is meant."""
+"""Nodes as template text, to name a part of a path in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the items of a merged list end up: the patch orders its items, the document orders the others."""
+"""Order of the items of a merged list: the patch orders its items, the document orders the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from setpoint.meta.patch.errors import PatchRefused
 
 
 def index_key(value: Any) -> Hashable:
-    """Tells values apart as JSON does: 1, 1.0 and true are three."""
+    """Return a key that distinguishes values as JSON does: 1, 1.0 and true are three values."""
     if type(value) is str:
         return value
     if type(value) in (dict, list):

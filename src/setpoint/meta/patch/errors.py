@@ -1,10 +1,10 @@
-"""What can go wrong with a patch, told apart by the answer it gets.
+"""Errors of patches, distinguished by the response to the client.
 
 PatchError
 ├─ PatchUndecodable    400  it is not a patch of this format
 ├─ PatchTooLarge       413  more operations than a request may hold
-├─ PatchUnprocessable  422  a patch, but it does not fit this document; the client gets a generic text, not this one
-└─ PatchRefused        500  what the reference lets through as a bare error
+├─ PatchUnprocessable  422  a patch that does not fit this document; the client gets a generic message
+└─ PatchRefused        500  what the reference returns as a bare error
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making JSON patches: the operations that turn one document into another."""
+"""Generation of JSON patches: the operations that turn one document into another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _diff(old: Any, new: Any, path: str, found: list[Operation]) -> None:
 
 
 def _diff_lists(old: list[Any], new: list[Any], path: str, found: list[Operation]) -> None:
-    """What is the same at both ends stays; between them, elements are changed in place, and added or removed after."""
+    """Diff two lists: equal elements at both ends stay, those between are replaced in place, then added or removed."""
     start, shorter = 0, min(len(old), len(new))
     while start < shorter and same(old[start], new[start]):
         start += 1

@@ -85,7 +85,7 @@ def apply_json_patch(doc: Any, patch: bytes | list[Any]) -> Any:
 
 
 class _Run:
-    """One application. Containers are copied the first time they are written to; `_owned` knows those copies by id.
+    """One application of a patch. Containers are copied on first write; `_owned` holds the ids of those copies.
 
     An id in `_owned` may outlive its container, but whatever is allocated during the run belongs to the run as well.
     """

@@ -27,7 +27,8 @@ def merge_patch_between(old: Obj, new: Obj) -> Obj:
 
 
 def three_way_merge(original: Obj, modified: Obj, current: Obj) -> Obj:
-    """As `three_way_strategic`. Raises PatchRefused if it would change what the object is."""
+    """Return a JSON merge patch as `three_way_strategic` does. Raises PatchRefused if it would change apiVersion, kind
+    or name."""
     delta = _filtered(merge_patch_between(current, modified), nulls=False)
     gone = _filtered(merge_patch_between(original, modified), nulls=True)
     if _conflict(delta, gone):
@@ -40,7 +41,7 @@ def three_way_merge(original: Obj, modified: Obj, current: Obj) -> Obj:
 
 
 def _filtered(patch: Obj, *, nulls: bool) -> Obj:
-    """Its nulls alone, or all but them."""
+    """Return the patch with only its nulls, or without them."""
     kept: Obj = {}
     for key, value in patch.items():
         if value is None:

@@ -37,7 +37,7 @@ def _merge_map(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             continue
         current = doc.get(key)
         if type(current) is dict:
-            # Over an object a list or scalar is taken as it is, nulls and all.
+            # A list or scalar replaces an object as given, including nulls.
             new = _merge_map(current, value) if type(value) is dict else value
         else:
             new = _without_nulls(value)

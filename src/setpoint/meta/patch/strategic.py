@@ -21,7 +21,7 @@ SET_ORDER = "$setElementOrder"
 DELETE_LIST = "$deleteFromPrimitiveList"
 
 GONE = object()
-"""Nothing is left of a value."""
+"""Marks a value that was deleted completely."""
 
 
 def apply_strategic(type_: Type, doc: dict[str, Any], patch: Any) -> dict[str, Any]:
@@ -305,7 +305,7 @@ def _fresh(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Nothing in it is null or carries a `$patch`."""
+    """Return whether the value contains no null and no `$patch`."""
     if type(value) is dict:
         if DIRECTIVE in value or None in value.values():
             return False
@@ -332,7 +332,7 @@ def without_directives(value: Any) -> Any:
 
 
 def _field(type_: Type | None, name: str) -> Field:
-    """The field of a struct; the reference looks it up only where a map or list merges, and so do we."""
+    """Return the field of a struct. As in the reference, it is looked up only where a map or list is merged."""
     if type_ is None or type_.shape not in (Shape.STRUCT, Shape.ANY):
         raise PatchRefused(f"merging an object in json but data type is not struct, instead is: {_go_kind(type_)}")
     field = type_.fields.get(name)

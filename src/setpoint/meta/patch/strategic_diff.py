@@ -36,7 +36,7 @@ class _Options(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the schema says of a field."""
+    """The schema's information about a field."""
 
     type: Type | None = None
     strategy: str = ""
@@ -52,8 +52,9 @@ def two_way_strategic(type_: Type | None, original: Obj, modified: Obj) -> Obj:
 def three_way_strategic(
     type_: Type | None, original: Obj, modified: Obj, current: Obj, *, overwrite: bool = True
 ) -> Obj:
-    """The patch to `current`: what `modified` says, without what `original` said and it does not say any longer.
-    Without `overwrite`, what was changed differently in the meantime is a conflict: raises PatchRefused."""
+    """Return the patch to `current` that sets what `modified` has and removes what only `original` had.
+
+    Without `overwrite`, a field that was changed differently in the meantime is a conflict: raises PatchRefused."""
     delta = _diff_maps(type_, current, modified, _Options(deletions=False))
     gone = _diff_maps(type_, original, modified, _Options(additions=False))
     patch = _combine(type_, gone, delta)
@@ -160,7 +161,7 @@ def _diff_list_member(known: _Known, key: str, old: list[Any], new: list[Any], p
 def _diff_lists(
     item: Type | None, merge_key: str, original: list[Any], modified: list[Any], options: _Options
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """What is to change, which scalars are to go, and the order of the list afterwards."""
+    """Return the changed items, the scalars to delete, and the order of the list afterwards."""
     if not original:
         return (modified if options.additions else []), [], []
     order: list[Any] = []
@@ -281,7 +282,7 @@ def _combine(type_: Type | None, first: Obj, second: Obj) -> Obj:
 
 
 def _combine_ordered(type_: Type | None, key: str, order: list[Any], merged: Obj, rest: Obj) -> None:
-    """A list that stands beside its order: merged, in that order, and taken out of `rest`."""
+    """Merge a list that has an element order beside it, in that order, and remove it from `rest`."""
     known = _known(type_, key)
     first, second = merged.get(key), rest.get(key)
     if first is None and second is None:

@@ -19,11 +19,11 @@ class Envelope(NamedTuple):
     kind: str
     start: int
     end: int
-    """Where the object lies in the body."""
+    """End of the object in the body."""
 
 
 def open_envelope(body: bytes) -> Envelope:
-    """Raises ProtobufError with upstream's words."""
+    """Parse the envelope. Raises ProtobufError with upstream's message."""
     if not body:
         raise ProtobufError("empty data")
     if not body.startswith(MAGIC):

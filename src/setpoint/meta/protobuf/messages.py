@@ -37,9 +37,10 @@ Obj = dict[str, Any]
 class FieldNumber(NamedTuple):
     number: int
     name: str
-    """As JSON has it; of fields that JSON has in place and protobuf in a message, the definition of that message."""
+    """Field name in JSON; for fields that JSON inlines and protobuf puts in a message, the definition of that
+    message."""
     go: str
-    """As decoding errors have it."""
+    """Go's field name, for decoding errors."""
     in_place: bool = False
 
 
@@ -114,7 +115,7 @@ def _reader(definition: str, table: dict[int, _Store], names: dict[int, str]) ->
 
 
 def _field(type_: Type, name: str, numbers: Numbers) -> Iterable[tuple[int, _Store]]:
-    """How a field is read, for each wire type that it may come with."""
+    """Yield the reader of a field for each wire type that it may have."""
     shape = type_.shape
     if shape is Shape.LIST:
         assert type_.item is not None
@@ -308,7 +309,8 @@ def _struct_element(type_: Type, numbers: Numbers) -> _Element:
 
 
 def _schema_union(type_: Type, schema_type: Type, numbers: Numbers) -> _Element:
-    """A JSON schema, or else what the name of the type says: a boolean, a list of schemas, a list of names."""
+    """Return the reader for a JSON schema or an alternative named by the type: a boolean, a list of schemas or of
+    names."""
     alternative = type_.name.partition("PropsOr")[2]
     table: dict[int, _Store]
     schema = _struct("schema", schema_type, numbers)

@@ -48,7 +48,7 @@ def _moment(data: bytes, at: int, end: int, *, finer: bool) -> datetime:
             micros = int(int32(value) / 1000)  # towards zero, as upstream cuts it
     try:
         return _EPOCH + timedelta(seconds=seconds, microseconds=micros)
-    except OverflowError:  # upstream keeps times that no JSON client can read
+    except OverflowError:  # upstream stores times that no JSON client can read
         raise ProtobufError("Time.MarshalJSON: year outside of range [0,9999]") from None
 
 

@@ -1,6 +1,6 @@
-"""The wire format: varints, lengths, tags, and the skipping of what is not known. Errors have upstream's words.
+"""The protobuf wire format: varints, lengths, tags, and skipping of unknown fields. Error messages are upstream's.
 
-Everything reads from the whole body, between two positions, so that nothing is copied on the way down.
+All functions read from the whole body, between two positions, so that nothing is copied at each level.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def span(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the bytes after a length begin and end."""
+    """Return the start and the end of a length-delimited field."""
     if at < end and data[at] < 0x80:
         length = data[at]
         at += 1
@@ -62,7 +62,7 @@ codecs.register_error("setpoint.replace-bytes", _one_for_each_byte)
 
 
 def text(data: bytes, start: int, stop: int) -> str:
-    """What is no UTF-8 comes out as it does when upstream writes it as JSON: U+FFFD for each byte."""
+    """Decode a string. Invalid UTF-8 becomes U+FFFD for each byte, as when upstream writes it as JSON."""
     return data[start:stop].decode("utf-8", "setpoint.replace-bytes")
 
 

@@ -210,7 +210,8 @@ def _struct_element(type_: Type, numbers: Numbers) -> _Write:
 
 
 def _schema_union(type_: Type, schema_type: Type, numbers: Numbers) -> _Write:
-    """A JSON schema, or what the name of the type says: a boolean, a list of schemas, a list of names."""
+    """Return the writer for a JSON schema or an alternative named by the type: a boolean, a list of schemas or of
+    names."""
     schema = _struct_element(schema_type, numbers)
     alternative = type_.name.partition("PropsOr")[2]
 

@@ -1,4 +1,4 @@
-"""One certificate: the fields that verification needs, read once."""
+"""A parsed certificate with the fields that verification needs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Certificate:
     authority_key_id: bytes = b""
     has_unknown_critical: bool = False
     has_policy_rules: bool = False
-    """Whether it asks for an evaluation of certificate policies, which does not exist here."""
+    """Whether it requires the evaluation of certificate policies, which is not implemented."""
 
     @property
     def common_name(self) -> str:
@@ -151,7 +151,7 @@ def _key_der(parsed: x509.Certificate) -> bytes:
 
 
 def _read(certificate: Certificate, extension: x509.Extension[Any]) -> None:
-    """Take what one extension says into `certificate`. Raises ValueError."""
+    """Copy the content of one extension into `certificate`. Raises ValueError."""
     from cryptography import x509
 
     oid, value = extension.oid.dotted_string, extension.value

@@ -18,7 +18,7 @@ from setpoint.meta.x509.signatures import signature_problem
 SERVER_AUTH: Final = "1.3.6.1.5.5.7.3.1"
 CLIENT_AUTH: Final = "1.3.6.1.5.5.7.3.2"
 _ANY_USAGE = "2.5.29.37.0"
-_MOST_SIGNATURES = 100
+_MAX_SIGNATURES = 100
 """Signatures that one verification checks at most, whatever the peer sends."""
 
 _Chain = list[Certificate]
@@ -29,7 +29,7 @@ class CertificatePool:
 
     def __init__(self, certificates: Iterable[Certificate] = ()) -> None:
         self._parsed: dict[bytes, Certificate | None] = {}
-        """By encoding: the members; None if they are not parsed yet."""
+        """Members by encoding; None if not parsed yet."""
         self._by_subject: dict[bytes, list[bytes]] = {}
         for certificate in certificates:
             self._add(certificate.der, certificate.subject)
@@ -104,7 +104,8 @@ def _verify_one_of(chains: list[_Chain], usage: str) -> None:
     constraint: X509Error | None = None
     wrong_usage = wrong_policies = 0
     for chain in chains:
-        # The trusted end of the chain may ask for policies: it does so of others, and was itself chosen by hand.
+        # Policy constraints of the trust anchor are ignored: they apply to other certificates, and it was chosen
+        # explicitly.
         if any(certificate.has_policy_rules for certificate in chain[:-1]):
             wrong_policies += 1
         elif not all(_is_good_for(certificate, usage) for certificate in chain):
@@ -145,7 +146,7 @@ class _Search:
         for pool, is_root in ((self._roots, True), (self._intermediates, False)):
             for candidate in pool.issuers_of(chain[-1]):
                 self._signatures += 1
-                if self._signatures > _MOST_SIGNATURES:
+                if self._signatures > _MAX_SIGNATURES:
                     return found, errors.SIGNATURE_LIMIT
                 if candidate.key is None or _is_in(candidate, chain):
                     continue

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DOMAIN = re.compile(r"[!-\-/-~]+(?:\.[!-\-/-~]+)*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)*")
 _LEGACY = "x509: certificate relies on legacy Common Name field, use SANs instead"
-_MOST_SHOWN = 100
+_MAX_NAMES_SHOWN = 100
 
 
 def is_domain(text: str) -> bool:
@@ -63,7 +63,7 @@ def _mismatch(certificate: Certificate, host: str) -> str:
         names, counted = certificate.addresses, "IP SANs"
         if not names:
             return f"x509: cannot validate certificate for {host} because it doesn't contain any IP SANs"
-    if len(names) >= _MOST_SHOWN:
+    if len(names) >= _MAX_NAMES_SHOWN:
         return f"x509: certificate is valid for {len(names)} {counted}, but none matched {host}"
     shown = ", ".join(map(str, names))
     if not shown:

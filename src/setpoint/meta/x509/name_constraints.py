@@ -14,7 +14,7 @@ from setpoint.meta.x509.errors import X509Error, not_authorized_for_name
 N = TypeVar("N")
 C = TypeVar("C")
 
-_MOST_COMPARISONS = 250_000
+_MAX_COMPARISONS = 250_000
 """Names times constraints of one chain; a chain with more is refused."""
 
 
@@ -31,7 +31,7 @@ def verify_names(chain: Sequence[Certificate]) -> None:
         if not certificate.has_names or not above:
             continue
         comparisons += _count_names(certificate) * sum(map(_count_constraints, above))
-        if comparisons > _MOST_COMPARISONS:
+        if comparisons > _MAX_COMPARISONS:
             raise X509Error("x509: unknown error")
         domains = [(uri, _host_of(uri)) for uri in certificate.uris]
         mailboxes = [(email, _mailbox(email)) for email in certificate.emails]

@@ -54,7 +54,7 @@ def _read(text: bytes, start: int, end: int) -> Block | None:
         headers[name.strip().decode(errors="replace")] = value.strip().decode(errors="replace")
         start = following
     if start > end and (headers or b":" in closing):
-        return None  # the END line itself looks like a header
+        return None  # the END line itself has the form of a header
     try:
         data = b64decode(text[start:end].translate(None, b" \t\r\n"), validate=True)
     except binascii.Error:

@@ -9,7 +9,7 @@ from setpoint.meta.x509.errors import CANNOT_SIGN, UNIMPLEMENTED
 if TYPE_CHECKING:
     from setpoint.meta.x509.certificate import Certificate
 
-SHORTEST_RSA: Final = 1024
+MIN_RSA_BITS: Final = 1024
 _RSA = "1.2.840.113549.1.1"
 _ECDSA = "1.2.840.10045.4"
 _PSS = f"{_RSA}.10"
@@ -19,7 +19,7 @@ _ALGORITHMS = {
     **{f"{_ECDSA}.3.{number}": _ECDSA_FAMILY for number in (2, 3, 4)},
     "1.3.101.112": _ED25519_FAMILY,
 }
-"""What each accepted algorithm needs as a key."""
+"""Key type that each accepted algorithm requires."""
 _INSECURE = {
     f"{_RSA}.2": "MD2-RSA",
     f"{_RSA}.4": "MD5-RSA",
@@ -44,7 +44,7 @@ def signature_problem(certificate: Certificate, issuer: Certificate) -> str:
         return UNIMPLEMENTED
     if wanted != found:
         return f"x509: signature algorithm specifies an {wanted} public key, but have public key of type {type_name}"
-    if wanted == _RSA_FAMILY and issuer.key.key_size < SHORTEST_RSA:
+    if wanted == _RSA_FAMILY and issuer.key.key_size < MIN_RSA_BITS:
         return (
             f"crypto/rsa: {issuer.key.key_size}-bit keys are insecure "
             "(see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"

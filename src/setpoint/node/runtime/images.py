@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from setpoint.kinds.core.podspec.images import split_reference
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 from setpoint.node.pace import NO_TIME, Span
 from setpoint.node.runtime.well_known_images import misspelled
 
@@ -29,7 +29,7 @@ class Reference(NamedTuple):
     digest: str
 
 
-@remembered(maxsize=8192)
+@memoized(maxsize=8192)
 def reference(image: str) -> Reference | None:
     """None: no image can have such a name."""
     parts = split_reference(image)

@@ -19,7 +19,7 @@ from front_door import FrontDoor
 
 from setpoint.cluster.access_config import AccessConfig
 from setpoint.meta import base64url
-from setpoint.meta.token_head import BadHead, read_head
+from setpoint.meta.jose_header import BadJoseHeader, read_jose_header
 
 REVIEW = "/apis/authentication.k8s.io/v1/tokenreviews"
 HERE = "/api/v1/namespaces/default"
@@ -97,8 +97,8 @@ async def test_what_a_token_brings_along_is_never_used_but_must_be_readable(
 
 @pytest.mark.parametrize("head", [b'{"alg":"ES256","alg":"ES256"}', b"[]", b"{", b'{"alg":NaN}', b"[" * 5000])
 def test_heads_that_cannot_be_read(head: bytes) -> None:
-    with pytest.raises(BadHead):
-        read_head(base64url.encode(head))
+    with pytest.raises(BadJoseHeader):
+        read_jose_header(base64url.encode(head))
 
 
 def test_a_key_with_its_certificate() -> None:
@@ -110,11 +110,11 @@ def test_a_key_with_its_certificate() -> None:
     chain = [b64encode(der).decode()]
     digest = sha256(der)
     for thumbprint in (digest.digest(), digest.hexdigest().encode()):
-        read_head(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url.encode(thumbprint)}, "x5c": chain}))
-    with pytest.raises(BadHead, match="to not match"):
-        read_head(_part({"jwk": RSA | {"x5c": chain}}))
-    with pytest.raises(BadHead, match="thumbprint does not match"):
-        read_head(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url.encode(bytes(32))}}))
+        read_jose_header(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url.encode(thumbprint)}, "x5c": chain}))
+    with pytest.raises(BadJoseHeader, match="to not match"):
+        read_jose_header(_part({"jwk": RSA | {"x5c": chain}}))
+    with pytest.raises(BadJoseHeader, match="thumbprint does not match"):
+        read_jose_header(_part({"jwk": EC | {"x5c": chain, "x5t#S256": base64url.encode(bytes(32))}}))
 
 
 def _part(head: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from setpoint.apiserver.admission.plugin import Attributes, Plugin, Reader
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.errors import InternalError
 from setpoint.meta.goformat import quote
-from setpoint.meta.json_syntax import complaint
+from setpoint.meta.json_syntax import syntax_error
 from setpoint.meta.patch.errors import PatchError
 from setpoint.meta.patch.json_patch import apply_json_patch, decode_json_patch
 
@@ -102,7 +102,7 @@ def _operations(webhook: Webhook, verdict: Verdict) -> list[Any]:
     try:
         operations = decode_json_patch(orjson.loads(verdict.patch), strict=False)
     except (orjson.JSONDecodeError, PatchError) as error:
-        why = complaint(verdict.patch, _DEEPEST) or str(error)
+        why = syntax_error(verdict.patch, _DEEPEST) or str(error)
         raise CallFailed(f"{failed}: received undecodable patch in webhook response: {why}") from None
     if operations and verdict.patch_type != "JSONPatch":
         raise CallFailed(f"{failed}: unsupported patch type {quote(verdict.patch_type)}")

@@ -13,7 +13,7 @@ from setpoint.kinds.core.podspec.tolerations import validate_tolerations
 from setpoint.kinds.core.podspec.windows import containers_with_path
 from setpoint.meta.field import Errors, forbidden, invalid
 from setpoint.meta.goformat import quote
-from setpoint.meta.whole_numbers import whole_number
+from setpoint.meta.integers import parse_integer
 
 Item = Mapping[str, Any]
 MIRROR = "kubernetes.io/config.mirror"
@@ -32,7 +32,7 @@ def has_valid_deletion_cost(annotations: Mapping[str, str] | None) -> bool:
     if cost is None:
         return True
     # No leading plus, and leading zeros only behind a minus.
-    return bool(_COST.fullmatch(cost)) and -(2**31) <= whole_number(cost) < 2**31
+    return bool(_COST.fullmatch(cost)) and -(2**31) <= parse_integer(cost) < 2**31
 
 
 def validate_pod_annotations(

@@ -23,8 +23,8 @@ from setpoint.meta.field import (
     required,
     too_many,
 )  # fmt: skip
+from setpoint.meta.memoize import memoized
 from setpoint.meta.names import _dns1123_label, port_name, port_number
-from setpoint.meta.remember import remembered
 
 Item = Mapping[str, Any]
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -187,7 +187,7 @@ def _validate_common(container: Item, scope: PodScope, path: str, errs: Errors) 
         )
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def _port_name_errors(name: str) -> tuple[str, ...]:
     return tuple(port_name(name))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 
 _DOMAIN_PART = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -19,7 +19,7 @@ _IDENTIFIER = re.compile("[a-f0-9]{64}")
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
-@remembered(maxsize=4096)
+@memoized(maxsize=4096)
 def split_reference(image: str) -> tuple[str, str, str] | None:
     """Repository with its host, tag and digest (empty: none) of a reference that is well formed."""
     if len(image) > 2048 or _IDENTIFIER.fullmatch(image):

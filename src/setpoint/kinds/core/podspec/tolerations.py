@@ -7,8 +7,8 @@ from typing import Any
 
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported
 from setpoint.meta.goformat import quote
+from setpoint.meta.integers import parse_integer
 from setpoint.meta.names import _label_value, _qualified_name
-from setpoint.meta.whole_numbers import whole_number
 
 Item = Mapping[str, Any]
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -57,7 +57,7 @@ def _validate_number(value: str, path: str, errs: Errors) -> None:
     unsigned = value[1:] if value[:1] in ("-", "+") else value
     if not (unsigned.isascii() and unsigned.isdigit()):
         errs.append(invalid(path, value, f"strconv.ParseInt: parsing {quote(value)}: invalid syntax"))
-    elif whole_number(value) not in _INT64:
+    elif parse_integer(value) not in _INT64:
         errs.append(invalid(path, value, f"strconv.ParseInt: parsing {quote(value)}: value out of range"))
 
 

@@ -1,1 +1,1 @@
-"""Functions that expressions may call, one module per library; an environment says which of them it has."""
+"""Function libraries of expressions, one module per library; an environment lists the libraries it has."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from setpoint.meta.cel import types as t
 from setpoint.meta.cel.declarations import Library
-from setpoint.meta.cel.libraries.go_netip import address_complaint, prefix_complaint
+from setpoint.meta.cel.libraries.go_netip import address_error, prefix_error
 from setpoint.meta.cel.libraries.quoting import quote
 from setpoint.meta.cel.values import CelError, Opaque
 
@@ -79,7 +79,7 @@ def _strict(text: str) -> _Address | None:
 def _address(text: str) -> _Address:
     address = _strict(text)
     if address is None:
-        complaint = address_complaint(text)
+        complaint = address_error(text)
         raise CelError(f"IP Address {quote(text)} parse error during conversion from string: {complaint}")
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
@@ -91,7 +91,7 @@ def _address(text: str) -> _Address:
 
 def _cidr(text: str) -> CidrValue:
     twice = "network address parse error during conversion from string: "
-    complaint = prefix_complaint(text)
+    complaint = prefix_error(text)
     head, _, bits = text.rpartition("/")
     address = _strict(head) if complaint is None else None
     if address is None or complaint is not None:

@@ -1,6 +1,6 @@
-"""`authorizer.group('apps').resource('deployments').check('create').allowed()`: asking whether somebody may.
+"""Authorization checks: `authorizer.group('apps').resource('deployments').check('create').allowed()`.
 
-Who decides is the caller's: it binds an `AuthorizerValue` with a function from a `Check` to a `Decision`.
+The caller provides the decision: it binds an `AuthorizerValue` with a function from a `Check` to a `Decision`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from setpoint.meta.cel.values import CelError, Opaque
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the authorizer says. `error`: it could not tell."""
+    """The decision of the authorizer. `error` is set if it could not decide."""
 
     allowed: bool
     reason: str = ""
@@ -26,7 +26,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is asked. `service_account` is (namespace, name) when not the user of the request is meant."""
+    """The access that is checked. `service_account` is (namespace, name) if it is not the user of the request."""
 
     verb: str = ""
     path: str = ""

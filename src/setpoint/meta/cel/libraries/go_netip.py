@@ -1,4 +1,4 @@
-"""Why a text is no address or network, in the words of Go's netip package."""
+"""Parse errors of addresses and networks with the messages of Go's netip package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from setpoint.meta.cel.libraries.quoting import quote
 _BITS = re.compile(r"[0-9]+", re.ASCII)
 
 
-def address_complaint(text: str) -> str:
+def address_error(text: str) -> str:
     shown = f"ParseAddr({quote(text)}): "
     for character in text:
         if character == ".":
@@ -88,8 +88,8 @@ def _v6(text: str) -> str:
     return "the :: must expand to at least one field of zeros"
 
 
-def prefix_complaint(text: str) -> str | None:
-    """None: it is a network."""
+def prefix_error(text: str) -> str | None:
+    """Return the error for a text, or None if it is a valid network."""
     shown = f"netip.ParsePrefix({quote(text)}): "
     head, slash, bits = text.rpartition("/")
     if not slash:
@@ -97,7 +97,7 @@ def prefix_complaint(text: str) -> str | None:
     try:
         address = ip_address(head)
     except ValueError:
-        return shown + address_complaint(head)
+        return shown + address_error(head)
     if address.version == 6 and "%" in head:
         return shown + "IPv6 zones cannot be present in a prefix"
     if (len(bits) > 1 and (bits[0] < "1" or bits[0] > "9")) or not _BITS.fullmatch(bits):

@@ -49,7 +49,7 @@ def read_duration(text: str) -> Duration | None:
 
 
 def read_timestamp(text: str) -> Timestamp | None:
-    """RFC 3339, as far as Go is strict about it; None where it is none."""
+    """Parse an RFC 3339 time as strictly as Go does; None if it is invalid."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None

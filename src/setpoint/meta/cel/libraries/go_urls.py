@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them: what is accepted, the parts, and the words of complaint."""
+"""URLs as Go's net/url parses them: what is accepted, the components, and the error messages."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _KINDS = ("double", "int", "uint")
 
 
 def _numeric(expr: Expr) -> bool:
-    """Whether it may be a number: only what surely is none is refused before types are known."""
+    """Return whether the expression may be a number: before type checking only known non-numbers are rejected."""
     if isinstance(expr, Literal):
         return type(expr.value) in (int, float, Uint)
     return not isinstance(expr, ListExpr | MapExpr | Struct)

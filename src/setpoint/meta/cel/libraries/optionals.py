@@ -15,7 +15,7 @@ _ZERO_TIME = -62135596800 * 1_000_000_000
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a value is the default of its type."""
+    """Return whether a value is the default of its type."""
     if value is None:
         return True
     if isinstance(value, Duration):

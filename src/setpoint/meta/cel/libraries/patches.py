@@ -1,4 +1,4 @@
-"""What mutation policies build: `Object{spec: Object.spec{...}}` and `JSONPatch{op: "add", ...}`."""
+"""Values that mutation policies build: `Object{spec: Object.spec{...}}` and `JSONPatch{op: "add", ...}`."""
 
 from __future__ import annotations
 

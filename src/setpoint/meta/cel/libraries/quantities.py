@@ -17,8 +17,10 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 Amount = tuple[int, int]
-"""A number and its power of ten. The reference keeps a quantity this way when it fits 64 bits, and only then, and only
-if the power is not negative, is it an integer to expressions: `1.0` is none."""
+"""A number and its power of ten.
+
+The reference represents a quantity this way if it fits 64 bits. Only then, and only if the power is not negative, is it
+an integer in expressions: `1.0` is not."""
 
 
 class QuantityValue(Opaque):

@@ -23,7 +23,7 @@ _ESCAPES = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
-    """Raises BadPattern in the words of Go's regexp package."""
+    """Return the compiled pattern. Raises BadPattern with the message of Go's regexp package."""
     if "\\C" in pattern and any(found[1] == "C" for found in _ESCAPES.finditer(pattern)):
         raise BadPattern("error parsing regexp: invalid escape sequence: `\\C`")  # one byte of a character
     if is_too_large(pattern):
@@ -34,7 +34,7 @@ def compiled(pattern: str) -> Any:
         raise BadPattern(f"error parsing regexp: {_complaint(pattern, error)}") from None
 
 
-# RE2's C++ words -> Go's words, where they differ.
+# Messages of RE2 in C++ -> messages of Go, where they differ.
 _WORDS = {
     "missing argument to repetition operator": "missing argument to repetition operator",
     "no argument for repetition operator": "missing argument to repetition operator",

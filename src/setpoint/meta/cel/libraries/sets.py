@@ -1,4 +1,4 @@
-"""The sets extension: lists taken as sets."""
+"""The sets extension: set operations on lists."""
 
 from __future__ import annotations
 

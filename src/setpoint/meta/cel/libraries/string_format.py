@@ -225,7 +225,7 @@ _TAKES: dict[str, frozenset[Kind]] = {
 
 
 def bad_format(call: Call) -> list[Issue]:
-    """What is wrong with a call of `format` on a constant text with the arguments written out."""
+    """Return the errors in a call of `format` on a constant string with literal arguments."""
     if "string_format" not in call.overloads or len(call.arguments) != 1:
         return []
     text, given = call.target, call.arguments[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from setpoint.meta.remember import remembered
+from setpoint.meta.memoize import memoized
 from setpoint.node.runtime.shell.tree import (
     Case,
     Command,
@@ -35,7 +35,7 @@ class SyntaxProblem(ValueError):
     """The script cannot be understood."""
 
 
-@remembered(maxsize=1024)
+@memoized(maxsize=1024)
 def parse(text: str) -> Script:
     """Raises SyntaxProblem."""
     parser = _Parser(text)

@@ -12,8 +12,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Expiring(Generic[K, V]):
-    """At most so many; the one that was kept first goes first."""
+class TtlCache(Generic[K, V]):
+    """A cache with a maximum size whose entries expire. The oldest entry is evicted first."""
 
     def __init__(self, most: int, clock: Clock) -> None:
         self._most = most

@@ -6,7 +6,7 @@ from base64 import b64decode
 from typing import Any
 
 
-def sent_chain(connection: Any) -> list[bytes]:
+def peer_chain(connection: Any) -> list[bytes]:
     """Return them as DER, the peer's own first; `connection` is an `ssl.SSLObject` after its handshake.
 
     Python has a public method for this only since 3.13."""

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from setpoint.meta.sorting import AT_ONCE, in_order
+from setpoint.meta.chunked_sort import CHUNK_SIZE, sorted_in_chunks
 
 
-@pytest.mark.parametrize("count", [0, 1, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE + 7])
+@pytest.mark.parametrize("count", [0, 1, CHUNK_SIZE, CHUNK_SIZE + 1, 3 * CHUNK_SIZE + 7])
 def test_as_sorted(count: int) -> None:
     texts = [f"{number:x}" for number in range(count)]
     random.Random(count).shuffle(texts)
-    assert in_order(texts) == sorted(texts)
+    assert sorted_in_chunks(texts) == sorted(texts)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from setpoint.meta.whole_numbers import whole_number
+from setpoint.meta.integers import parse_integer
 
 
 @pytest.mark.parametrize(
@@ -13,4 +13,4 @@ from setpoint.meta.whole_numbers import whole_number
     ],
 )  # fmt: skip
 def test_numbers_of_any_length(text: str, number: int) -> None:
-    assert whole_number(text) == number
+    assert parse_integer(text) == number

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 
-class JsonPathProblem(ValueError):
-    """A template that cannot be read, or does not fit the data; in upstream's words.
+class JsonPathError(ValueError):
+    """A template is invalid or does not fit the data; the message is upstream's.
 
-    `reached` is what had been found on the way: a filter that only asks whether something is there looks at it.
+    `reached` holds the values found before the error: an existence filter uses them.
     """
 
     def __init__(self, message: str, reached: list[Any] | None = None, known: list[str] | None = None) -> None:
@@ -17,8 +17,8 @@ class JsonPathProblem(ValueError):
         self.path = ""
         """The path up to the step that failed; empty if the template could not be read."""
         self.at: int | None = None
-        """How far the template could be read; None if it could."""
+        """Offset up to which the template could be parsed; None if all of it could."""
         self.template = ""
         """The one that could not be read."""
         self.known: list[str] = known or []
-        """Where a field is not found: those that are there."""
+        """Names of the existing fields if a field was not found."""

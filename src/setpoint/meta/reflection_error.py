@@ -1,7 +1,7 @@
-"""What the reference says when a strategically patched document no longer fits its type.
+"""Upstream's error for a strategically patched document that no longer fits its type.
 
-It turns such a document back into a typed object by reflection, with words of its own; ours has been refused by the
-decoder already, and this only finds the words."""
+Upstream converts such a document to a typed object by reflection, with messages of its own. Here the decoder has
+rejected the document already, and this only finds the message."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _kind(value: Any) -> str:
     return "map" if isinstance(value, dict) else "slice"
 
 
-def restore_error(type_: Type, value: Any) -> str | None:
-    """The first misfit, in words; None if none is found."""
+def reflection_error(type_: Type, value: Any) -> str | None:
+    """Return the message for the first type mismatch, or None if there is none."""
     if value is None:
         return None
     shape = type_.shape
@@ -38,21 +38,21 @@ def restore_error(type_: Type, value: Any) -> str | None:
             return f"cannot restore struct from: {_kind(value)}"
         for name, field in type_.fields.items():
             if name in value:
-                wrong = restore_error(field.type, value[name])
+                wrong = reflection_error(field.type, value[name])
                 if wrong:
                     return wrong
     elif shape is Shape.MAP:
         if not isinstance(value, dict):
             return f"cannot restore map from {_kind(value)}"
         for item in value.values():
-            wrong = restore_error(type_.item, item) if type_.item is not None else None
+            wrong = reflection_error(type_.item, item) if type_.item is not None else None
             if wrong:
                 return wrong
     elif shape is Shape.LIST:
         if not isinstance(value, list):
             return f"cannot restore slice from {_kind(value)}"
         for item in value:
-            wrong = restore_error(type_.item, item) if type_.item is not None else None
+            wrong = reflection_error(type_.item, item) if type_.item is not None else None
             if wrong:
                 return wrong
     elif shape in _SCALARS:

@@ -1,7 +1,7 @@
-"""What stands in the head of a signed token (RFC 7515) besides who signed it and how.
+"""Validation of the JOSE header of a signed token (RFC 7515) beyond the algorithm and key ID.
 
-None of it is ever used: a key or certificate that a token brings along proves nothing. But a token whose head cannot be
-read is no token.
+None of these fields is ever used: a key or certificate that a token carries proves nothing. But a token with an invalid
+header is rejected.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ _KEY_TEXTS = ("use", "kty", "kid", "crv", "alg", "x5t", "x5t#S256")
 _KEY_NUMBERS = ("k", "x", "y", "n", "e", "d", "p", "q", "dp", "dq", "qi")
 _CURVES = {"P-256": ("SECP256R1", 32), "P-384": ("SECP384R1", 48), "P-521": ("SECP521R1", 66)}
 _WORD = 2**64 - 1
-"""So much of an exponent is looked at."""
+"""Mask of the part of an exponent that is compared."""
 _URL_ALPHABET = re.compile(r"[A-Za-z0-9_-]*")
 
 
-class BadHead(Exception):
-    """The text says what is wrong with it."""
+class BadJoseHeader(Exception):
+    """The header is invalid; the message says why."""
 
 
-def read_head(part: str) -> dict[str, Any]:
+def read_jose_header(part: str) -> dict[str, Any]:
     """`part`: the first of three. Raises BadHead."""
     try:
         head = read_strictly(_bytes(part))
     except ValueError:
-        raise BadHead("it cannot be read") from None
+        raise BadJoseHeader("it cannot be read") from None
     if not isinstance(head, dict):
-        raise BadHead("it is not an object")
+        raise BadJoseHeader("it is not an object")
     for name in _TEXTS:
         if not isinstance(head.get(name), str | None):
-            raise BadHead(f"failed to unmarshal {name}")
+            raise BadJoseHeader(f"failed to unmarshal {name}")
     if head.get("x5c") is not None:
         try:
             _certificates(head["x5c"])
         except ValueError as error:
-            raise BadHead(f"failed to unmarshal x5c header: {error}") from None
+            raise BadJoseHeader(f"failed to unmarshal x5c header: {error}") from None
     if head.get("jwk") is not None:
         _check_key(head["jwk"])
     return head
@@ -52,9 +52,9 @@ def _check_key(jwk: Any) -> None:
     try:
         is_public = _is_public(jwk)
     except ValueError as error:
-        raise BadHead(f"failed to unmarshal JWK: {error}") from None
+        raise BadJoseHeader(f"failed to unmarshal JWK: {error}") from None
     if not is_public:
-        raise BadHead("go-jose/go-jose: invalid embedded jwk, must be public key")
+        raise BadJoseHeader("go-jose/go-jose: invalid embedded jwk, must be public key")
 
 
 def _is_public(jwk: Any) -> bool:
@@ -86,7 +86,7 @@ def _is_public(jwk: Any) -> bool:
 
 
 def _numbers_of(kind: str, curve: str, numbers: dict[str, bytes]) -> tuple[Any, ...]:
-    """What makes a public key out. Raises ValueError."""
+    """Return the numbers that identify a public key. Raises ValueError."""
     if kind == "RSA":
         if "n" not in numbers or "e" not in numbers:
             raise ValueError("go-jose/go-jose: invalid RSA key, missing n/e values")
@@ -116,7 +116,7 @@ def _on_curve(name: str, x: int, y: int) -> tuple[Any, ...]:
 
 
 def _numbers_in(certificate: Any) -> tuple[Any, ...]:
-    """As `_numbers_of`, of the key in a certificate."""
+    """Return the same as `_numbers_of`, for the key in a certificate."""
     public = certificate.public_key()
     if hasattr(public, "public_bytes_raw"):
         return (public.public_bytes_raw(),)
@@ -125,7 +125,7 @@ def _numbers_in(certificate: Any) -> tuple[Any, ...]:
 
 
 def _thumbprint(text: str, size: int) -> bytes:
-    """As it is, or in hexadecimal digits."""
+    """Decode a thumbprint that is given as raw bytes or in hexadecimal digits."""
     found = _bytes(text)
     if len(found) == 2 * size:
         found = bytes.fromhex(found.decode("ascii"))

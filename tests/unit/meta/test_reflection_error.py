@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from setpoint.kinds.tables import type_of
-from setpoint.meta.restore_error import restore_error
+from setpoint.meta.reflection_error import reflection_error
 
 DEPLOYMENT = type_of("io.k8s.api.apps.v1.Deployment")
 
@@ -25,4 +25,4 @@ DEPLOYMENT = type_of("io.k8s.api.apps.v1.Deployment")
     ],
 )
 def test_the_first_misfit(value: object, words: str | None) -> None:
-    assert restore_error(DEPLOYMENT, value) == words
+    assert reflection_error(DEPLOYMENT, value) == words

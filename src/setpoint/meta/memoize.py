@@ -1,4 +1,4 @@
-"""Answers kept for texts that come again and again, within bounds that no client can stretch."""
+"""Memoization of functions of short texts, with bounds that a client cannot exceed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Concatenate, ParamSpec, TypeVar, cast
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONGEST = 512
-"""Longer texts are worked out anew each time: to keep thousands of them would let strangers fill the memory."""
+MAX_LENGTH = 512
+"""Maximum length of a memoized text: caching thousands of longer ones would let clients fill the memory."""
 
 
-def remembered(
+def memoized(
     maxsize: int,
 ) -> Callable[[Callable[Concatenate[str, P], R]], Callable[Concatenate[str, P], R]]:
     """`lru_cache` for a pure function whose first argument is a text that clients choose."""
@@ -22,10 +22,10 @@ def remembered(
         kept = cast(Callable[Concatenate[str, P], R], lru_cache(maxsize=maxsize)(function))
 
         def call_alone(text: str) -> R:
-            return kept(text) if len(text) <= LONGEST else function(text)  # type: ignore[call-arg]
+            return kept(text) if len(text) <= MAX_LENGTH else function(text)  # type: ignore[call-arg]
 
         def call(text: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            return kept(text, *args, **kwargs) if len(text) <= LONGEST else function(text, *args, **kwargs)
+            return kept(text, *args, **kwargs) if len(text) <= MAX_LENGTH else function(text, *args, **kwargs)
 
         # Most have this one argument and are asked many times for every request; passing on others takes as long again.
         chosen = cast(Callable[Concatenate[str, P], R], call_alone) if function.__code__.co_argcount == 1 else call
