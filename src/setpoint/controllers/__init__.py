@@ -1,6 +1,6 @@
-"""The built-in controllers, one module (or one folder of steps) per kind.
+"""The built-in controllers, one module or package per kind.
 
-Each states its own watches: a builder takes a Manager, asks it for the informers it needs, and returns the Controller.
-Controllers know the system through the client alone, hold no state that a restart would miss, and never change what
-a cache hands them.
+Each declares its own watches: a builder takes a Manager, requests the informers it needs and returns the Controller.
+Controllers access the API only through the client, hold no state that must survive a restart, and never modify cached
+objects.
 """

@@ -1,4 +1,4 @@
-"""Pods become available by the mere passing of time."""
+"""Availability of Pods, which depends on the time since they became ready."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from setpoint.controllers.pods import available_in
 from setpoint.reconcile import Result
 
 
-def look_again(pods: Iterable[dict[str, Any]], min_ready_seconds: int, now: datetime) -> Result | None:
-    """When the next one of them does."""
+def requeue_when_available(pods: Iterable[dict[str, Any]], min_ready_seconds: int, now: datetime) -> Result | None:
+    """Return a requeue for the moment when the next Pod becomes available, or None if none will."""
     if not min_ready_seconds:
         return None
     waits = (available_in(pod, min_ready_seconds, now) for pod in pods)
-    still = [wait for wait in waits if wait is not None and 0 < wait < inf]
-    return Result(requeue_after=min(still)) if still else None
+    delays = [wait for wait in waits if wait is not None and 0 < wait < inf]
+    return Result(requeue_after=min(delays)) if delays else None
 
 
 def is_available(pod: dict[str, Any], min_ready_seconds: int, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""How long something that fails again and again is left alone: doubling, and forgotten after a quiet time."""
+"""Exponential backoff per key, forgotten after a period without failures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Backoff:
         self._first = first
         self._longest = longest
         self._entries: dict[str, tuple[float, float]] = {}
-        """When it last failed, and how long to wait from then on. Oldest first."""
+        """The time of the last failure and the delay from then on, by key; least recent first."""
 
     def remaining(self, key: str) -> float:
-        """Seconds until it may be tried again; zero if it may be."""
+        """Return the seconds until the key may be retried; zero means now."""
         at, wait = self._entries.get(key, (0.0, 0.0))
         return max(0.0, at + wait - self._clock.monotonic())
 

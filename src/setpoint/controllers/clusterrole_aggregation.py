@@ -1,4 +1,4 @@
-"""ClusterRoles that are the sum of others, chosen by label."""
+"""Aggregates the rules of ClusterRoles that a label selector chooses into another ClusterRole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clusterrole_aggregation_controller(manager: Manager, _: ControllerOptions) -
     controller = Controller(name, reconcile, manager.clock, workers=_WORKERS)
 
     def changed(old: Obj | None, new: Obj | None) -> None:
-        # Who is made of whom is found out each time: there are few of them.
+        # Reconcile every aggregated role: there are few of them.
         for key, role in roles.items.items():
             if role.get("aggregationRule") is not None:
                 controller.enqueue(key)
@@ -43,7 +43,8 @@ def clusterrole_aggregation_controller(manager: Manager, _: ControllerOptions) -
 
 
 def aggregated(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
-    """The rules of all roles that it selects but itself, each once, in the order of selectors and names."""
+    """Return the rules of all selected roles except the role itself, without duplicates, ordered by selector and
+    name."""
     rules: list[Obj] = []
     candidates = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
     for selector in role["aggregationRule"].get("clusterRoleSelectors") or ():

@@ -1,4 +1,4 @@
-"""Conditions in a status: found, set, dropped. The lists handed in are left as they are."""
+"""Finds, sets and removes status conditions without modifying the lists it is given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Condition = dict[str, Any]
 
 
 def condition(obj: Mapping[str, Any], kind: str) -> Condition | None:
-    """Of an object, by type."""
+    """Return the condition of this type, or None."""
     for found in (obj.get("status") or {}).get("conditions") or ():
         if found["type"] == kind:
             return dict(found)

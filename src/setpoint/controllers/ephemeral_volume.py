@@ -1,4 +1,4 @@
-"""Ephemeral volumes: a claim for each, owned by its Pod, and gone with it."""
+"""Creates a PersistentVolumeClaim, owned by the Pod, for each of its ephemeral volumes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _has_ephemeral(pod: Obj) -> bool:
     return any("ephemeral" in volume for volume in pod["spec"].get("volumes") or ())
 
 
-class NotItsOwn(Exception):
-    """There is a claim with the name, and it is somebody else's."""
+class ClaimConflict(Exception):
+    """A claim with the required name exists and was not created for this Pod."""
 
 
 class EphemeralVolumes:
@@ -69,18 +69,18 @@ class EphemeralVolumes:
         if there is not None:
             if not is_made_for(pod, there):
                 why = f"PVC {namespace}/{name} was not created for pod {key_of(pod)} (pod is not owner)"
-                self._complain(pod, volume, why)
-                raise NotItsOwn(why)
+                self._record_failure(pod, volume, why)
+                raise ClaimConflict(why)
             return
         try:
             await self._client.create(claim_for(pod, volume))
         except AlreadyExists:
-            raise  # the cache is late: the next look shows whose it is
+            raise  # the cache is stale: the next reconcile sees the owner
         except ApiError as error:
-            self._complain(pod, volume, f"create PVC {name}: {error}")
+            self._record_failure(pod, volume, f"create PVC {name}: {error}")
             raise
 
-    def _complain(self, pod: Obj, volume: Obj, why: str) -> None:
+    def _record_failure(self, pod: Obj, volume: Obj, why: str) -> None:
         self._recorder.warning(pod, "FailedBinding", f"ephemeral volume {volume['name']}: {why}")
 
 

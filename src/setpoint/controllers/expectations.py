@@ -1,7 +1,7 @@
-"""What a controller has done and its cache does not show yet.
+"""Tracks creations and deletions that a controller's cache does not show yet.
 
-A controller that created three Pods and reconciles again before its cache has them would create three more. So it
-writes down what it expects to see, and leaves creating and deleting alone until it has seen it.
+A controller that created three Pods and reconciles again before its cache has them would create three more. It records
+what it expects to observe, and creates and deletes nothing until that was observed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from setpoint.meta.clock import Clock
 
-_FORGOTTEN_AFTER = 300.0
-"""An expectation that is not met for so long never will be: the controller looks again at what is."""
+_EXPIRES_AFTER = 300.0
+"""Seconds after which an unmet expectation is dropped and the controller acts on the observed state again."""
 
 
 @dataclass(slots=True)
@@ -20,7 +20,8 @@ class _Expected:
     at: float
     creations: int = 0
     deletions: set[str] = field(default_factory=set)
-    """Uids: an object is seen to go twice, when it is marked and when it is gone, and counts once."""
+    """Uids of objects to be deleted. A deletion is observed twice, when the object is marked and when it is removed,
+    and counts once."""
 
 
 class Expectations:
@@ -32,7 +33,7 @@ class Expectations:
         expected = self._by_key.get(key)
         if expected is None or (expected.creations <= 0 and not expected.deletions):
             return True
-        return self._clock.monotonic() - expected.at > _FORGOTTEN_AFTER
+        return self._clock.monotonic() - expected.at > _EXPIRES_AFTER
 
     def expect_creations(self, key: str, count: int) -> None:
         self._by_key[key] = _Expected(self._clock.monotonic(), creations=count)

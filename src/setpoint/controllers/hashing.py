@@ -1,4 +1,4 @@
-"""Short hashes for names and label values: no vowels, nothing that looks like another character."""
+"""Short hashes for names and label values, in an alphabet without vowels and ambiguous characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ESCAPED = {"&": "\\u0026", "<": "\\u003c", ">": "\\u003e", "\u2028": "\\u2028",
 
 
 def canonical_json(value: Any) -> bytes:
-    """Keys in order, and the characters escaped that upstream escapes: the same bytes as there."""
+    """Encode with sorted keys and upstream's escapes, which yields the same bytes as upstream."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
@@ -20,7 +20,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def template_hash(template: dict[str, Any], collisions: int | None) -> str:
-    """`collisions` leads to another hash when the first was taken."""
+    """Hash a Pod template; `collisions` varies the hash when an earlier one was in use."""
     text = canonical_json(template)
     if collisions is not None:
         text += collisions.to_bytes(8, "little")

@@ -1,6 +1,6 @@
-"""ControllerRevisions: the templates that a StatefulSet or DaemonSet had, numbered.
+"""ControllerRevisions: the numbered templates of a StatefulSet or DaemonSet.
 
-A revision holds a patch that puts the template back: `kubectl rollout undo` applies it as it is.
+A revision holds a patch that restores the template; `kubectl rollout undo` applies it unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Obj = dict[str, Any]
 
 REVISIONS = builtin("controllerrevisions", "apps")
 REVISION_LABEL = "controller-revision-hash"
-"""On a Pod: the revision of its template."""
+"""The Pod label that holds the revision of its template."""
 
 
 def data_of(owner: Obj) -> Obj:
@@ -44,7 +44,7 @@ def number(revision: Obj) -> int:
 
 
 def in_order(revisions: Iterable[Obj]) -> list[Obj]:
-    """By number; among equal ones the older first."""
+    """Sort by number, and by age where numbers are equal."""
     return sorted(
         revisions,
         key=lambda each: (number(each), each["metadata"].get("creationTimestamp", ""), each["metadata"]["name"]),
@@ -60,7 +60,7 @@ def revision_of(owner: Obj, name: str, labels: dict[str, str], count: int) -> Ob
     }
     if owner["metadata"].get("annotations"):
         meta["annotations"] = owner["metadata"]["annotations"]
-    # In the order of the keys, as clients write it that compare it byte by byte with a template of their own.
+    # In the order of the keys: clients compare it byte by byte with a template of their own.
     data = orjson.loads(orjson.dumps(data_of(owner), option=orjson.OPT_SORT_KEYS))
     return {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": meta, "data": data, "revision": count}
 
@@ -74,7 +74,7 @@ class History:
         self._revisions = revisions
 
     async def of(self, owner: Obj) -> list[Obj]:
-        """In order, after adopting and releasing."""
+        """Adopt and release revisions, then return those of the owner in order."""
         meta = owner["metadata"]
         selector = from_label_selector(owner["spec"]["selector"])
         claim = Claim(self._client, self._resource, owner, REVISIONS, selector)
@@ -82,7 +82,7 @@ class History:
         return in_order(await claim.claimed(found))
 
     async def renumber(self, revision: Obj, count: int) -> Obj:
-        """What was rolled back to is the newest again."""
+        """Make a revision the newest again after a rollback to it."""
         if number(revision) == count:
             return revision
         return await self._client.update({**revision, "revision": count})

@@ -1,4 +1,4 @@
-"""Every node gets a range of addresses for its Pods, out of the cluster's."""
+"""Allocates a Pod CIDR to every node out of the cluster CIDR."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _WORKERS = 30
 
 
 class RangeFull(Exception):
-    """Every part of the cluster's range belongs to a node."""
+    """Every part of the cluster CIDR is allocated to a node."""
 
 
 class CidrPool:
-    """A network in parts of one size. One that became free is handed out again as late as possible."""
+    """Divides a network into CIDRs of one size. A released CIDR is reused as late as possible."""
 
     def __init__(self, network: Network, prefix: int) -> None:
         if prefix < network.prefixlen:
@@ -35,7 +35,7 @@ class CidrPool:
         self._holders: dict[int, set[str]] = {}
         self._next = 0
 
-    def take(self, holder: str) -> str:
+    def allocate(self, holder: str) -> str:
         if len(self._holders) >= self._count:
             raise RangeFull(f"no /{self._prefix} is left in {self._network}")
         while self._next in self._holders:
@@ -46,7 +46,7 @@ class CidrPool:
         return f"{self._network.network_address + number * self._size}/{self._prefix}"
 
     def occupy(self, cidr: Network, holder: str) -> None:
-        """What is outside is not ours to give, and nobody's loss."""
+        """Mark a CIDR as allocated. CIDRs outside the network are ignored."""
         for number in self._numbers(cidr):
             self._holders.setdefault(number, set()).add(holder)
 
@@ -68,7 +68,7 @@ class CidrPool:
 
 
 def pools_of(options: ControllerOptions) -> list[CidrPool]:
-    """One for each family of the cluster's range; what Services take is left out."""
+    """Return a pool for each address family of the cluster CIDR, without the Service range."""
     sizes = {4: options.node_cidr_mask_size_ipv4, 6: options.node_cidr_mask_size_ipv6}
     services = [ip_network(text) for text in options.service_cluster_ip_range.split(",") if text]
     pools = []
@@ -93,16 +93,19 @@ def node_ipam_controller(manager: Manager, options: ControllerOptions) -> Contro
 
 
 class NodeIpam:
-    """Which node holds which range is written on the nodes; what is kept here is read from there, and what is on its
-    way there. A node's range never changes as long as it lives."""
+    """Allocates CIDRs to nodes.
+
+    The nodes hold the allocation; this object mirrors it and adds allocations that are being written. The CIDR of a
+    node never changes.
+    """
 
     def __init__(self, client: Client, recorder: EventRecorder, nodes: Informer, pools: list[CidrPool]) -> None:
         self._client = client
         self._recorder = recorder
         self._nodes = nodes
         self._pools = pools
-        self._given: dict[str, list[str]] = {}
-        """By uid of the node: what it was given and may not show yet."""
+        self._allocated: dict[str, list[str]] = {}
+        """By uid of the node: the CIDRs allocated to it, which the cache may not show yet."""
 
     def watch(self, controller: Controller) -> None:
         def changed(old: Obj | None, new: Obj | None) -> None:
@@ -110,11 +113,11 @@ class NodeIpam:
                 self._forget(old or {})
                 for key, node in self._nodes.items.items():
                     if not _ranges(node):
-                        controller.enqueue(key)  # there may be room now
+                        controller.enqueue(key)  # a CIDR may be free now
                 return
             if old is not None and _ranges(new) and _ranges(old) == _ranges(new):
                 return  # a heartbeat
-            # Before anything is given out, all that nodes hold already is known.
+            # Record all existing allocations before any new one is made.
             for pool, cidr in zip(self._pools, _ranges(new), strict=False):
                 pool.occupy(ip_network(cidr, strict=False), new["metadata"]["uid"])
             if not _ranges(new):
@@ -124,7 +127,7 @@ class NodeIpam:
 
     def _forget(self, node: Obj) -> None:
         uid = node["metadata"]["uid"]
-        given = self._given.pop(uid, [])
+        given = self._allocated.pop(uid, [])
         for ranges in (_ranges(node), given):
             for pool, cidr in zip(self._pools, ranges, strict=False):
                 pool.release(ip_network(cidr, strict=False), uid)
@@ -134,31 +137,31 @@ class NodeIpam:
         if node is None or _ranges(node) or "deletionTimestamp" in node["metadata"]:
             return
         uid = node["metadata"]["uid"]
-        ranges = self._given.get(uid)
+        ranges = self._allocated.get(uid)
         if ranges is None:
-            ranges = self._given[uid] = self._take(node)
+            ranges = self._allocated[uid] = self._allocate(node)
         change = {"metadata": {"uid": uid}, "spec": {"podCIDR": ranges[0], "podCIDRs": ranges}}
         try:
             await self._client.patch(NODES, name, change, kind="strategic")
         except NotFound:
             self._forget(node)
         except ApiError:
-            self._tell(node, "CIDRAssignmentFailed")
+            self._record(node, "CIDRAssignmentFailed")
             raise
 
-    def _take(self, node: Obj) -> list[str]:
+    def _allocate(self, node: Obj) -> list[str]:
         uid, taken = node["metadata"]["uid"], []
         try:
             for pool in self._pools:
-                taken.append(pool.take(uid))
+                taken.append(pool.allocate(uid))
         except RangeFull:
             for pool, cidr in zip(self._pools, taken, strict=False):
                 pool.release(ip_network(cidr), uid)
-            self._tell(node, "CIDRNotAvailable")
+            self._record(node, "CIDRNotAvailable")
             raise
         return taken
 
-    def _tell(self, node: Obj, status: str) -> None:
+    def _record(self, node: Obj, status: str) -> None:
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]
         about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
         self._recorder.normal(about, status, f"Node {name} status is now: {status}")

@@ -1,5 +1,4 @@
-"""Tells the nodes for how long they may rely on what they have read of ConfigMaps and Secrets: the longer, the more
-nodes there are to ask."""
+"""Sets the annotation that says how long nodes may cache ConfigMaps and Secrets; it grows with the number of nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ _WORKERS = 5
 class Step(NamedTuple):
     least: int
     most: int
-    """Of nodes. Steps overlap, so that a cluster at the edge of one does not change its mind with every node."""
+    """The number of nodes up to which the step applies. Steps overlap, so that a cluster at a boundary does not switch
+    with every node."""
     seconds: int
 
 
@@ -27,7 +27,7 @@ STEPS = (Step(0, 100, 0), Step(90, 500, 15), Step(450, 1000, 30), Step(900, 2000
 
 
 def step_for(nodes: int, current: int) -> int:
-    """The number of the step for so many nodes, after it was `current`."""
+    """Return the index of the step for this number of nodes, given the current step."""
     while nodes > STEPS[current].most:
         current += 1
     while nodes < STEPS[current].least:

@@ -1,4 +1,4 @@
-"""What the controllers can be told, with upstream's names and defaults."""
+"""Options of the controllers, with upstream's names and defaults."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """Seconds where it is about time. Each controller takes from here what concerns it."""
+    """Options of all controllers; durations are in seconds."""
 
     root_ca: str = ""
-    """The certificate, as PEM, by which Pods know the API server: goes into every namespace. Empty: none does."""
+    """The CA certificate of the API server as PEM, published in every namespace; empty means it is not published."""
     service_account_private_key: str | Callable[[], bytes] = field(default="", repr=False)
-    """What tokens in Secrets are signed with, as PEM, or where to get it when it is needed. Empty: none are."""
+    """The key that signs tokens in Secrets, as PEM or as a function that loads it; empty means no tokens are signed."""
 
     concurrent_service_endpoint_syncs: int = 5
     max_endpoints_per_slice: int = 100
@@ -32,14 +32,14 @@ class ControllerOptions:
     unhealthy_zone_threshold: float = 0.55
 
     legacy_service_account_token_clean_up_period: float = 365 * 24 * 3600.0
-    """For how long a token in a Secret that nobody asked for may be unused."""
+    """Seconds that an auto-generated token in a Secret may be unused before it is cleaned up."""
     concurrent_resourceclaim_syncs: int = 50
 
     terminated_pod_gc_threshold: int = 12500
 
     allocate_node_cidrs: bool = False
     cluster_cidr: str = ""
-    """One CIDR, or one of each family with a comma between them."""
+    """One CIDR, or one of each address family separated by a comma."""
     service_cluster_ip_range: str = ""
     node_cidr_mask_size_ipv4: int = 24
     node_cidr_mask_size_ipv6: int = 64
@@ -60,7 +60,8 @@ class ControllerOptions:
     horizontal_pod_autoscaler_initial_readiness_delay: float = 30.0
 
     cluster_signing_cert: str = ""
-    """What certificate requests are signed with, as PEM, and its key. Empty: none are signed."""
+    """The CA certificate as PEM that signs certificate requests; empty means none are signed."""
     cluster_signing_key: str = field(default="", repr=False)
+    """The private key of `cluster_signing_cert` as PEM."""
     cluster_signing_duration: float = 365 * 24 * 3600.0
-    """The longest life of a certificate that is signed."""
+    """The longest validity of a signed certificate in seconds."""

@@ -1,4 +1,4 @@
-"""Who belongs to whom: adoption of orphans that match, release of those that no longer do."""
+"""Adopts matching orphans and releases objects that no longer match."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def controller_reference(owner: Obj) -> Obj:
 
 
 class Claim:
-    """One owner's claim on the objects of one resource, made once per reconcile."""
+    """Claims the objects of one resource for one owner; created for each reconcile."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Claim:
         selector: Selector,
         finalizer: str = "",
     ) -> None:
-        """`finalizer` is put on what is adopted and taken off what is released."""
+        """Create a claim. `finalizer` is added to adopted objects and removed from released ones."""
         self._client = client
         self._owner_resource = owner_resource
         self._owner = owner
@@ -48,11 +48,11 @@ class Claim:
         self._may_adopt: bool | None = None
 
     async def claimed(self, candidates: Iterable[Obj]) -> list[Obj]:
-        """Those of the candidates that belong to the owner, after adopting and releasing."""
+        """Adopt and release, then return the candidates that belong to the owner."""
         return [obj for obj in candidates if self._is_ours(obj) or await self._claim(obj)]
 
     def _is_ours(self, obj: Obj) -> bool:
-        """As nearly all of them are, and without waiting for anything."""
+        """Return whether the object is owned and matches already, which is the common case and needs no request."""
         manager = controller_of(obj)
         return (
             manager is not None
@@ -77,7 +77,7 @@ class Claim:
 
     async def _adopt(self, obj: Obj) -> bool:
         if self._may_adopt is None:
-            # The cache may be behind: an owner on its way out must not take anybody along.
+            # The cache may be stale: an owner that is being deleted must not adopt anything.
             meta = self._owner["metadata"]
             fresh = await self._client.get(self._owner_resource, meta["name"], meta.get("namespace") or "")
             self._may_adopt = fresh["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in fresh["metadata"]
@@ -90,7 +90,7 @@ class Claim:
         return True
 
     async def _release(self, obj: Obj) -> None:
-        # Gone, or no longer ours: either way it is released.
+        # Deleted, or owned by another: released either way.
         with suppress(NotFound, Invalid, Conflict):
             gone = {"$patch": "delete", "uid": self._owner["metadata"]["uid"]}
             await self._patch(obj, gone, "$deleteFromPrimitiveList/finalizers")

@@ -1,4 +1,4 @@
-"""Creating and deleting the Pods of an owner, with the events that people look for."""
+"""Creates and deletes the Pods of an owner and records the Events that users expect."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class PodControl:
         self._recorder = recorder
 
     async def create(self, owner: Obj, template: Obj, generate_name: str = "") -> Obj:
-        """`generate_name`: what the Pod's name begins with, if not with the owner's."""
+        """Create a Pod. `generate_name` is the prefix of its name, by default the owner's name."""
         try:
             made = await self._client.create(pod_from(template, owner, generate_name))
         except ApiError as error:
-            # In a namespace that goes away every creation fails; nobody needs to hear of each.
+            # In a terminating namespace every creation fails: do not record an Event for each.
             if not is_namespace_terminating(error):
                 self._recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
             raise

@@ -1,4 +1,4 @@
-"""Telling a Pod, before it is deleted, that it is not its own fault."""
+"""The condition that marks a Pod as about to be disrupted before it is deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KIND = "DisruptionTarget"
 
 
 def disruption_target(pod: Mapping[str, Any], reason: str, message: str, now: datetime) -> Obj | None:
-    """The condition as it is to be; None when it is that already."""
+    """Return the condition to write, or None if the Pod has it already."""
     before = condition(pod, _KIND) or {}
     wanted: Obj = {"type": _KIND, "status": "True", "reason": reason, "message": message}
     if pod["metadata"].get("generation"):

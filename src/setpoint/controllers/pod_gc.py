@@ -1,4 +1,4 @@
-"""Pods that nobody else will take away: of nodes that are gone, never bound and told to go, or over and too many."""
+"""Deletes Pods of nodes that no longer exist, terminating Pods that were never bound, and surplus finished Pods."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Obj = dict[str, Any]
 
 ACCOUNT = "pod-garbage-collector"
 _EVERY = 20.0
-_QUARANTINE = 40.0
-"""How long a node has to be missing before anybody asks whether it is gone."""
+_MISSING_GRACE = 40.0
+"""Seconds a node must be missing from the cache before the server is asked whether it exists."""
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _AT_ONCE = 16
 _OVER = ("Succeeded", "Failed")
@@ -39,14 +39,15 @@ def pod_gc_controller(manager: Manager, options: ControllerOptions) -> PodGc:
 
 class PodGc:
     def __init__(self, client: Client, clock: Clock, pods: Informer, nodes: Informer, threshold: int) -> None:
-        """Over `threshold` Pods that have ended, the oldest go; zero: never."""
+        """Create the collector. It deletes the oldest finished Pods beyond `threshold`; zero disables that."""
         self._client = client
         self._clock = clock
         self._pods = pods
         self._nodes = nodes
         self._threshold = threshold
         self._missing: dict[str, float] = {}
-        """Nodes that Pods are on and that are not there, and since when."""
+        """Nodes that Pods are bound to and that are missing from the cache, with the time at which they were first
+        missed."""
 
     async def run(self) -> None:
         while True:
@@ -61,7 +62,7 @@ class PodGc:
     async def collect(self) -> None:
         pods = list(self._pods.items.values())
         if self._threshold > 0:
-            await self._delete(too_many(pods, self._threshold))
+            await self._delete(surplus_finished(pods, self._threshold))
         await self._delete(pod for pod in pods if self._is_out_of_service(pod))
         gone = await self._gone_nodes(pods)
         if gone:
@@ -71,7 +72,7 @@ class PodGc:
         )
 
     def _is_out_of_service(self, pod: Obj) -> bool:
-        """Its node is not ready, and somebody has said that it will not come back."""
+        """Return whether the Pod's node is not ready and has the out-of-service taint."""
         if "deletionTimestamp" not in pod["metadata"]:
             return False
         node = self._nodes.get(pod["spec"].get("nodeName") or "")
@@ -86,12 +87,12 @@ class PodGc:
         self._missing = {name: self._missing.get(name, now) for name in missing}
         gone = set()
         for name, since in self._missing.items():
-            if now - since >= _QUARANTINE and not await self._exists(name):
+            if now - since >= _MISSING_GRACE and not await self._exists(name):
                 gone.add(name)
         return gone
 
     async def _exists(self, node: str) -> bool:
-        """The cache may be behind."""
+        """Ask the server, because the cache may be stale."""
         try:
             await self._client.get(NODES, node)
         except NotFound:
@@ -114,7 +115,7 @@ class PodGc:
         await asyncio.gather(*(one(pod) for pod in pods))
 
     async def _fail_and_delete(self, pod: Obj, orphaned: bool) -> None:
-        """Nobody is left who would say that it has failed, and those who count on it have to know."""
+        """Set the phase to Failed before deleting, because no kubelet will and other controllers depend on it."""
         meta = pod["metadata"]
         if phase(pod) not in _OVER:
             status: Obj = {"phase": "Failed"}
@@ -132,8 +133,8 @@ class PodGc:
         await self._client.delete(PODS, meta["name"], meta["namespace"], grace_period=0, uid=meta["uid"])
 
 
-def too_many(pods: Iterable[Obj], threshold: int) -> list[Obj]:
-    """Those of the Pods that have ended which go first: the evicted ones, then the oldest."""
+def surplus_finished(pods: Iterable[Obj], threshold: int) -> list[Obj]:
+    """Return the finished Pods to delete first: the evicted ones, then the oldest."""
     over = [pod for pod in pods if phase(pod) not in ("Pending", "Running", "Unknown")]
     excess = len(over) - threshold
     if excess <= 0:

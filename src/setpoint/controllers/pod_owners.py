@@ -1,4 +1,4 @@
-"""Whose business a change of a Pod is."""
+"""Finds the owners that a Pod change concerns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def selector_of(owner: Obj) -> Selector:
 
 
 class PodOwners:
-    """The owners of one kind that a Pod has, had, or could have."""
+    """Finds the owners of one kind that a Pod has, had, or could have."""
 
     def __init__(self, kind: str, owners: Informer, selector: Callable[[Obj], Selector] = selector_of) -> None:
         self._kind = kind
@@ -30,7 +30,7 @@ class PodOwners:
         owners.add_index("namespace", _namespace)
 
     def key(self, pod: Obj | None) -> str | None:
-        """Of the owner that the Pod has, if there is such a one."""
+        """Return the key of the Pod's owner, or None if it has none of this kind."""
         owner = controller_of(pod) if pod is not None else None
         if pod is None or owner is None or owner["kind"] != self._kind:
             return None
@@ -38,8 +38,9 @@ class PodOwners:
         found = self._owners.get(key)
         return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
 
-    def touched(self, old: Obj | None, new: Obj | None) -> list[str]:
-        """Those that the change is news to: who has it or had it, or, if it is nobody's, who could adopt it."""
+    def affected(self, old: Obj | None, new: Obj | None) -> list[str]:
+        """Return the keys of the owners to reconcile: the current and former owner, or for an orphan those that could
+        adopt it."""
         before, after = self.key(old), self.key(new)
         keys = [key for key in dict.fromkeys((before, after)) if key is not None]
         if keys or new is None or "deletionTimestamp" in new["metadata"] or controller_of(new) is not None:

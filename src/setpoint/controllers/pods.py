@@ -1,4 +1,4 @@
-"""What controllers ask of Pods: is it alive, ready, available, and which goes first when there are too many."""
+"""Predicates on Pods (active, ready, available) and the order in which surplus Pods are deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def ready_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The condition that says so; None if it is not."""
+    """Return the Ready condition if it is true, or None."""
     for found in (pod.get("status") or {}).get("conditions") or ():
         if found["type"] == "Ready":
             return found if found.get("status") == "True" else None
@@ -41,13 +41,13 @@ def ready_condition(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def available_in(pod: Mapping[str, Any], min_ready_seconds: int, now: datetime) -> float | None:
-    """Seconds until the Pod counts as available: zero or less if it does, None while it is not ready."""
+    """Return the seconds until the Pod is available: zero or less if it is, None while it is not ready."""
     ready = ready_condition(pod)
     return None if ready is None else available_from(ready, min_ready_seconds, now)
 
 
 def available_from(ready: Mapping[str, Any], min_ready_seconds: int, now: datetime) -> float:
-    """The same, of a Pod with this condition."""
+    """Return the seconds until a Pod with this Ready condition is available."""
     if not min_ready_seconds:
         return 0.0
     since = ready.get("lastTransitionTime")
@@ -56,9 +56,12 @@ def available_from(ready: Mapping[str, Any], min_ready_seconds: int, now: dateti
     return min_ready_seconds - (now - parse_time(since)).total_seconds()
 
 
-def first_to_go(pods: Iterable[Obj], related: Iterable[Obj], now: datetime) -> list[Obj]:
-    """In the order in which they are best given up: those that have come least far, cost least, crowd a node together
-    with `related` Pods, and are youngest (by powers of two, so that age alone does not always hit the same)."""
+def deletion_order(pods: Iterable[Obj], related: Iterable[Obj], now: datetime) -> list[Obj]:
+    """Sort Pods in the order in which they are deleted when scaling down.
+
+    First come Pods in an early phase, with a low deletion cost, on a node with many `related` Pods, and young ones.
+    Ages are compared by powers of two, so that age alone does not always select the same Pod.
+    """
     crowd = Counter(pod["spec"].get("nodeName", "") for pod in related if is_active(pod))
 
     def rank(pod: Obj) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Pods by the node that they are on."""
+"""An index of Pods by the node that they are bound to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of thousands of Pods asks of each of them, read once for each version of a Pod."""
+"""Caches what a ReplicaSet needs to know of each Pod, computed once for each version of a Pod."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ Obj = dict[str, Any]
 class PodFacts(NamedTuple):
     pod: Obj
     active: bool
-    """It counts."""
-    over: bool
+    """The Pod is not finished and not being deleted."""
+    finished: bool
     selected: bool
-    leaving: bool
-    labelled: bool
-    """It has all labels of the template."""
+    terminating: bool
+    has_template_labels: bool
+    """The Pod has all labels of the template."""
     ready: Mapping[str, Any] | None
-    """The condition that says so."""
+    """The Ready condition if it is true, otherwise None."""
 
     def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
         return self.ready is not None and available_from(self.ready, min_ready_seconds, now) <= 0
 
 
-class Glance:
-    """The Pods of one set. Objects of a cache are never changed, so that what was read from one of them stays true."""
+class PodFactsCache:
+    """Caches the facts about the Pods of one set. Cached objects are never modified, so facts stay valid."""
 
     def __init__(self, selector: Selector, template: Selector) -> None:
         self._selector = selector
         self._template = template
-        self._known: dict[int, PodFacts] = {}
-        """By the identity of the Pod's object, which is kept alive by being in here."""
+        self._facts: dict[int, PodFacts] = {}
+        """By identity of the Pod's object, which the entry keeps alive."""
 
-    def over(self, pods: Iterable[Obj]) -> list[PodFacts]:
-        known, self._known = self._known, {}
+    def of_all(self, pods: Iterable[Obj]) -> list[PodFacts]:
+        """Return the facts about these Pods, and forget all others."""
+        known, self._facts = self._facts, {}
         for pod in pods:
-            self._known[id(pod)] = known.get(id(pod)) or self.of(pod)
-        return list(self._known.values())
+            self._facts[id(pod)] = known.get(id(pod)) or self.of(pod)
+        return list(self._facts.values())
 
     def of(self, pod: Obj) -> PodFacts:
         meta = pod["metadata"]
         labels = meta.get("labels") or {}
-        over, leaving = phase(pod) in ("Succeeded", "Failed"), "deletionTimestamp" in meta
+        finished, terminating = phase(pod) in ("Succeeded", "Failed"), "deletionTimestamp" in meta
         selected = self._selector.matches(labels)
         return PodFacts(
-            pod, selected and not over and not leaving, over, selected, leaving, self._template.matches(labels),
-            ready_condition(pod),
+            pod, selected and not finished and not terminating, finished, selected, terminating,
+            self._template.matches(labels), ready_condition(pod),
         )  # fmt: skip

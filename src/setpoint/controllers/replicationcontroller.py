@@ -1,16 +1,16 @@
-"""ReplicationControllers: what ReplicaSets were before, with a plain map of labels as the selector."""
+"""The ReplicationController controller: a ReplicaSet controller whose selector is a plain label map."""
 
 from __future__ import annotations
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.replicaset import Flavour, replicas_controller
+from setpoint.controllers.replicaset import WorkloadType, replicas_controller
 from setpoint.meta.selectors import from_map
 from setpoint.reconcile import Controller, Manager
 
 REPLICATION_CONTROLLERS = builtin("replicationcontrollers")
-_FLAVOUR = Flavour(REPLICATION_CONTROLLERS, lambda found: from_map(found["spec"].get("selector")), False)
+_WORKLOAD_TYPE = WorkloadType(REPLICATION_CONTROLLERS, lambda found: from_map(found["spec"].get("selector")), False)
 
 
 def replicationcontroller_controller(manager: Manager, _: ControllerOptions) -> Controller:
-    return replicas_controller(manager, "replicationcontroller-controller", "replication-controller", _FLAVOUR)
+    return replicas_controller(manager, "replicationcontroller-controller", "replication-controller", _WORKLOAD_TYPE)

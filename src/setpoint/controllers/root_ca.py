@@ -1,4 +1,4 @@
-"""Every namespace has the certificate by which its Pods know the API server."""
+"""Publishes the CA certificate of the API server in a ConfigMap in every namespace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEXT = (
 def root_ca_controller(manager: Manager, options: ControllerOptions) -> Controller:
     account = "root-ca-cert-publisher"
     namespaces = manager.informer(NAMESPACES)
-    # Only those: there may be many ConfigMaps, and large ones.
+    # Watch these only: there may be many large ConfigMaps.
     maps = manager.informer(CONFIG_MAPS, field_selector=f"metadata.name={NAME}")
     publisher = RootCaPublisher(manager.client_for(account), maps, namespaces, options.root_ca)
     controller = Controller("root-ca-certificate-publisher-controller", publisher.reconcile, manager.clock)

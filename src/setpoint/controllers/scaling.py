@@ -1,4 +1,4 @@
-"""The `scale` of anything that has one: Deployments, StatefulSets, custom resources."""
+"""Reads the `scale` subresource of any resource that has one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class NotScalable(ApiError):
 
 
 def group_resource(resource: Resource) -> str:
-    """`deployments.apps`, `pods`."""
+    """Return the group resource, such as `deployments.apps` or `pods`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
 async def read_scale(client: Client, resource: Resource, name: str, namespace: str) -> Obj | None:
-    """None if there is no such object. Raises NotScalable."""
+    """Return the Scale, or None if the object does not exist. Raise NotScalable."""
     try:
         return await client.get(resource, name, namespace, subresource="scale")
     except NotFound:
@@ -33,7 +33,7 @@ async def read_scale(client: Client, resource: Resource, name: str, namespace: s
 
 
 async def resources_of_kind(client: Client, group: str, kind: str) -> list[Resource]:
-    """In all versions that there are. Raises NotFound if there is no such kind."""
+    """Return the resources of a kind in all served versions. Raise NotFound if there is none."""
     found = [each for each in RESOURCES if (each.group, each.kind) == (group, kind)]
     for fresh in (False, True):
         if not found:

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: ready for use, and kept for as long as somebody has an address from them."""
+"""Marks ServiceCIDRs as ready, and protects them from deletion while addresses of theirs are in use."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CIDRS, ADDRESSES = builtin("servicecidrs", "networking.k8s.io"), builtin("ipaddr
 NAME = "service-cidr-controller"
 FINALIZER = "networking.k8s.io/service-cidr-finalizer"
 _MANAGED_BY, _MANAGER = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
-_GRACE = 10.0
-"""So long it may take until all who hand out addresses know that a range is about to go."""
+_ALLOCATOR_GRACE = 10.0
+"""Seconds until every allocator has observed that a range is being deleted."""
 _WORKERS = 5
 _IN_USE = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
 
@@ -47,7 +47,8 @@ def networks_of(cidr: Obj) -> list[Network]:
 
 
 def holds(network: Network, address: Address) -> bool:
-    """Neither the first nor, of IPv4, the last address of a range is ever given to anybody."""
+    """Return whether the address can be allocated from the network, which excludes the first and, for IPv4, the
+    last."""
     if address.version != network.version or address not in network or address == network.network_address:
         return False
     return not (network.version == 4 and address == network.broadcast_address)
@@ -57,8 +58,8 @@ def covers(network: Network, other: Network) -> bool:
     return network.version == other.version and network.prefixlen <= other.prefixlen and network.overlaps(other)
 
 
-def can_go(cidr: Obj, cidrs: Iterable[Obj], addresses: Iterable[Address]) -> bool:
-    """Whether every address that was given out from it is also in another one."""
+def can_be_deleted(cidr: Obj, cidrs: Iterable[Obj], addresses: Iterable[Address]) -> bool:
+    """Return whether every address allocated from the range is also covered by another range."""
     others = [each for each in cidrs if each["metadata"]["name"] != cidr["metadata"]["name"]]
     mine = networks_of(cidr)
     around = [network for each in others for network in networks_of(each)]
@@ -101,7 +102,7 @@ class ServiceCidrs:
             address = _address_of(new or old or {}) if old is None or new is None else None
             if address is not None:
                 for key, cidr in self._cidrs.items.items():
-                    # Only one that is to go waits for addresses.
+                    # Only ranges that are being deleted wait for addresses.
                     if "deletionTimestamp" in cidr["metadata"]:
                         if any(holds(network, address) for network in networks_of(cidr)):
                             controller.enqueue(key)
@@ -115,26 +116,26 @@ class ServiceCidrs:
             return None
         meta = cidr["metadata"]
         if "deletionTimestamp" in meta:
-            return await self._let_go(cidr)
+            return await self._finalize(cidr)
         if FINALIZER not in (meta.get("finalizers") or ()):
             change = {"metadata": {"finalizers": [FINALIZER], "uid": meta["uid"]}}
             with suppress(NotFound):
                 await self._client.patch(CIDRS, name, change, kind="strategic")
         try:
-            await self._say(cidr, "True", "", "Kubernetes Service CIDR is ready")
+            await self._set_ready(cidr, "True", "", "Kubernetes Service CIDR is ready")
         except ApiError:
             message = "The ServiceCIDR Status can not be set to Ready=True"
             self._recorder.warning(cidr, "KubernetesServiceCIDRError", message)
             raise
         return None
 
-    async def _let_go(self, cidr: Obj) -> Result | None:
+    async def _finalize(self, cidr: Obj) -> Result | None:
         meta = cidr["metadata"]
         addresses = [found for obj in self._addresses.items.values() if (found := _address_of(obj)) is not None]
-        if not can_go(cidr, self._cidrs.items.values(), addresses):
-            await self._say(cidr, "False", "Terminating", _IN_USE)
+        if not can_be_deleted(cidr, self._cidrs.items.values(), addresses):
+            await self._set_ready(cidr, "False", "Terminating", _IN_USE)
             return None
-        left = _GRACE - (self._clock.now() - parse_time(meta["deletionTimestamp"])).total_seconds()
+        left = _ALLOCATOR_GRACE - (self._clock.now() - parse_time(meta["deletionTimestamp"])).total_seconds()
         if left > 0:
             return Result(requeue_after=left)
         if FINALIZER in (meta.get("finalizers") or ()):
@@ -143,7 +144,7 @@ class ServiceCidrs:
                 await self._client.patch(CIDRS, meta["name"], change, kind="strategic")
         return None
 
-    async def _say(self, cidr: Obj, status: str, reason: str, message: str) -> None:
+    async def _set_ready(self, cidr: Obj, status: str, reason: str, message: str) -> None:
         wanted = {"type": "Ready", "status": status, "reason": reason, "message": message}
         current = condition(cidr, "Ready") or {}
         if all((current.get(field) or "") == value for field, value in wanted.items()):

@@ -1,4 +1,4 @@
-"""Which Pods stand behind a Service, and which Services a change of a Pod is news to."""
+"""Finds the Pods of a Service, and the Services that a Pod change concerns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _namespace(obj: Obj) -> tuple[str]:
 
 
 def _one_label(service: Obj) -> tuple[str, ...]:
-    """One of those that its Pods have: enough to find it among thousands."""
+    """Return one label of the selector as an index value, which is selective enough among thousands."""
     if not has_endpoints(service):
         return ()
     name, value = min(service["spec"]["selector"].items())
@@ -39,14 +39,14 @@ class ServicePods:
         services.add_index(_BY_LABEL, _one_label)
         pods.add_index(_BY_NAMESPACE, _namespace)
 
-    def behind(self, service: Obj) -> list[Obj]:
-        """All that its selector matches."""
+    def pods_of(self, service: Obj) -> list[Obj]:
+        """Return all Pods that the Service's selector matches."""
         selector = from_map(service["spec"]["selector"])
         candidates = self._pods.by_index(_BY_NAMESPACE, service["metadata"]["namespace"])
         return [pod for pod in candidates if selector.matches(pod["metadata"].get("labels") or {})]
 
-    def concerned(self, old: Obj | None, new: Obj | None) -> list[str]:
-        """Keys of the Services whose endpoints the change may change."""
+    def affected_services(self, old: Obj | None, new: Obj | None) -> list[str]:
+        """Return the keys of the Services whose endpoints the change may affect."""
         if old is None or new is None:
             return list(self._matching(new or old or {}))
         same_matches = old["metadata"].get("labels") == new["metadata"].get("labels") and _host(old) == _host(new)
@@ -73,13 +73,13 @@ def _host(pod: Obj) -> tuple[str, str]:
 
 
 def _as_endpoint(pod: Obj) -> tuple[object, ...]:
-    """What endpoints show of a Pod and what can change."""
+    """Return the mutable fields of a Pod that endpoints show."""
     status = pod.get("status") or {}
-    return ("deletionTimestamp" in pod["metadata"], is_ready(pod), is_over(pod), status.get("podIPs") or ())
+    return ("deletionTimestamp" in pod["metadata"], is_ready(pod), is_finished(pod), status.get("podIPs") or ())
 
 
 def has_endpoints(service: Mapping[str, Any]) -> bool:
-    """Whether its endpoints come from its selector: without one they are somebody else's business."""
+    """Return whether the Service's endpoints are managed by its selector."""
     return bool(service["spec"].get("selector")) and service["spec"].get("type") != "ExternalName"
 
 
@@ -87,39 +87,39 @@ def is_headless(service: Mapping[str, Any]) -> bool:
     return (service["spec"].get("clusterIP") or "None") == "None"
 
 
-def is_over(pod: Mapping[str, Any]) -> bool:
+def is_finished(pod: Mapping[str, Any]) -> bool:
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def can_serve(pod: Mapping[str, Any], *, terminating: bool) -> bool:
-    """Whether it is an endpoint at all, ready or not; those on their way out only if `terminating`."""
+    """Return whether the Pod is an endpoint, ready or not; Pods being deleted are included only with `terminating`."""
     status = pod.get("status") or {}
-    if is_over(pod) or not (status.get("podIP") or status.get("podIPs")):
+    if is_finished(pod) or not (status.get("podIP") or status.get("podIPs")):
         return False
     return terminating or "deletionTimestamp" not in pod["metadata"]
 
 
 def has_hostname(pod: Obj, service: Obj) -> bool:
-    """Whether the Pod's own host name is to be found under the Service's name."""
+    """Return whether the Pod's hostname is published under the Service's name."""
     hostname, subdomain = _host(pod)
     return bool(hostname) and subdomain == service["metadata"]["name"]
 
 
 def addresses_of(pod: Mapping[str, Any], family: str) -> list[str]:
-    """Of `IPv4` or `IPv6`, in their usual form."""
+    """Return the Pod's addresses of the family `IPv4` or `IPv6` in canonical form."""
     known = (_address(each.get("ip") or "") for each in (pod.get("status") or {}).get("podIPs") or ())
     return [address for address, of in known if of == family]
 
 
 @lru_cache(1 << 16)
 def _address(text: str) -> tuple[str, str]:
-    """In its usual form, and the family that it is of. The same ones are asked for again and again."""
+    """Return the address in canonical form and its family. Cached, because the same addresses are parsed repeatedly."""
     address = parse_ip(text)
     return (str(address), f"IPv{address.version}") if address is not None else ("", "")
 
 
 def target_port(pod: Mapping[str, Any], service_port: Mapping[str, Any]) -> int | None:
-    """The port of the Pod that stands behind one of the Service; None if it has no port of that name."""
+    """Return the Pod's port number for a Service port, or None if the Pod has no port of that name."""
     target = service_port.get("targetPort")
     if isinstance(target, int):
         return target

@@ -1,4 +1,5 @@
-"""Doing the same thing many times, carefully at first: what fails once would likely fail a thousand times."""
+"""Runs an operation many times in growing batches, because an operation that fails once would likely fail every
+time."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 
 async def slow_start(count: int, do: Callable[[], Awaitable[None]]) -> tuple[int, Exception | None]:
-    """In batches of 1, 2, 4, ... each at once; stops after the first batch with a failure.
-    How many succeeded, and the first failure."""
+    """Run `do` in concurrent batches of 1, 2, 4, ... and stop after the first batch with a failure. Return the number
+    of successes and the first failure."""
     succeeded, batch = 0, 1
     while succeeded < count:
         outcomes = await asyncio.gather(*(do() for _ in range(min(batch, count - succeeded))), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Since when endpoints have been out of date when they are written: what people measure the delay of a change by."""
+"""The time of the change that triggered an update of endpoints, for the annotation by which latency is measured."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ Obj = dict[str, Any]
 
 
 class TriggerTimes:
-    """Times are as they are written in objects: in UTC and in one form, so their order is that of the text. What is
-    remembered is for an annotation alone; after a restart it says when the Service was made."""
+    """Tracks the times of changes per Service.
+
+    Times are compared as text, in the one UTC format that objects use. The state only serves an annotation; after a
+    restart it falls back to the creation time of the Service.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, dict[str, str]]] = {}
 
     def since(self, key: str, service: Obj, pods: Iterable[Obj]) -> str:
-        """The earliest of the changes since the last time this was asked; empty if nothing with a time changed."""
+        """Return the earliest change since the previous call, or an empty string if nothing with a time changed."""
         before = self._seen.get(key)
         made = service["metadata"].get("creationTimestamp") or ""
         now = {pod["metadata"]["name"]: stamp for pod in pods if (stamp := _ready_since(pod))}

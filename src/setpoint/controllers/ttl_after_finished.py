@@ -1,4 +1,4 @@
-"""Jobs that have ended and say for how long they are of interest: deleted, with their Pods, when that time is over."""
+"""Deletes finished Jobs with `ttlSecondsAfterFinished` and their Pods after that time."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class FinishedJobs:
 
     async def reconcile(self, key: str) -> Result | None:
         job = self._jobs.get(key)
-        left = self._left(job) if job is not None else None
+        left = self._seconds_left(job) if job is not None else None
         if left is None:
             return None
         if left > 0:
             return Result(requeue_after=left)
-        # The time to live may have been prolonged since the cache was written: what is gone cannot be had back.
+        # Read the Job from the server: the TTL may have been extended since the cache was updated.
         namespace, name = split_key(key)
         with suppress(NotFound):
             fresh = await self._client.get(JOBS, name, namespace)
-            left = self._left(fresh)
+            left = self._seconds_left(fresh)
             if left is None:
                 return None
             if left > 0:
@@ -62,13 +62,13 @@ class FinishedJobs:
             await self._client.delete(JOBS, name, namespace, propagation="Foreground", uid=uid)
         return None
 
-    def _left(self, job: Obj) -> float | None:
+    def _seconds_left(self, job: Obj) -> float | None:
         at = expires_at(job)
         return None if at is None else (at - self._clock.now()).total_seconds()
 
 
 def expires_at(job: Obj) -> datetime | None:
-    """None: not finished, on its way out already, or to be kept."""
+    """Return the expiry, or None if the Job is not finished, is being deleted, or has no TTL."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None or "deletionTimestamp" in job["metadata"]:
         return None

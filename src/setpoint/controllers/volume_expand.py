@@ -1,4 +1,4 @@
-"""Says who is waited for when a claim grows: volumes are resized by those who made them."""
+"""Records an Event that a claim waits for an external controller to expand its volume."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def volume_expand_controller(manager: Manager, _: ControllerOptions) -> Controll
     def changed(old: Obj | None, new: Obj | None) -> None:
         if new is None or (new.get("status") or {}).get("phase") != "Bound":
             return
-        if old is None or compare(requested(new), requested(old)) > 0 or compare(_holds(new), _holds(old)) > 0:
+        if old is None or compare(requested(new), requested(old)) > 0 or compare(_capacity(new), _capacity(old)) > 0:
             controller.enqueue(key_of(new))
 
     claims.add_handler(changed)
     return controller
 
 
-def _holds(claim: Obj) -> str:
+def _capacity(claim: Obj) -> str:
     return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))
 
 
 class NotBound(Exception):
-    """The volume is another's, or nobody's yet as far as the cache knows."""
+    """The volume is bound to another claim, or not bound yet according to the cache."""
 
 
 class Expansion:
@@ -48,7 +48,7 @@ class Expansion:
 
     async def reconcile(self, key: str) -> None:
         claim = self._claims.get(key)
-        if claim is None or compare(requested(claim), _holds(claim)) <= 0:
+        if claim is None or compare(requested(claim), _capacity(claim)) <= 0:
             return
         volume = self._volumes.get(claim["spec"].get("volumeName", ""))
         reference = ((volume or {}).get("spec") or {}).get("claimRef") or {}

@@ -1,4 +1,4 @@
-"""Which Pods use which volume claims, and for how long."""
+"""Which Pods use which PersistentVolumeClaims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from setpoint.reconcile.keys import controller_of
 Obj = dict[str, Any]
 
 PODS_BY_CLAIM = "claim"
-"""The name of the index of Pods by the keys of the claims that they name."""
+"""The name of the index of Pods by the keys of their claims."""
 
 
 def index_pods_by_claim(pods: Informer) -> None:
@@ -20,7 +20,7 @@ def index_pods_by_claim(pods: Informer) -> None:
 
 
 def claims_of(pod: Mapping[str, Any]) -> Iterator[str]:
-    """The names of all claims that its volumes are from."""
+    """Yield the names of all claims that the Pod's volumes refer to."""
     for volume in pod["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             yield volume["persistentVolumeClaim"]["claimName"]
@@ -33,13 +33,13 @@ def ephemeral_claim_name(pod: Mapping[str, Any], volume: Mapping[str, Any]) -> s
 
 
 def is_made_for(pod: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
-    """The claim is the one of an ephemeral volume of this very Pod, and not one that happens to have the name."""
+    """Return whether the claim belongs to an ephemeral volume of this Pod, and does not merely have its name."""
     owner = controller_of(claim)
     return owner is not None and owner["uid"] == pod["metadata"]["uid"]
 
 
 def uses(pod: Mapping[str, Any], claim: Mapping[str, Any], *, ephemeral: bool = True) -> bool:
-    """`ephemeral`: a claim that was made for the Pod counts too."""
+    """Return whether the Pod uses the claim. With `ephemeral`, claims of its ephemeral volumes count too."""
     name = claim["metadata"]["name"]
     for volume in pod["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
@@ -51,8 +51,8 @@ def uses(pod: Mapping[str, Any], claim: Mapping[str, Any], *, ephemeral: bool = 
     return False
 
 
-def has_let_go(pod: Mapping[str, Any]) -> bool:
-    """It is over, or on its way out with nothing of it running any more."""
+def has_released_volumes(pod: Mapping[str, Any]) -> bool:
+    """Return whether the Pod is finished, or is being deleted and has no running containers."""
     if phase(pod) in ("Succeeded", "Failed"):
         return True
     status = pod.get("status") or {}

@@ -6,7 +6,7 @@ import pytest
 
 from setpoint.cluster.config import ConfigError
 from setpoint.cluster.remote import chosen
-from setpoint.controllers.builtin import ALIASES, BEGIN_WITH, CONTROLLERS, GARBAGE_COLLECTOR, OFF_BY_DEFAULT
+from setpoint.controllers.builtin import ALIASES, CONTROLLERS, DEFERRED_UNTIL, GARBAGE_COLLECTOR, OFF_BY_DEFAULT
 
 KNOWN = [*CONTROLLERS, GARBAGE_COLLECTOR]
 
@@ -33,4 +33,4 @@ def test_a_name_that_there_is_not() -> None:
 
 def test_every_other_name_stands_for_one_that_there_is() -> None:
     assert set(ALIASES.values()) <= set(KNOWN)
-    assert set(BEGIN_WITH) <= set(CONTROLLERS) and set(OFF_BY_DEFAULT) <= set(CONTROLLERS)
+    assert set(DEFERRED_UNTIL) <= set(CONTROLLERS) and set(OFF_BY_DEFAULT) <= set(CONTROLLERS)

@@ -20,11 +20,11 @@ ON = ControllerOptions(allocate_node_cidrs=True, cluster_cidr="10.244.0.0/16")
 
 def test_parts_are_handed_out_in_turn_and_those_that_are_free_again_last() -> None:
     pool = CidrPool(ip_network("10.0.0.0/30"), 32)
-    assert [pool.take("a"), pool.take("b")] == ["10.0.0.0/32", "10.0.0.1/32"]
+    assert [pool.allocate("a"), pool.allocate("b")] == ["10.0.0.0/32", "10.0.0.1/32"]
     pool.release(ip_network("10.0.0.0/32"), "a")
-    assert [pool.take("c"), pool.take("d"), pool.take("e")] == ["10.0.0.2/32", "10.0.0.3/32", "10.0.0.0/32"]
+    assert [pool.allocate("c"), pool.allocate("d"), pool.allocate("e")] == ["10.0.0.2/32", "10.0.0.3/32", "10.0.0.0/32"]
     with pytest.raises(RangeFull):
-        pool.take("f")
+        pool.allocate("f")
 
 
 def test_what_services_take_is_left_out() -> None:
@@ -32,8 +32,12 @@ def test_what_services_take_is_left_out() -> None:
         cluster_cidr="10.0.0.0/8,fd00::/48", node_cidr_mask_size_ipv4=10, service_cluster_ip_range="10.64.0.0/12"
     )
     four, six = pools_of(options)
-    assert [four.take("a"), four.take("b"), four.take("c")] == ["10.0.0.0/10", "10.128.0.0/10", "10.192.0.0/10"]
-    assert [six.take("a"), six.take("b")] == ["fd00::/64", "fd00:0:0:1::/64"]
+    assert [four.allocate("a"), four.allocate("b"), four.allocate("c")] == [
+        "10.0.0.0/10",
+        "10.128.0.0/10",
+        "10.192.0.0/10",
+    ]
+    assert [six.allocate("a"), six.allocate("b")] == ["fd00::/64", "fd00:0:0:1::/64"]
 
 
 @given(st.lists(st.integers(0, 15)))
@@ -44,7 +48,7 @@ def test_nothing_is_held_by_two(steps: list[int]) -> None:
         if step in held:
             pool.release(ip_network(held.pop(step)), str(step))
         elif len(held) < 8:
-            held[step] = pool.take(str(step))
+            held[step] = pool.allocate(str(step))
     assert len(set(held.values())) == len(held)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from stopped_clock import StoppedClock
 
 from setpoint.controllers.backoff import Backoff
+from setpoint.controllers.coalescing import coalescing_delay
 from setpoint.controllers.hashing import canonical_json, revision_hash
-from setpoint.controllers.own_writes import OwnWrites
-from setpoint.controllers.patience import patience
+from setpoint.controllers.written_revisions import WrittenRevisions
 
 Obj = dict[str, Any]
 
@@ -21,7 +21,7 @@ class Cache:
 
 def test_own_writes_are_waited_for() -> None:
     pods, claims = Cache("7"), Cache("")
-    writes = OwnWrites()
+    writes = WrittenRevisions()
     assert writes.seen("a")
     writes.wrote("a", pods, {"metadata": {"resourceVersion": "9"}})
     writes.wrote("a", pods, {"metadata": {"resourceVersion": "8"}})
@@ -58,13 +58,13 @@ def pod(phase: str = "Running", **labels: str) -> Obj:
 
 def test_only_numbers_of_large_sets_can_wait() -> None:
     before, after = pod("Pending", app="web"), pod("Running", app="web")
-    assert patience(before, after, 10) == 0
-    assert patience(before, after, 1000) == 0.1
-    assert patience(before, after, 10**6) == 0.25
-    assert patience(None, after, 1000) == 0
-    assert patience(before, None, 1000) == 0
-    assert patience(before, pod("Failed", app="web"), 1000) == 0
-    assert patience(before, pod("Running", app="other"), 1000) == 0
+    assert coalescing_delay(before, after, 10) == 0
+    assert coalescing_delay(before, after, 1000) == 0.1
+    assert coalescing_delay(before, after, 10**6) == 0.25
+    assert coalescing_delay(None, after, 1000) == 0
+    assert coalescing_delay(before, None, 1000) == 0
+    assert coalescing_delay(before, pod("Failed", app="web"), 1000) == 0
+    assert coalescing_delay(before, pod("Running", app="other"), 1000) == 0
 
 
 def test_the_name_of_a_revision_is_upstreams() -> None:

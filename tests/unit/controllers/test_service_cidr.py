@@ -9,7 +9,7 @@ import pytest
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.conditions import condition
-from setpoint.controllers.service_cidr import FINALIZER, can_go, holds
+from setpoint.controllers.service_cidr import FINALIZER, can_be_deleted, holds
 from setpoint.testing import VirtualCluster, virtual
 
 CIDRS, SERVICES = builtin("servicecidrs", "networking.k8s.io"), builtin("services")
@@ -33,11 +33,11 @@ def test_first_and_last_are_nobodys(address: str, held: bool) -> None:
 def test_it_can_go_when_another_range_has_all_its_addresses() -> None:
     small, large, apart = cidr("small", "10.0.0.0/28"), cidr("large", "10.0.0.0/24"), cidr("apart", "10.1.0.0/24")
     used = [ip_address("10.0.0.5")]
-    assert can_go(small, [small, large], used)
-    assert not can_go(small, [small, apart], used)
-    assert can_go(small, [small, apart], [ip_address("10.1.0.5")])
-    assert not can_go(large, [large, small], [ip_address("10.0.0.77")])
-    assert can_go(large, [large, small], used)
+    assert can_be_deleted(small, [small, large], used)
+    assert not can_be_deleted(small, [small, apart], used)
+    assert can_be_deleted(small, [small, apart], [ip_address("10.1.0.5")])
+    assert not can_be_deleted(large, [large, small], [ip_address("10.0.0.77")])
+    assert can_be_deleted(large, [large, small], used)
 
 
 @virtual(nodes=0)

@@ -53,13 +53,13 @@ SERVICES = [service("a", app="x"), service("both", app="x", tier="y"), service("
     ],
 )
 def test_concerned(old: Obj | None, new: Obj | None, keys: set[str]) -> None:
-    found = ServicePods(informer(*SERVICES), informer()).concerned(old, new)
+    found = ServicePods(informer(*SERVICES), informer()).affected_services(old, new)
     assert set(found) == {f"d/{key}" for key in keys} and len(found) == len(keys)
 
 
 def test_behind() -> None:
     pods = ServicePods(informer(*SERVICES), informer(pod(app="x")))
-    assert [len(pods.behind(each)) for each in SERVICES[:3]] == [1, 0, 0]
+    assert [len(pods.pods_of(each)) for each in SERVICES[:3]] == [1, 0, 0]
 
 
 def test_since_when_endpoints_are_out_of_date() -> None:

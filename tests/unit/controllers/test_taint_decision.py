@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.pod_gc import too_many
+from setpoint.controllers.pod_gc import surplus_finished
 from setpoint.controllers.taint_eviction.decision import AT_ONCE, bound_at, evicting, stays_until
 
 Obj = dict[str, Any]
@@ -77,5 +77,5 @@ def test_evicted_pods_go_first_then_the_oldest() -> None:
         ended("young", 9), ended("running", 0, "Running"), ended("old", 1), ended("evicted", 8, "Failed", "Evicted"),
         ended("b", 5), ended("a", 5),
     ]  # fmt: skip
-    assert [pod["metadata"]["name"] for pod in too_many(pods, 1)] == ["evicted", "old", "a", "b"]
-    assert too_many(pods, 5) == []
+    assert [pod["metadata"]["name"] for pod in surplus_finished(pods, 1)] == ["evicted", "old", "a", "b"]
+    assert surplus_finished(pods, 5) == []

@@ -10,7 +10,7 @@ from typing import Any
 from stopped_clock import settle
 
 from setpoint.client.resources import builtin
-from setpoint.controllers.builtin import BEGIN_WITH, CONTROLLERS
+from setpoint.controllers.builtin import CONTROLLERS, DEFERRED_UNTIL
 from setpoint.reconcile import Manager
 from setpoint.system import RandomIds
 
@@ -85,4 +85,4 @@ async def test_what_has_objects_already_runs_when_the_manager_is_ready(local_ser
 
 
 def test_only_what_exists_waits() -> None:
-    assert set(BEGIN_WITH) <= set(CONTROLLERS)
+    assert set(DEFERRED_UNTIL) <= set(CONTROLLERS)

@@ -20,7 +20,7 @@ from setpoint.controllers.attach_detach.attachments import (
     unique_name,
 )
 from setpoint.controllers.pods_by_node import PodsByNode
-from setpoint.controllers.volume_users import PODS_BY_CLAIM, claims_of, has_let_go
+from setpoint.controllers.volume_users import PODS_BY_CLAIM, claims_of, has_released_volumes
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import AlreadyExists, NotFound
 from setpoint.reconcile import EventRecorder, Informer, Result
@@ -72,7 +72,7 @@ class AttachDetach:
         """The volumes that Pods on the node need, and which Pods, by the name of the attachment."""
         wanted: dict[str, tuple[Obj, list[Obj]]] = {}
         for pod in self._by_node.on(node):
-            if has_let_go(pod):
+            if has_released_volumes(pod):
                 continue
             for claim in claims_of(pod):
                 volume = self._volume_of(f"{pod['metadata']['namespace']}/{claim}")
@@ -134,7 +134,7 @@ class AttachDetach:
         users = [
             pod
             for pod in self._pods.by_index(PODS_BY_CLAIM, f"{reference['namespace']}/{reference['name']}")
-            if pod["spec"].get("nodeName") not in (None, "", node) and not has_let_go(pod)
+            if pod["spec"].get("nodeName") not in (None, "", node) and not has_released_volumes(pod)
         ]
         if not users:
             one = "Volume is already exclusively attached to one node"

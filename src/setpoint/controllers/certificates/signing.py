@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from setpoint.client import Client
 from setpoint.controllers.certificates.approving import ACCOUNT, REQUESTS, request_controller
 from setpoint.controllers.certificates.conditions import is_issued, is_to_be_signed, with_condition
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.together import Together
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Informer, Manager
@@ -30,7 +30,7 @@ _SIGNERS = frozenset(
 
 def signing_controller(manager: Manager, options: ControllerOptions) -> Runnable:
     if not options.cluster_signing_cert or not options.cluster_signing_key:
-        return Together()  # nothing to sign with
+        return ControllerGroup()  # nothing to sign with
     signer = Signer(manager.client_for(ACCOUNT), manager.informer(REQUESTS), manager.clock, manager.ids, options)
     return request_controller("csrsigning", manager, signer.reconcile)
 

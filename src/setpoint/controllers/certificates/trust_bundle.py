@@ -8,8 +8,8 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.together import Together
 from setpoint.meta.errors import NotFound
 from setpoint.reconcile import Controller, Informer, Manager
 from setpoint.reconcile.manager import Runnable
@@ -23,7 +23,7 @@ _ACCOUNT = "kube-apiserver-serving-clustertrustbundle-publisher"
 
 def trust_bundle_publisher(manager: Manager, options: ControllerOptions) -> Runnable:
     if not options.root_ca:
-        return Together()  # nothing to publish
+        return ControllerGroup()  # nothing to publish
     bundles = manager.informer(BUNDLES, field_selector=f"spec.signerName={SIGNER}")
     publisher = Publisher(manager.client_for(_ACCOUNT), bundles, options.root_ca)
     controller = Controller(_ACCOUNT, publisher.reconcile, manager.clock)

@@ -9,8 +9,9 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.availability import look_again
+from setpoint.controllers.availability import requeue_when_available
 from setpoint.controllers.backoff import Backoff
+from setpoint.controllers.coalescing import coalescing_delay
 from setpoint.controllers.daemonset.placement import Placement, Verdict, on_node, target_node, template_for
 from setpoint.controllers.daemonset.revisions import DAEMON_SETS, DaemonHistory, hash_in
 from setpoint.controllers.daemonset.rollout import next_step
@@ -18,13 +19,12 @@ from setpoint.controllers.daemonset.status import status_of
 from setpoint.controllers.daemonset.upkeep import is_leaving, needs_of, waiting_for_nowhere
 from setpoint.controllers.history import REVISIONS, History
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.ownership import Claim
-from setpoint.controllers.patience import patience
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
 from setpoint.controllers.pod_owners import PodOwners, selector_of
 from setpoint.controllers.pods import phase
 from setpoint.controllers.slow_start import slow_start
+from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.errors import ApiError, Conflict, NotFound
 from setpoint.reconcile import Controller, EventRecorder, Manager, Result, key_of
 from setpoint.reconcile.keys import controller_of
@@ -63,7 +63,7 @@ class DaemonSets:
         self._revisions = manager.informer(REVISIONS)
         self._history = DaemonHistory(client, History(client, DAEMON_SETS, self._revisions))
         self._control = PodControl(client, recorder)
-        self._writes = OwnWrites()
+        self._writes = WrittenRevisions()
         self._backoff = Backoff(manager.clock, _FIRST_WAIT, _LONGEST_WAIT)
         self._placements: dict[str, tuple[int, Placement]] = {}
         """By uid, with the generation that it is of."""
@@ -80,9 +80,9 @@ class DaemonSets:
             controller.enqueue(key_of(new or old or {}))
 
         def owned_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in owners.touched(old, new):
+            for key in owners.affected(old, new):
                 status = (self._sets.items.get(key) or {}).get("status") or {}
-                controller.queue.add_after(key, patience(old, new, status.get("desiredNumberScheduled", 0)))
+                controller.queue.add_after(key, coalescing_delay(old, new, status.get("desiredNumberScheduled", 0)))
 
         def node_changed(old: Obj | None, new: Obj | None) -> None:
             if old is not None and new is not None and _is_alike(old, new):
@@ -136,7 +136,7 @@ class DaemonSets:
         await self._write_status(daemon_set, status_of(daemon_set, should_run, _by_node(pods), revision, now))
         if failure is not None:
             raise failure
-        later = look_again(pods, daemon_set["spec"].get("minReadySeconds", 0), now)
+        later = requeue_when_available(pods, daemon_set["spec"].get("minReadySeconds", 0), now)
         if wait and (later is None or wait < (later.requeue_after or wait)):
             return Result(requeue_after=wait)
         return later

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from setpoint.controllers.availability import is_available
 from setpoint.controllers.daemonset.placement import is_updated
 from setpoint.controllers.daemonset.upkeep import is_leaving, surge_of
-from setpoint.controllers.shares import share_of
+from setpoint.controllers.int_or_percent import scaled_value
 
 Obj = dict[str, Any]
 ByNode = Mapping[str, Sequence[Obj]]
@@ -33,7 +33,7 @@ def next_step(daemon_set: Obj, by_node: ByNode, wanted: Sequence[str], revision:
     """`wanted` are the nodes that should have a Pod."""
     rolling = daemon_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     surge = surge_of(daemon_set, len(wanted))
-    unavailable = share_of(rolling.get("maxUnavailable") or 0, len(wanted), up=True)
+    unavailable = scaled_value(rolling.get("maxUnavailable") or 0, len(wanted), up=True)
     if wanted and not surge and not unavailable:
         unavailable = 1  # something has to give
     pairs = {name: _pair(daemon_set, by_node.get(name, ()), revision) for name in dict.fromkeys((*by_node, *wanted))}

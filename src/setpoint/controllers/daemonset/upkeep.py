@@ -10,8 +10,8 @@ from typing import Any
 from setpoint.controllers.availability import is_available
 from setpoint.controllers.daemonset.placement import Verdict
 from setpoint.controllers.history import REVISION_LABEL
+from setpoint.controllers.int_or_percent import scaled_value
 from setpoint.controllers.pods import is_ready, phase
-from setpoint.controllers.shares import share_of
 
 Obj = dict[str, Any]
 
@@ -48,7 +48,7 @@ def surge_of(daemon_set: Obj, desired: int) -> int:
     strategy = daemon_set["spec"]["updateStrategy"]
     if strategy["type"] != "RollingUpdate":
         return 0
-    return share_of((strategy.get("rollingUpdate") or {}).get("maxSurge") or 0, desired, up=True)
+    return scaled_value((strategy.get("rollingUpdate") or {}).get("maxSurge") or 0, desired, up=True)
 
 
 def needs_of(daemon_set: Obj, verdict: Verdict, pods: Sequence[Obj], revision: str, now: datetime) -> Needs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from setpoint.controllers.shares import share_of
+from setpoint.controllers.int_or_percent import scaled_value
 
 Obj = dict[str, Any]
 
@@ -34,8 +34,8 @@ def limits(deployment: Obj) -> tuple[int, int]:
     if not is_rolling(deployment):
         return 0, 0
     rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
-    surge = share_of(rolling.get("maxSurge", 0), desired, up=True)
-    unavailable = share_of(rolling.get("maxUnavailable", 0), desired, up=False)
+    surge = scaled_value(rolling.get("maxSurge", 0), desired, up=True)
+    unavailable = scaled_value(rolling.get("maxUnavailable", 0), desired, up=False)
     if not surge and not unavailable:
         unavailable = 1  # both rounded to nothing: something has to give
     return surge, min(unavailable, desired)

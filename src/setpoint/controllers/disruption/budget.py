@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from setpoint.controllers.int_or_percent import scaled_value
 from setpoint.controllers.pods import is_ready
-from setpoint.controllers.shares import share_of
 from setpoint.meta.times import format_time, parse_time
 
 Obj = dict[str, Any]
@@ -26,8 +26,8 @@ def needs_scale(budget: Obj) -> bool:
 def desired_healthy(budget: Obj, expected: int) -> int:
     spec = budget["spec"]
     if spec.get("maxUnavailable") is not None:
-        return max(0, expected - share_of(spec["maxUnavailable"], expected, up=True))
-    return share_of(spec.get("minAvailable", 0), expected, up=True)
+        return max(0, expected - scaled_value(spec["maxUnavailable"], expected, up=True))
+    return scaled_value(spec.get("minAvailable", 0), expected, up=True)
 
 
 class Disrupted(NamedTuple):

@@ -6,12 +6,12 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.disruption.budget import failed_status, needs_scale, status_of, still_disrupted
 from setpoint.controllers.disruption.expected import ExpectedPods
 from setpoint.controllers.disruption.stale_conditions import StaleConditions
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
-from setpoint.controllers.together import Together
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict
 from setpoint.meta.goformat import label_selector
@@ -25,7 +25,7 @@ _MOMENT = 0.005
 """An end that falls on this very instant has not passed yet."""
 
 
-def disruption_controller(manager: Manager, options: ControllerOptions) -> Together:
+def disruption_controller(manager: Manager, options: ControllerOptions) -> ControllerGroup:
     name = "disruption-controller"
     client, budgets, pods = manager.client_for(name), manager.informer(BUDGETS), manager.informer(PODS)
     recorder = manager.recorder("controllermanager", account=name)
@@ -41,7 +41,7 @@ def disruption_controller(manager: Manager, options: ControllerOptions) -> Toget
             clearing.queue.add_after(key_of(new), left)
 
     pods.add_handler(pod_changed)
-    return Together(controller, clearing)
+    return ControllerGroup(controller, clearing)
 
 
 class Budgets:

@@ -54,7 +54,7 @@ class ServiceEndpoints:
             controller.enqueue(key_of(new or old or {}))
 
         def pod_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in self._service_pods.concerned(old, new):
+            for key in self._service_pods.affected_services(old, new):
                 controller.queue.add_after(key, batch_period)
 
         def endpoints_changed(old: Obj | None, new: Obj | None) -> None:
@@ -81,7 +81,7 @@ class ServiceEndpoints:
             return None
         if not has_endpoints(service):
             return None
-        pods = self._service_pods.behind(service)
+        pods = self._service_pods.pods_of(service)
         since = self._times.since(key, service, pods)
         if int(self._endpoints.resource_version or 0) < self._written.get(key, 0):
             return Result(retry=True)

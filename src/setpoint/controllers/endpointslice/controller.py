@@ -73,7 +73,7 @@ class EndpointSlices:
             controller.enqueue(key_of(new or old or {}))
 
         def pod_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in self._service_pods.concerned(old, new):
+            for key in self._service_pods.affected_services(old, new):
                 controller.queue.add_after(key, batch_period)
 
         def node_changed(old: Obj | None, new: Obj | None) -> None:
@@ -101,7 +101,7 @@ class EndpointSlices:
         wait = self._slices.wait(key, slices)
         if wait is not None:
             return wait
-        pods = self._service_pods.behind(service)
+        pods = self._service_pods.pods_of(service)
         since = self._times.since(key, service, pods)
         problems: list[str] = []
         families = families_of(service)

@@ -8,6 +8,7 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.expectations import Expectations
 from setpoint.controllers.job.backoff import Backoff
 from setpoint.controllers.job.job_conditions import (
@@ -24,11 +25,10 @@ from setpoint.controllers.job.orphans import OrphanPods
 from setpoint.controllers.job.progress import Progress, deadline_in, observe
 from setpoint.controllers.job.tally import Noted, count_released, finish, note_ended
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS, PodControl
 from setpoint.controllers.pod_owners import PodOwners
-from setpoint.controllers.together import Together
+from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.clock import Clock
 from setpoint.meta.selectors import from_label_selector
 from setpoint.meta.times import format_time
@@ -45,7 +45,7 @@ _BATCH = 1.0
 """News of Pods are gathered for so long: a Job with many Pods hears of many at once."""
 
 
-def job_controller(manager: Manager, options: ControllerOptions) -> Together:
+def job_controller(manager: Manager, options: ControllerOptions) -> ControllerGroup:
     name, workers = "job-controller", options.concurrent_job_syncs
     client, recorder = manager.client_for(name), manager.recorder(name)
     jobs, pods = manager.informer(JOBS), manager.informer(PODS)
@@ -56,7 +56,7 @@ def job_controller(manager: Manager, options: ControllerOptions) -> Together:
         f"{name} (orphans)", orphans.reconcile, manager.clock, workers=workers, queue=_queue(manager.clock)
     )
     reconciler.watch(controller, releasing.enqueue)
-    return Together(controller, releasing)
+    return ControllerGroup(controller, releasing)
 
 
 def _queue(clock: Clock) -> RateLimitingQueue:
@@ -74,7 +74,7 @@ class Jobs:
         self._recorder = recorder
         self._owners = PodOwners("Job", jobs)
         self._expected = Expectations(clock)
-        self._written = OwnWrites()
+        self._written = WrittenRevisions()
         self._backoffs: dict[str, Backoff] = {}
         """By key. A help to memory: what is not here is worked out from the Pods that are left."""
         self._hands = JobPods(client, PodControl(client, recorder), pods, self._expected, self._written)
@@ -127,7 +127,7 @@ class Jobs:
     def _touched(self, old: Obj | None, new: Obj | None) -> list[str]:
         """The Jobs that a change of a Pod is news to; what they were waiting to see is noted."""
         pod = new or old or {}
-        keys = self._owners.touched(old, new)
+        keys = self._owners.affected(old, new)
         if new is None or "deletionTimestamp" in new["metadata"]:
             for key in keys:
                 self._expected.deletion_observed(key, pod["metadata"]["uid"])

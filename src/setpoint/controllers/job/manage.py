@@ -21,10 +21,10 @@ from setpoint.controllers.job.pods_wanted import (
     wanted_active,
 )
 from setpoint.controllers.job.progress import Progress
-from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.pod_control import PODS, PodControl, is_namespace_terminating
 from setpoint.controllers.pods import is_ready
 from setpoint.controllers.slow_start import slow_start
+from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.reconcile import Informer
 
@@ -38,7 +38,7 @@ class JobPods:
     """Numbers of `seen` (ready, terminating) follow what is done; what was in the cache stays."""
 
     def __init__(
-        self, client: Client, control: PodControl, pods: Informer, expected: Expectations, written: OwnWrites
+        self, client: Client, control: PodControl, pods: Informer, expected: Expectations, written: WrittenRevisions
     ) -> None:
         self._client = client
         self._control = control

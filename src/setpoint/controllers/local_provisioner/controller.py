@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client.resources import builtin
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.local_provisioner import PROVISIONER
 from setpoint.controllers.local_provisioner.deleting import VOLUMES, Deleting
 from setpoint.controllers.local_provisioner.provisioning import Provisioning
 from setpoint.controllers.local_provisioner.resizing import Resizing, wants_more
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.together import Together
 from setpoint.kinds.storage.binding import claim_class
 from setpoint.reconcile import Controller, Manager, key_of
 
@@ -23,7 +23,7 @@ _ACCOUNT = "persistent-volume-binder"
 _WORKERS = 10
 
 
-def local_provisioner(manager: Manager, _: ControllerOptions) -> Together:
+def local_provisioner(manager: Manager, _: ControllerOptions) -> ControllerGroup:
     client, clock = manager.client_for(_ACCOUNT), manager.clock
     recorder = manager.recorder(PROVISIONER, _ACCOUNT)
     claims, volumes = manager.informer(CLAIMS), manager.informer(VOLUMES)
@@ -53,4 +53,4 @@ def local_provisioner(manager: Manager, _: ControllerOptions) -> Together:
     claims.add_handler(claim_changed)
     volumes.add_handler(volume_changed)
     classes.add_handler(class_changed)
-    return Together(claim_loop, volume_loop, resize_loop)
+    return ControllerGroup(claim_loop, volume_loop, resize_loop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from setpoint.client import Client
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.node_lifecycle.monitor import LEASE_NAMESPACE, LEASES, NodeMonitor
 from setpoint.controllers.node_lifecycle.pods_not_ready import mark_not_ready
 from setpoint.controllers.node_lifecycle.taints import (
@@ -19,7 +20,6 @@ from setpoint.controllers.node_lifecycle.zones import Zones, zone_of
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pods_by_node import PodsByNode
-from setpoint.controllers.together import Together
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import NotFound
 from setpoint.reconcile import Controller, Informer, Manager, Result, key_of
@@ -63,7 +63,7 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
 
     nodes.add_handler(node_changed)
     pods.add_handler(pod_changed)
-    return Together(following, binding, queues.controller, monitor)
+    return ControllerGroup(following, binding, queues.controller, monitor)
 
 
 class NodeMarks:

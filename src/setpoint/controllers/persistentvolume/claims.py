@@ -6,7 +6,7 @@ from typing import Any
 
 from setpoint.controllers.persistentvolume.in_tree import Refused, external_provisioner, with_migration
 from setpoint.controllers.persistentvolume.ledger import Ledger, claim_key, with_annotation
-from setpoint.controllers.volume_users import PODS_BY_CLAIM, has_let_go
+from setpoint.controllers.volume_users import PODS_BY_CLAIM, has_released_volumes
 from setpoint.kinds.storage.binding import (
     BETA_STORAGE_PROVISIONER,
     BIND_COMPLETED,
@@ -79,7 +79,9 @@ class Claims:
     def _say_what_it_waits_for(self, claim: Obj) -> None:
         users = self._pods.by_index(PODS_BY_CLAIM, key_of(claim))
         waiting = sorted(
-            pod["metadata"]["name"] for pod in users if not pod["spec"].get("nodeName") and not has_let_go(pod)
+            pod["metadata"]["name"]
+            for pod in users
+            if not pod["spec"].get("nodeName") and not has_released_volumes(pod)
         )
         if not waiting:
             text = "waiting for first consumer to be created before binding"

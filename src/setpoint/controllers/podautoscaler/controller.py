@@ -7,7 +7,6 @@ from typing import Any
 from setpoint.client import Client, Resource
 from setpoint.client.resources import builtin
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.podautoscaler.behavior import (
     History,
@@ -22,6 +21,7 @@ from setpoint.controllers.podautoscaler.metrics_apis import MetricsApis
 from setpoint.controllers.podautoscaler.replicas import Patience, Tolerances
 from setpoint.controllers.podautoscaler.sources import Proposal, Sources, Target, Unmeasured
 from setpoint.controllers.scaling import resources_of_kind
+from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.kinds.autoscaling.scale_mapping import replicas_of
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError, Conflict
@@ -93,7 +93,7 @@ class Autoscalers:
         )
         self._sources = Sources(metrics, patience)
         self._history = History()
-        self._written = OwnWrites()
+        self._written = WrittenRevisions()
         self._selectors: dict[str, dict[str, Selector]] = {}
         """By namespace and key: what each autoscaler's target selects."""
         pods.add_index("namespace", lambda pod: (pod["metadata"]["namespace"],))

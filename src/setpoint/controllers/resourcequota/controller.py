@@ -7,10 +7,10 @@ from typing import Any
 
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
+from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.resourcequota.followers import Followers
 from setpoint.controllers.resourcequota.usage import added_up, is_news, measured_names, same_amounts
-from setpoint.controllers.together import Together
 from setpoint.kinds.core.quota_usage import Meter
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
@@ -28,14 +28,16 @@ _STALE = 10.0
 _BATCH = 1.0
 
 
-def resourcequota_controller(manager: Manager, options: ControllerOptions) -> Together:
+def resourcequota_controller(manager: Manager, options: ControllerOptions) -> ControllerGroup:
     name = "resourcequota-controller"
     client = manager.client_for(name)
     quotas = Quotas(client, manager.clock, manager.informer(QUOTAS))
     controller = Controller(name, quotas.reconcile, manager.clock, workers=options.concurrent_resource_quota_syncs)
     quotas.watch(controller)
     quotas.followers = Followers(client, manager.clock, manager.shared_informer, quotas.object_changed)
-    return Together(quotas.followers, controller, Resync(quotas, manager.clock, options.resource_quota_sync_period))
+    return ControllerGroup(
+        quotas.followers, controller, Resync(quotas, manager.clock, options.resource_quota_sync_period)
+    )
 
 
 class Quotas:

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.availability import is_available, look_again
+from setpoint.controllers.availability import is_available, requeue_when_available
 from setpoint.controllers.history import REVISIONS, History, template_in
 from setpoint.controllers.options import ControllerOptions
-from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.ownership import Claim
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.pod_owners import PodOwners
@@ -41,6 +40,7 @@ from setpoint.controllers.statefulset.rollout import (
     to_replace,
 )
 from setpoint.controllers.statefulset.status import counts_of, differs, status_of
+from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import Conflict
 from setpoint.meta.selectors import NOTHING, from_label_selector
@@ -56,7 +56,7 @@ _WORKERS = 5
 
 def statefulset_controller(manager: Manager, _: ControllerOptions) -> Controller:
     name = "statefulset-controller"
-    client, writes = manager.client_for(name), OwnWrites()
+    client, writes = manager.client_for(name), WrittenRevisions()
     sets, pods, claims = (manager.informer(resource) for resource in (STATEFUL_SETS, PODS, CLAIMS))
     replicas = Replicas(client, manager.recorder(name), pods, claims, writes)
     history = History(client, STATEFUL_SETS, manager.informer(REVISIONS))
@@ -85,7 +85,7 @@ class StatefulSets:
         pods: Informer,
         replicas: Replicas,
         history: History,
-        writes: OwnWrites,
+        writes: WrittenRevisions,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -102,7 +102,7 @@ class StatefulSets:
             controller.enqueue(key_of(new or old or {}))
 
         def pod_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in owners.touched(old, new):
+            for key in owners.affected(old, new):
                 controller.enqueue(key)
 
         self._sets.add_handler(set_changed)
@@ -130,7 +130,7 @@ class StatefulSets:
             return Result(retry=True)
         if failure is not None:
             raise failure
-        return look_again(pods, stateful_set["spec"].get("minReadySeconds", 0), now)
+        return requeue_when_available(pods, stateful_set["spec"].get("minReadySeconds", 0), now)
 
     async def _members(self, stateful_set: Obj) -> list[Obj]:
         meta = stateful_set["metadata"]

@@ -6,7 +6,6 @@ from typing import Any
 
 from setpoint.client import Client
 from setpoint.client.resources import builtin
-from setpoint.controllers.own_writes import OwnWrites
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.statefulset.claims import (
     belongs_to_predecessor,
@@ -17,6 +16,7 @@ from setpoint.controllers.statefulset.claims import (
     with_owners,
 )
 from setpoint.controllers.statefulset.identity import in_range, ordinal_of, with_identity
+from setpoint.controllers.written_revisions import WrittenRevisions
 from setpoint.meta.errors import AlreadyExists, ApiError, NotFound
 from setpoint.reconcile import EventRecorder, Informer, key_of
 
@@ -31,7 +31,7 @@ class ClaimsMissing(Exception):
 
 class Replicas:
     def __init__(
-        self, client: Client, recorder: EventRecorder, pods: Informer, claims: Informer, writes: OwnWrites
+        self, client: Client, recorder: EventRecorder, pods: Informer, claims: Informer, writes: WrittenRevisions
     ) -> None:
         self._client = client
         self._recorder = recorder

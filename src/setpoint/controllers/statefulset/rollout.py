@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from setpoint.controllers.availability import is_available
+from setpoint.controllers.int_or_percent import scaled_value
 from setpoint.controllers.pods import is_ready, phase
-from setpoint.controllers.shares import share_of
 from setpoint.controllers.statefulset.identity import partition, revision_of_pod, size
 
 Obj = dict[str, Any]
@@ -39,7 +39,7 @@ def max_unavailable(stateful_set: Obj) -> int:
     """Never less than one: something has to move."""
     rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     asked = rolling.get("maxUnavailable")
-    return 1 if asked is None else max(1, share_of(asked, size(stateful_set), up=False))
+    return 1 if asked is None else max(1, scaled_value(asked, size(stateful_set), up=False))
 
 
 def to_replace(stateful_set: Obj, replicas: Sequence[Obj], update: str, now: datetime) -> list[Obj]:

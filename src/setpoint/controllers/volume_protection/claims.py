@@ -11,7 +11,7 @@ from setpoint.controllers.conditions import condition, without
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.pod_control import PODS
 from setpoint.controllers.volume_protection.finalizers import lacks, may_lose, with_finalizer, without_finalizer
-from setpoint.controllers.volume_users import PODS_BY_CLAIM, claims_of, has_let_go, index_pods_by_claim, uses
+from setpoint.controllers.volume_users import PODS_BY_CLAIM, claims_of, has_released_volumes, index_pods_by_claim, uses
 from setpoint.meta.clock import Clock
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Controller, Informer, Manager, key_of
@@ -81,7 +81,7 @@ class ClaimProtection:
 
     async def _note_use(self, claim: Obj) -> None:
         users = self._pods.by_index(PODS_BY_CLAIM, key_of(claim))
-        used = any(uses(pod, claim) and not has_let_go(pod) for pod in users)
+        used = any(uses(pod, claim) and not has_released_volumes(pod) for pod in users)
         status = "False" if used else "True"
         known = condition(claim, _UNUSED)
         if known is not None and known["status"] == status:

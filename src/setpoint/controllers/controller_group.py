@@ -1,4 +1,4 @@
-"""Several loops that are one controller."""
+"""A controller that consists of several runnables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import asyncio
 from setpoint.reconcile.manager import Runnable
 
 
-class Together:
+class ControllerGroup:
+    """Runs several runnables concurrently as one."""
+
     def __init__(self, *parts: Runnable) -> None:
         self.parts = parts
 

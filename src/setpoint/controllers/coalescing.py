@@ -1,7 +1,7 @@
-"""How soon a change of a Pod has to be looked at.
+"""Delays Pod changes that only affect a status, so that they coalesce.
 
-Two thousand Pods that become ready one by one are two thousand pieces of news about one owner, each of which would have
-it count all of them. What only changes a number in a status may wait a little, and comes together with others.
+Two thousand Pods that become ready one by one would each cause a reconcile that counts all of them. A change that only
+affects a number in a status can wait for others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _PER_POD = 100e-6
 _LONGEST = 0.25
 
 
-def patience(old: Obj | None, new: Obj | None, size: int) -> float:
-    """Seconds. `size` is how many Pods the owner is to have; of a small one nothing ever waits."""
+def coalescing_delay(old: Obj | None, new: Obj | None, size: int) -> float:
+    """Return the seconds by which to delay the reconcile of a Pod change. `size` is the owner's number of desired Pods;
+    small owners are never delayed."""
     if size < _LARGE or old is None or new is None:
         return 0.0
     before, after = old["metadata"], new["metadata"]

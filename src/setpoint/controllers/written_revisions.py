@@ -1,7 +1,7 @@
-"""What a controller wrote and its caches may not show yet.
+"""Tracks the revisions a controller wrote until its caches have caught up.
 
-Where `Expectations` count what is to come, this goes by revisions: a reconcile waits until its caches have got as far
-as what the one before wrote. A cache that is behind can then never make anything happen twice.
+`Expectations` count events; this compares revisions: a reconcile waits until its caches contain what the previous one
+wrote, so a stale cache cannot cause an action twice.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any, Protocol
 
 
 class Cache(Protocol):
-    """Of an informer: how far it has got."""
+    """The part of an informer that tells how far its cache is."""
 
     @property
     def resource_version(self) -> str: ...
 
 
-class OwnWrites:
+class WrittenRevisions:
     def __init__(self) -> None:
         self._newest: dict[str, dict[Cache, int]] = {}
-        """By the key of the owner: how far each cache has to have got."""
+        """By key of the owner: the revision that each cache must have reached."""
 
-    def wrote(self, key: str, cache: Cache, answer: Mapping[str, Any]) -> None:
-        """`answer` is what the server gave back: the object as it is now, or a Status, which says nothing."""
-        version = (answer.get("metadata") or {}).get("resourceVersion") or ""
+    def wrote(self, key: str, cache: Cache, response: Mapping[str, Any]) -> None:
+        """Record a write. `answer` is the server's response: the object, or a Status, which is ignored."""
+        version = (response.get("metadata") or {}).get("resourceVersion") or ""
         if version.isdigit():
             newest = self._newest.setdefault(key, {})
             newest[cache] = max(newest.get(cache, 0), int(version))
