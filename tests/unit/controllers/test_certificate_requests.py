@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from setpoint.client.resources import builtin
 from setpoint.controllers.certificates.cleaning import is_over
-from setpoint.controllers.certificates.requests import asked_for, refusal
+from setpoint.controllers.certificates.requests import parsed, refusal
 from setpoint.controllers.options import ControllerOptions
 from setpoint.testing import VirtualCluster, virtual
 from setpoint.testing.virtual_time import EPOCH
@@ -223,7 +223,7 @@ SAN = [x509.DNSName("a")]
 )  # fmt: skip
 def test_what_each_signer_refuses(signer: str, asked: Obj, why: str) -> None:
     csr = a_request(**{"common_name": "system:node:n1", "organization": "system:nodes", **asked})
-    assert refusal(signer, asked_for(csr), csr["spec"]["usages"]) == why
+    assert refusal(signer, parsed(csr), csr["spec"]["usages"]) == why
 
 
 @pytest.mark.parametrize(

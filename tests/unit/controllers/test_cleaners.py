@@ -133,7 +133,7 @@ async def test_a_token_that_nobody_asked_for_or_uses_is_marked_and_then_goes(clu
     async def look(days: int) -> dict[str, str]:
         clock.days = days
         await cluster.sleep(1)
-        await cleaner.look()
+        await cleaner.check_all()
         await cluster.sleep(1)
         return {
             found["metadata"]["name"]: (found["metadata"].get("labels") or {}).get(

@@ -8,7 +8,7 @@ from setpoint.client import Resource
 from setpoint.controllers.garbagecollector.absent_owners import AbsentOwners
 from setpoint.controllers.garbagecollector.graph import Graph
 from setpoint.controllers.garbagecollector.identity import Identity, Node, alternative, owner_in, partition
-from setpoint.controllers.garbagecollector.monitors import collectable, essentials, is_news
+from setpoint.controllers.garbagecollector.monitors import collectable, essentials, is_relevant
 
 Obj = dict[str, Any]
 
@@ -21,10 +21,10 @@ class World:
         self.absent = AbsentOwners()
         self.graph = Graph(self, self.absent)
 
-    def look_at(self, uid: str) -> None:
+    def enqueue(self, uid: str) -> None:
         self.wishes.append(("look", uid))
 
-    def look_at_later(self, uid: str) -> None:
+    def enqueue_with_backoff(self, uid: str) -> None:
         self.wishes.append(("later", uid))
 
     def orphan(self, uid: str) -> None:
@@ -175,10 +175,10 @@ def test_a_kind_that_is_no_longer_watched_leaves_no_wrong_certainties() -> None:
     world = World()
     world.observe(OWNER)
     world.observe(CHILD, to(OWNER))
-    world.graph.lose_sight(CHILD)
+    world.graph.unwatch(CHILD)
     assert world.graph.get("child") is None
     world.observe(CHILD, to(OWNER))
-    world.graph.lose_sight(OWNER)
+    world.graph.unwatch(OWNER)
     node = world.graph.get("owner")
     assert node is not None and node.virtual
     assert world.wished() == [("later", "owner")]
@@ -228,7 +228,7 @@ def test_little_is_kept_and_little_is_news() -> None:
     assert essentials({"kind": "X", "metadata": meta}) == {
         "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}
     }
-    assert not is_news(meta, {**meta, "resourceVersion": "2", "labels": {}})
-    assert is_news(meta, {**meta, **DELETED})
-    assert is_news(meta, {**meta, "finalizers": ["a/b"]})
-    assert is_news(meta, {**meta, "ownerReferences": [to(OWNER)]})
+    assert not is_relevant(meta, {**meta, "resourceVersion": "2", "labels": {}})
+    assert is_relevant(meta, {**meta, **DELETED})
+    assert is_relevant(meta, {**meta, "finalizers": ["a/b"]})
+    assert is_relevant(meta, {**meta, "ownerReferences": [to(OWNER)]})

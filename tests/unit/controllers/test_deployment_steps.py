@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from setpoint.controllers.deployment.revisions import for_new_set
 from setpoint.controllers.deployment.sizes import limits, proportional, scale_down_old, size, size_of_new
 from setpoint.controllers.deployment.status import (
-    pause_noted,
     rollout_status,
     seconds_to_deadline,
-    set_found,
     status_of,
+    with_pause_condition,
+    with_progress_start,
 )
 from setpoint.controllers.deployment.template import HASH_LABEL, same_template, set_name, split
 from setpoint.controllers.hashing import template_hash
@@ -215,26 +215,26 @@ def test_a_failure_of_a_set_is_shown() -> None:
 def test_a_pause_is_noted_and_forgiven() -> None:
     web = deployment(3)
     web["spec"]["paused"] = True
-    paused = pause_noted(web, NOW)
+    paused = with_pause_condition(web, NOW)
     assert reasons(paused["status"])["Progressing"] == ("Unknown", "DeploymentPaused")
-    assert pause_noted(paused, NOW + timedelta(hours=1)) is paused
+    assert with_pause_condition(paused, NOW + timedelta(hours=1)) is paused
     paused["spec"]["paused"] = False
-    resumed = pause_noted(paused, NOW + timedelta(hours=2))
+    resumed = with_pause_condition(paused, NOW + timedelta(hours=2))
     assert reasons(resumed["status"])["Progressing"] == ("Unknown", "DeploymentResumed")
     stuck = replica_set("new", 3, 0, terminatingReplicas=0)
     after = rollout_status(resumed, stuck, [], NOW + timedelta(hours=2, seconds=590))
     assert reasons(after)["Progressing"] == ("True", "ReplicaSetUpdated")
     late = {**web, "status": {"conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]}}
-    assert pause_noted(late, NOW) is late
+    assert with_pause_condition(late, NOW) is late
 
 
 def test_progress_is_measured_from_where_it_was_first_seen() -> None:
     web = deployment(3)
-    found = set_found(web, replica_set("new", 3), NOW)
+    found = with_progress_start(web, replica_set("new", 3), NOW)
     assert reasons(found["status"])["Progressing"] == ("True", "FoundNewReplicaSet")
-    assert set_found(found, replica_set("new", 3), NOW + timedelta(hours=1)) is found
+    assert with_progress_start(found, replica_set("new", 3), NOW + timedelta(hours=1)) is found
     web["spec"]["progressDeadlineSeconds"] = 2**31 - 1
-    assert set_found(web, replica_set("new", 3), NOW) is web
+    assert with_progress_start(web, replica_set("new", 3), NOW) is web
 
 
 def test_scaling_is_no_progress() -> None:

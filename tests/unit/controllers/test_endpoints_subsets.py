@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.controllers.endpoints.controller import says_the_same, wanted_endpoints
+from setpoint.controllers.endpoints.controller import is_equivalent, wanted_endpoints
 from setpoint.controllers.endpoints.subsets import CAPACITY, repacked, subsets_of, truncated
 
 Obj = dict[str, Any]
@@ -95,10 +95,10 @@ def test_what_says_the_same_is_not_written_again() -> None:
     one = service([{"port": 80, "targetPort": 80}])
     wanted = wanted_endpoints(one, subsets_of(one, [pod(1)]), None, "t")
     assert wanted["metadata"]["labels"] == {"l": "1", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
-    assert says_the_same(wanted, wanted_endpoints(one, subsets_of(one, [pod(1)]), wanted, "u"))
-    assert not says_the_same(wanted, wanted_endpoints(one, subsets_of(one, [pod(2)]), wanted, "u"))
+    assert is_equivalent(wanted, wanted_endpoints(one, subsets_of(one, [pod(1)]), wanted, "u"))
+    assert not is_equivalent(wanted, wanted_endpoints(one, subsets_of(one, [pod(2)]), wanted, "u"))
     headless = service([{"port": 80, "targetPort": 80}], clusterIP="None")
-    assert not says_the_same(wanted, wanted_endpoints(headless, subsets_of(headless, [pod(1)]), wanted, "u"))
+    assert not is_equivalent(wanted, wanted_endpoints(headless, subsets_of(headless, [pod(1)]), wanted, "u"))
 
 
 def test_what_people_wrote_is_packed_anew() -> None:

@@ -50,7 +50,7 @@ def test_shares_need_a_zone_and_cpu_of_every_node_that_works() -> None:
 
 def test_endpoints_go_to_their_own_zone_where_that_is_fair() -> None:
     topology = Topology()
-    topology.see_nodes([node("a", "x"), node("b", "y")])
+    topology.update_nodes([node("a", "x"), node("b", "y")])
     result = Plan(create=[{"endpoints": endpoints(x=2, y=2)}])
     notes = topology.hint(result, "d/s", "IPv4")
     assert hinted(result) == {"x": 2, "y": 2}
@@ -60,7 +60,7 @@ def test_endpoints_go_to_their_own_zone_where_that_is_fair() -> None:
 
 def test_a_zone_with_too_many_gives_some_away() -> None:
     topology = Topology()
-    topology.see_nodes([node("a", "x"), node("b", "y")])
+    topology.update_nodes([node("a", "x"), node("b", "y")])
     result = Plan(create=[{"endpoints": endpoints(x=5, y=1)}])
     topology.hint(result, "d/s", "IPv4")
     assert hinted(result) == {"x": 3, "y": 3}
@@ -75,7 +75,7 @@ def test_a_zone_with_too_many_gives_some_away() -> None:
 )
 def test_what_cannot_be_done_well_is_not_done(zones: dict[str, int], problem: str) -> None:
     topology = Topology()
-    topology.see_nodes([node("a", "x"), node("b", "y")])
+    topology.update_nodes([node("a", "x"), node("b", "y")])
     result = Plan(create=[{"endpoints": endpoints(**zones)}])
     (note,) = topology.hint(result, "d/s", "IPv4")
     assert (note.warning, note.reason, note.message) == (True, "TopologyAwareHintsDisabled", problem)
@@ -84,10 +84,10 @@ def test_what_cannot_be_done_well_is_not_done(zones: dict[str, int], problem: st
 
 def test_a_change_of_the_nodes_concerns_those_whose_hints_it_makes_wrong() -> None:
     topology = Topology()
-    topology.see_nodes([node("a", "x"), node("b", "y")])
+    topology.update_nodes([node("a", "x"), node("b", "y")])
     topology.hint(Plan(create=[{"endpoints": endpoints(x=3, y=3)}]), "d/s", "IPv4")
-    assert topology.see_nodes([node("a", "x"), node("b", "y", "5")]) == []
-    assert topology.see_nodes([node("a", "x", "40"), node("b", "y")]) == ["d/s"]
+    assert topology.update_nodes([node("a", "x"), node("b", "y", "5")]) == []
+    assert topology.update_nodes([node("a", "x", "40"), node("b", "y")]) == ["d/s"]
     (note,) = topology.removed("d/s", "IPv4")
     assert note.message == "Topology Aware Hints has been disabled, addressType: IPv4"
     assert not topology.has_hints("d/s")

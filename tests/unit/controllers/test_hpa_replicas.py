@@ -10,7 +10,7 @@ import pytest
 from setpoint.controllers.podautoscaler.behavior import History, highest_recent, limit, limit_rate, stabilize
 from setpoint.controllers.podautoscaler.metrics import MetricsFailure, PodMetric
 from setpoint.controllers.podautoscaler.replicas import (
-    Patience,
+    StartupGrace,
     Tolerances,
     by_average_value,
     by_usage,
@@ -23,7 +23,7 @@ from setpoint.meta.times import format_time
 
 Obj = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-PATIENCE = Patience(120, 10)
+PATIENCE = StartupGrace(120, 10)
 TOLERANCES = Tolerances()
 
 

@@ -14,7 +14,7 @@ from setpoint.controllers.job.indexes import Indexes
 from setpoint.controllers.job.job_conditions import set_condition
 from setpoint.controllers.job.job_pods import FAILURES, FINALIZER, IGNORED_FAILURES, INDEX, finished_at
 from setpoint.controllers.job.pods_wanted import indexed_name, missing, pending_indexes, too_many
-from setpoint.controllers.job.policies import judge, success_message
+from setpoint.controllers.job.policies import apply_failure_policy, success_message
 from setpoint.controllers.job.progress import observe
 from setpoint.controllers.job.tally import MOST_UNCOUNTED, count_released, finish, note_ended
 from setpoint.meta.times import format_time
@@ -171,7 +171,7 @@ def on_codes(action: str, operator: str, *values: int, name: str | None = None) 
     ],
 )
 def test_the_first_rule_about_an_exit_code_decides(rules: list[Obj], code: int, action: str) -> None:
-    verdict = judge(with_rules(*rules), a_pod("p", "Failed", ended=0, code=code))
+    verdict = apply_failure_policy(with_rules(*rules), a_pod("p", "Failed", ended=0, code=code))
     assert verdict.action == action
     assert verdict.counts == (action != "Ignore")
     assert bool(verdict.message) == (action == "FailJob")
@@ -181,8 +181,8 @@ def test_a_rule_about_conditions() -> None:
     rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     pod = a_pod("p", "Failed", status={"conditions": [{"type": "DisruptionTarget", "status": "True"}]})
     text = "Pod default/p has condition DisruptionTarget matching FailJob rule at index 0"
-    assert judge(with_rules(rule), pod).message == text
-    assert judge(with_rules(rule), a_pod("p", "Failed")).action == ""
+    assert apply_failure_policy(with_rules(rule), pod).message == text
+    assert apply_failure_policy(with_rules(rule), a_pod("p", "Failed")).action == ""
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from setpoint.controllers.node_lifecycle.health import Health, listen, unknown_conditions
+from setpoint.controllers.node_lifecycle.health import Health, observe, unknown_conditions
 from setpoint.controllers.node_lifecycle.taints import changed_taints, missing_labels, scheduling_changes
 from setpoint.controllers.node_lifecycle.zones import Change, Limiter, State, Zones, state_of, zone_of
 from setpoint.controllers.options import ControllerOptions
@@ -43,26 +43,26 @@ def lease(renewed: str) -> Obj:
 
 def test_a_node_is_heard_by_its_lease_or_its_status() -> None:
     ready = node(("Ready", "True"))
-    health = listen(None, ready, None, 100.0, NOW)
-    assert health.heard_at == 100.0
-    health = listen(health, ready, None, 110.0, NOW)
-    assert health.heard_at == 100.0
-    health = listen(health, ready, lease("b"), 120.0, NOW)
-    assert health.heard_at == 120.0
-    health = listen(health, ready, lease("b"), 130.0, NOW)
-    assert health.heard_at == 120.0
+    health = observe(None, ready, None, 100.0, NOW)
+    assert health.last_heartbeat == 100.0
+    health = observe(health, ready, None, 110.0, NOW)
+    assert health.last_heartbeat == 100.0
+    health = observe(health, ready, lease("b"), 120.0, NOW)
+    assert health.last_heartbeat == 120.0
+    health = observe(health, ready, lease("b"), 130.0, NOW)
+    assert health.last_heartbeat == 120.0
     later = node(("Ready", "True"))
     later["status"]["conditions"][0]["lastHeartbeatTime"] = "2"
-    assert listen(health, later, lease("b"), 140.0, NOW).heard_at == 140.0
+    assert observe(health, later, lease("b"), 140.0, NOW).last_heartbeat == 140.0
 
 
 def test_one_that_never_said_anything_counts_from_its_creation() -> None:
-    assert listen(None, node(), None, 100.0, NOW).heard_at == 40.0
+    assert observe(None, node(), None, 100.0, NOW).last_heartbeat == 40.0
 
 
 def test_what_the_controller_wrote_itself_is_no_sign_of_life() -> None:
     health = Health(40.0, {"type": "Ready", "lastHeartbeatTime": "1", "status": "Unknown"})
-    assert listen(health, node(("Ready", "Unknown")), None, 200.0, NOW).heard_at == 40.0
+    assert observe(health, node(("Ready", "Unknown")), None, 200.0, NOW).last_heartbeat == 40.0
 
 
 def test_conditions_become_unknown() -> None:

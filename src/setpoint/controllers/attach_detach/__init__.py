@@ -1,6 +1,7 @@
-"""Volumes of storage drivers are brought to the nodes where Pods need them, and away again when nobody does.
+"""Attaches CSI volumes to the nodes whose Pods need them, and detaches them afterwards.
 
-Here it is only said where a volume is to be, by a VolumeAttachment for each volume and node; the driver's own attacher
-does it and reports. What is attached is then listed in the status of the node: a kubelet waits for that before it
-mounts. A volume that can be at one node only is not given to a second one before the first has let go.
+This controller only declares where a volume should be attached, with a VolumeAttachment per volume and node; the
+driver's external attacher acts on it and reports. Attached volumes are then listed in the node's status, which a
+kubelet waits for before it mounts. A volume that can be attached to one node only is not attached to a second node
+before it was detached from the first.
 """

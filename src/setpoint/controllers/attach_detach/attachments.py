@@ -1,4 +1,4 @@
-"""What an attachment is, and which volumes need one."""
+"""VolumeAttachment objects, and which volumes need one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from setpoint.controllers.conditions import is_true
 Obj = dict[str, Any]
 
 MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"
-"""On a node: its volumes are attached from here, and not by the node itself."""
+"""Node annotation: this controller, not the kubelet, attaches the node's volumes."""
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -38,18 +38,18 @@ def is_attached(found: Mapping[str, Any]) -> bool:
 
 
 def unique_name(volume: Mapping[str, Any]) -> str:
-    """How a node's status calls it."""
+    """Return the name of the volume in a node's status."""
     source = volume["spec"]["csi"]
     return f"kubernetes.io/csi/{source['driver']}^{source['volumeHandle']}"
 
 
-def may_be_at_many(volume: Mapping[str, Any]) -> bool:
+def allows_multi_attach(volume: Mapping[str, Any]) -> bool:
     modes = volume["spec"].get("accessModes") or ()
     return not modes or "ReadWriteMany" in modes or "ReadOnlyMany" in modes
 
 
 def needs_attaching(volume: Mapping[str, Any], driver: Mapping[str, Any] | None) -> bool:
-    """A driver of which nothing is known attaches."""
+    """Return whether the volume must be attached; an unknown driver is assumed to require it."""
     return "csi" in volume["spec"] and (driver is None or driver["spec"].get("attachRequired") is not False)
 
 

@@ -1,4 +1,4 @@
-"""When which node is looked at."""
+"""The event handlers of the attach-detach controller, whose keys are nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def attach_detach_controller(manager: Manager, _: ControllerOptions) -> Controll
         volumes=volumes, nodes=nodes, attachments=attachments, drivers=drivers,
     )  # fmt: skip
     controller = Controller(_ACCOUNT, reconciler.reconcile, manager.clock, workers=_WORKERS)
-    watching = _Watching(controller, pods, volumes, nodes)
+    watching = _EventHandlers(controller, pods, volumes, nodes)
     pods.add_handler(watching.pod_changed)
     claims.add_handler(watching.claim_changed)
     volumes.add_handler(watching.volume_changed)
@@ -41,7 +41,7 @@ def attach_detach_controller(manager: Manager, _: ControllerOptions) -> Controll
     return controller
 
 
-class _Watching:
+class _EventHandlers:
     def __init__(self, controller: Controller, pods: Informer, volumes: Informer, nodes: Informer) -> None:
         self._controller = controller
         self._pods = pods
@@ -64,7 +64,7 @@ class _Watching:
             self._users_of(f"{reference.get('namespace', '')}/{reference.get('name', '')}")
 
     def attachment_changed(self, old: Obj | None, new: Obj | None) -> None:
-        """News to its node, and to all that wait for the volume to become free."""
+        """Enqueue the attachment's node, and all nodes that wait for the volume."""
         found = new or old or {}
         self._controller.enqueue(found["spec"]["nodeName"])
         volume = self._volumes.get(found["spec"]["source"].get("persistentVolumeName") or "")
@@ -72,7 +72,7 @@ class _Watching:
             self.volume_changed(None, volume)
 
     def node_changed(self, old: Obj | None, new: Obj | None) -> None:
-        if old is None or new is None or _matters(old) != _matters(new):
+        if old is None or new is None or _relevant_fields(old) != _relevant_fields(new):
             self._controller.enqueue(key_of(new or old or {}))
 
     def driver_changed(self, old: Obj | None, new: Obj | None) -> None:
@@ -84,7 +84,7 @@ class _Watching:
             self.pod_changed(None, pod)
 
 
-def _matters(node: Obj) -> tuple[Any, ...]:
-    """Nodes report all the time, and mostly nothing that is of interest here."""
+def _relevant_fields(node: Obj) -> tuple[Any, ...]:
+    """Return the fields of a node that this controller uses; nodes report other changes all the time."""
     attached = (node.get("status") or {}).get("volumesAttached")
     return is_managed(node), in_use(node), is_healthy(node), is_out_of_service(node), attached

@@ -1,4 +1,4 @@
-"""One node: what is to be attached to it, what is, and what may go."""
+"""Reconciles one node: attaches the volumes its Pods need and detaches the others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.attach_detach.attachments import (
+    allows_multi_attach,
     attachment,
     attachment_name,
     in_use,
@@ -15,7 +16,6 @@ from setpoint.controllers.attach_detach.attachments import (
     is_healthy,
     is_managed,
     is_out_of_service,
-    may_be_at_many,
     needs_attaching,
     unique_name,
 )
@@ -29,9 +29,9 @@ Obj = dict[str, Any]
 
 NODES, ATTACHMENTS = builtin("nodes"), builtin("volumeattachments", "storage.k8s.io")
 BY_NODE, BY_VOLUME = "node", "volume"
-"""Indexes of attachments."""
+"""Names of the indexes of VolumeAttachments."""
 _LONGEST_UNMOUNT = 360.0
-"""After that a volume is taken from a node that is not well, whether it has let go or not."""
+"""Seconds after which a volume is detached from an unhealthy node although it may still be mounted there."""
 
 
 class AttachDetach:
@@ -49,27 +49,28 @@ class AttachDetach:
         self._nodes = nodes
         self._attachments = attachments
         self._drivers = drivers
-        self._leaving: dict[str, float] = {}
-        """Since when each attachment has been unwanted."""
-        self._complained: dict[str, set[str]] = {}
-        """By node: attachments that could not be made because the volume is elsewhere, and that their Pods know of."""
+        self._unneeded_since: dict[str, float] = {}
+        """The time since which each attachment has been unneeded, by name."""
+        self._reported_conflicts: dict[str, set[str]] = {}
+        """By node: attachments that are blocked because the volume is attached elsewhere, and for which an Event was
+        recorded."""
 
     async def reconcile(self, name: str) -> Result | None:
         node = self._nodes.get(name)
         wanted = self._wanted(name) if node is not None and is_managed(node) else {}
         there = {found["metadata"]["name"]: found for found in self._attachments.by_index(BY_NODE, name)}
         wait = await self._detach(node, wanted, there)
-        known = self._complained.pop(name, set()) & wanted.keys() - there.keys()
+        known = self._reported_conflicts.pop(name, set()) & wanted.keys() - there.keys()
         for key, (volume, pods) in wanted.items():
-            self._leaving.pop(key, None)
+            self._unneeded_since.pop(key, None)
             if key not in there and await self._is_elsewhere(volume, name, pods, known=key in known):
-                self._complained.setdefault(name, set()).add(key)
+                self._reported_conflicts.setdefault(name, set()).add(key)
         if node is not None and wanted:
             await self._report(node, wanted, there)
         return Result(requeue_after=wait) if wait is not None else None
 
     def _wanted(self, node: str) -> dict[str, tuple[Obj, list[Obj]]]:
-        """The volumes that Pods on the node need, and which Pods, by the name of the attachment."""
+        """Return the volumes that Pods on the node need, with those Pods, by name of the attachment."""
         wanted: dict[str, tuple[Obj, list[Obj]]] = {}
         for pod in self._by_node.on(node):
             if has_released_volumes(pod):
@@ -90,46 +91,46 @@ class AttachDetach:
         driver = self._drivers.get((volume["spec"].get("csi") or {}).get("driver", ""))
         return volume if needs_attaching(volume, driver) else None
 
-    # -- away -------------------------------------------------------------------------------------------------------
+    # -- detach -----------------------------------------------------------------------------------------------------
 
     async def _detach(self, node: Obj | None, wanted: dict[str, Any], there: dict[str, Obj]) -> float | None:
-        """How long until one may be taken by force; None: none is waited for."""
+        """Detach unneeded volumes. Return the seconds until one may be force-detached, or None."""
         waits = []
         for key, found in there.items():
             volume = self._volumes.get((found["spec"].get("source") or {}).get("persistentVolumeName") or "")
             if key in wanted or volume is None or "deletionTimestamp" in found["metadata"]:
                 continue
             if "csi" not in volume["spec"] or attachment_name(volume, found["spec"]["nodeName"]) != key:
-                continue  # somebody else's
+                continue  # not managed by this controller
             now = self._clock.monotonic()
-            waited = now - self._leaving.setdefault(key, now)
+            waited = now - self._unneeded_since.setdefault(key, now)
             if node is not None and unique_name(volume) in in_use(node) and not is_out_of_service(node):
                 if is_healthy(node) or waited <= _LONGEST_UNMOUNT:
                     waits.append(max(1.0, _LONGEST_UNMOUNT - waited))
                     continue
             if node is not None:
-                # First nobody may mount it any more, and only then it goes.
+                # Remove it from the node's status first, so that no Pod can mount it any more.
                 node = await self._list_attached(node, without=unique_name(volume))
             with suppress(NotFound):
                 await self._client.delete(ATTACHMENTS, key, uid=found["metadata"]["uid"])
-            self._leaving.pop(key, None)
+            self._unneeded_since.pop(key, None)
         return min(waits, default=None)
 
-    # -- to it ------------------------------------------------------------------------------------------------------
+    # -- attach -----------------------------------------------------------------------------------------------------
 
     async def _is_elsewhere(self, volume: Obj, node: str, pods: list[Obj], *, known: bool) -> bool:
-        """If it is not, and need not be, it is asked for. `known`: the Pods have been told."""
+        """Attach the volume unless another node has it, which is returned. `known`: an Event was recorded already."""
         name = volume["metadata"]["name"]
-        if self._attachments.by_index(BY_VOLUME, name) and not may_be_at_many(volume):
+        if self._attachments.by_index(BY_VOLUME, name) and not allows_multi_attach(volume):
             for pod in pods if not known else ():
-                text = f'Waiting for detach for volume "{name}" {self._who_has(volume, node)}'
+                text = f'Waiting for detach for volume "{name}" {self._attached_node(volume, node)}'
                 self._recorder.warning(pod, "FailedAttachVolume", text)
             return True
-        with suppress(AlreadyExists):  # the cache is late
+        with suppress(AlreadyExists):  # the cache is stale
             await self._client.create(attachment(volume, node))
         return False
 
-    def _who_has(self, volume: Obj, node: str) -> str:
+    def _attached_node(self, volume: Obj, node: str) -> str:
         reference = volume["spec"]["claimRef"]
         users = [
             pod
@@ -165,7 +166,8 @@ class AttachDetach:
                 self._recorder.normal(pod, "SuccessfulAttachVolume", text)
 
     async def _list_attached(self, node: Obj, *, also: list[str] | None = None, without: str = "") -> Obj:
-        """The node as it is then. Only on the version that was looked at: an older list would drop what is newer."""
+        """Update the attached volumes in the node's status and return the node. Conditional on its version: an older
+        list would drop newer entries."""
         listed = (node.get("status") or {}).get("volumesAttached") or []
         kept = [each for each in listed if each["name"] != without]
         wanted = [*kept, *({"name": name, "devicePath": ""} for name in also or ())]

@@ -1,1 +1,1 @@
-"""Tokens with which new nodes introduce themselves: Secrets `bootstrap-token-<id>` in `kube-system`."""
+"""Bootstrap tokens, with which new nodes join: Secrets `bootstrap-token-<id>` in `kube-system`."""

@@ -1,4 +1,4 @@
-"""Bootstrap tokens that have expired are removed."""
+"""Deletes expired bootstrap tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing with bootstrap tokens. Pure."""
+"""Signs with bootstrap tokens. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"bootstrap-token-([a-z0-9]{6})")
 
 
 def signing_token(secret: Obj, now: datetime) -> tuple[str, str] | None:
-    """The token's id and secret, if it may be signed with."""
+    """Return the token's id and secret if it may be used for signing, otherwise None."""
     named = _NAME.fullmatch(secret["metadata"]["name"])
     token, key = said(secret, "token-id"), said(secret, "token-secret")
     if named is None or named[1] != token or not key:
@@ -28,7 +28,7 @@ def signing_token(secret: Obj, now: datetime) -> tuple[str, str] | None:
 
 
 def detached_signature(content: str, token: str, key: str) -> str:
-    """A JWS (RFC 7515, appendix F) without the content that it is for."""
+    """Return a JWS with detached content (RFC 7515, appendix F)."""
     head = base64url.encode(orjson.dumps({"alg": "HS256", "kid": token}))
     signature = hmac.digest(key.encode(), f"{head}.{base64url.encode(content.encode())}".encode(), "sha256")
     return f"{head}..{base64url.encode(signature)}"

@@ -1,5 +1,5 @@
-"""Signs `cluster-info` in `kube-public` with every token that may be used for it, so that whoever has a token can tell
-that what it says is the cluster's own word."""
+"""Signs `cluster-info` in `kube-public` with every token that allows it, so that the holder of a token can verify
+it."""
 
 from __future__ import annotations
 

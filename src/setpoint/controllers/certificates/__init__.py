@@ -1,4 +1,4 @@
-"""Certificate signing requests: approved where a node asks for its own, signed when somebody has approved, cleaned up.
+"""Approves certificate signing requests of nodes, signs approved requests, and cleans up old ones.
 
-Nothing here is imported before the first request comes that reads certificates: that takes time to load.
+The modules that parse certificates are imported with the first request, because loading them is slow.
 """

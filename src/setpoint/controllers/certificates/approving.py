@@ -1,4 +1,4 @@
-"""A node that asks for its own client certificate, or for one on the way in, need not wait for a person."""
+"""Approves the client certificate requests of nodes automatically."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _FIRST_RETRY = 0.2
 
 
 class NotAllowed(Exception):
-    """It is what a node would ask for, and the one who asks may not."""
+    """The request is a valid node request, but the requester lacks the permission."""
 
 
 def request_controller(name: str, manager: Manager, reconcile: Any) -> Controller:
-    """One that looks at every request that changes."""
+    """Return a controller that reconciles every changed request."""
     queue = RateLimitingQueue(manager.clock, (ExponentialBackoff(_FIRST_RETRY), Bucket(manager.clock)))
     controller = Controller(name, reconcile, manager.clock, workers=WORKERS, queue=queue)
 
@@ -50,13 +50,13 @@ class Approver:
         csr = self._requests.get(name)
         if csr is None or is_issued(csr) or is_decided(csr):
             return
-        # Reading certificates takes time to load, and most clusters never see a request.
-        from setpoint.controllers.certificates.requests import KUBELET_CLIENT, asked_for, refusal
+        # Imported here: parsing certificates is slow to load, and most clusters never see a request.
+        from setpoint.controllers.certificates.requests import KUBELET_CLIENT, parsed, refusal
 
         spec = csr["spec"]
         if spec["signerName"] != KUBELET_CLIENT:
             return
-        asked = asked_for(csr)
+        asked = parsed(csr)
         if refusal(KUBELET_CLIENT, asked, spec.get("usages") or ()):
             return
         tried = []

@@ -1,4 +1,4 @@
-"""The cluster's authority: makes a certificate of a request, with the usages that were approved and nothing else."""
+"""The cluster's certificate authority, which signs requests with the approved usages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
-from setpoint.controllers.certificates.requests import Asked
+from setpoint.controllers.certificates.requests import ParsedRequest
 from setpoint.kinds.certificates.requests import signature_error
 
 _BACKDATE = timedelta(minutes=5)
-"""Clocks differ."""
+"""Certificates are backdated by this much to tolerate clock skew."""
 _SHORT = timedelta(hours=8)
-"""Lives so short are not shortened by the backdating."""
+"""Certificates with a validity shorter than this are not shortened by the backdating."""
 _SHORTEST = timedelta(minutes=10)
 _KEY_USAGES = {
     "signing": "digital_signature",
@@ -48,7 +48,7 @@ _PURPOSES = {
     "microsoft sgc": ObjectIdentifier("1.3.6.1.4.1.311.10.3.3"),
     "netscape sgc": ObjectIdentifier("2.16.840.1.113730.4.1"),
 }
-"""In the order in which they stand in a certificate."""
+"""Extended key usages in the order in which they appear in a certificate."""
 
 
 class CannotSign(Exception):
@@ -57,7 +57,7 @@ class CannotSign(Exception):
 
 class Authority:
     def __init__(self, certificate: str, key: str, longest: timedelta) -> None:
-        """Both as PEM. Raises ValueError."""
+        """Load certificate and key from PEM. Raise ValueError if they are invalid."""
         self._certificate = x509.load_pem_x509_certificate(certificate.encode())
         self._key = cast(CertificateIssuerPrivateKeyTypes, load_pem_private_key(key.encode(), None))
         if self._key.public_key() != self._certificate.public_key():
@@ -65,9 +65,9 @@ class Authority:
         self._longest = longest
 
     def sign(
-        self, asked: Asked, usages: Collection[str], expiration_seconds: int | None, serial: int, now: datetime
+        self, asked: ParsedRequest, usages: Collection[str], expiration_seconds: int | None, serial: int, now: datetime
     ) -> bytes:
-        """The certificate, as PEM. Raises CannotSign."""
+        """Return the signed certificate as PEM. Raise CannotSign."""
         request = asked.request
         if wrong := signature_error(request):
             raise CannotSign(f"unable to verify certificate request signature: {wrong}")
@@ -111,7 +111,7 @@ class Authority:
         return SHA512() if bits > 384 else SHA384() if bits > 256 else SHA256()
 
 
-def _extensions(asked: Asked, usages: Collection[str]) -> list[tuple[x509.ExtensionType, bool]]:
+def _extensions(asked: ParsedRequest, usages: Collection[str]) -> list[tuple[x509.ExtensionType, bool]]:
     unknown = [usage for usage in usages if usage not in _KEY_USAGES and usage not in _PURPOSES]
     if unknown:
         quoted = " ".join(f'"{usage}"' for usage in unknown)
@@ -119,7 +119,7 @@ def _extensions(asked: Asked, usages: Collection[str]) -> list[tuple[x509.Extens
     made: list[tuple[x509.ExtensionType, bool]] = []
     bits = {_KEY_USAGES[usage] for usage in usages if usage in _KEY_USAGES}
     if not bits & {"key_agreement"}:
-        bits -= {"encipher_only", "decipher_only"}  # they say how keys are agreed on, and mean nothing alone
+        bits -= {"encipher_only", "decipher_only"}  # they qualify key agreement and mean nothing without it
     if bits:
         made.append((x509.KeyUsage(**{name: name in bits for name in dict.fromkeys(_KEY_USAGES.values())}), True))
     purposes = dict.fromkeys(oid for usage, oid in _PURPOSES.items() if usage in usages)

@@ -1,4 +1,4 @@
-"""Old requests go: those that are done with after an hour, those that nobody answers after a day."""
+"""Deletes old requests: completed ones after an hour, pending ones after a day."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_over(csr: Obj, now: datetime) -> bool:
 
 
 def _has_expired(csr: Obj, now: datetime) -> bool:
-    # Reading certificates takes time to load, and most clusters never see a request.
+    # Imported here: parsing certificates is slow to load, and most clusters never see a request.
     from setpoint.kinds.certificates.requests import parse_certificate
     from setpoint.meta.x509.pem import blocks
 

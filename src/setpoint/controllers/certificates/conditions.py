@@ -1,4 +1,4 @@
-"""Where a request is in its life."""
+"""Conditions of certificate signing requests."""
 
 from __future__ import annotations
 

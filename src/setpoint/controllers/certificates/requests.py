@@ -1,4 +1,4 @@
-"""What a request asks for, and whether a signer of Kubernetes' own signs that."""
+"""Parses certificate signing requests and checks them against the rules of the built-in signers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _NODES, _NODE = "system:nodes", "system:node:"
 
 
 class Unreadable(Exception):
-    """It is no signing request."""
+    """The request is not a valid certificate signing request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     request: x509.CertificateSigningRequest
     common_name: str
     organizations: tuple[str, ...]
     names: tuple[x509.GeneralName, ...]
-    """For which a certificate can speak; others are dropped."""
+    """Subject alternative names of the supported types; others are dropped."""
 
     def has(self, kind: type[x509.GeneralName]) -> bool:
         return any(isinstance(name, kind) for name in self.names)
@@ -44,8 +44,8 @@ class Asked:
 _KINDS = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
 
 
-def asked_for(csr: Obj) -> Asked:
-    """Raises Unreadable."""
+def parsed(csr: Obj) -> ParsedRequest:
+    """Parse a request. Raise Unreadable."""
     block = next(blocks(b64decode(csr["spec"]["request"])), None)
     if block is None or block.type != "CERTIFICATE REQUEST":
         raise Unreadable("PEM block type must be CERTIFICATE REQUEST")
@@ -62,11 +62,11 @@ def asked_for(csr: Obj) -> Asked:
     except x509.ExtensionNotFound:
         names = ()
     common = attribute(NameOID.COMMON_NAME)
-    return Asked(request, common[-1] if common else "", attribute(NameOID.ORGANIZATION_NAME), names)
+    return ParsedRequest(request, common[-1] if common else "", attribute(NameOID.ORGANIZATION_NAME), names)
 
 
-def refusal(signer: str, asked: Asked, usages: Collection[str]) -> str:
-    """Why this signer does not sign it; empty: it does."""
+def refusal(signer: str, asked: ParsedRequest, usages: Collection[str]) -> str:
+    """Return why the signer rejects the request; empty means it accepts it."""
     if signer == KUBELET_CLIENT:
         return _kubelet_client(asked, set(usages))
     if signer == KUBELET_SERVING:
@@ -76,7 +76,7 @@ def refusal(signer: str, asked: Asked, usages: Collection[str]) -> str:
     return ""
 
 
-def _kubelet_client(asked: Asked, usages: set[str]) -> str:
+def _kubelet_client(asked: ParsedRequest, usages: set[str]) -> str:
     if asked.organizations != (_NODES,):
         return f"subject organization is not {_NODES}"
     for kind, what in (
@@ -90,7 +90,7 @@ def _kubelet_client(asked: Asked, usages: set[str]) -> str:
     return _usages(usages, _CLIENT_AUTH)
 
 
-def _kubelet_serving(asked: Asked, usages: set[str]) -> str:
+def _kubelet_serving(asked: ParsedRequest, usages: set[str]) -> str:
     if asked.organizations != (_NODES,):
         return f"subject organization is not {_NODES}"
     if not asked.has(x509.DNSName) and not asked.has(x509.IPAddress):
@@ -105,7 +105,7 @@ def _kubelet_serving(asked: Asked, usages: set[str]) -> str:
 
 
 def _usages(usages: set[str], purpose: str) -> str:
-    """Keys that are not RSA encipher nothing, and need not say that they do."""
+    """Check the usages. Key encipherment is optional, because only RSA keys support it."""
     wanted = {_SIGNATURE, _ENCIPHERMENT, purpose}
     if usages in (wanted, wanted - {_ENCIPHERMENT}):
         return ""

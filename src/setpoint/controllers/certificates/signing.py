@@ -1,4 +1,4 @@
-"""What is approved gets its certificate."""
+"""Signs approved certificate requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIGNERS = frozenset(
 
 def signing_controller(manager: Manager, options: ControllerOptions) -> Runnable:
     if not options.cluster_signing_cert or not options.cluster_signing_key:
-        return ControllerGroup()  # nothing to sign with
+        return ControllerGroup()  # no signing key is configured
     signer = Signer(manager.client_for(ACCOUNT), manager.informer(REQUESTS), manager.clock, manager.ids, options)
     return request_controller("csrsigning", manager, signer.reconcile)
 
@@ -48,11 +48,11 @@ class Signer:
         csr = self._requests.get(name)
         if csr is None or is_issued(csr) or not is_to_be_signed(csr) or csr["spec"]["signerName"] not in _SIGNERS:
             return
-        # Reading certificates takes time to load, and most clusters never see a request.
-        from setpoint.controllers.certificates.requests import asked_for, refusal
+        # Imported here: parsing certificates is slow to load, and most clusters never see a request.
+        from setpoint.controllers.certificates.requests import parsed, refusal
 
         spec, now = csr["spec"], self._clock.now()
-        usages, asked = spec.get("usages") or [], asked_for(csr)
+        usages, asked = spec.get("usages") or [], parsed(csr)
         if why := refusal(spec["signerName"], asked, usages):
             failed = {
                 "type": "Failed",

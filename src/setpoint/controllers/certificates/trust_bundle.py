@@ -1,4 +1,4 @@
-"""The certificate by which one knows the API server, for all who want to mount it."""
+"""Publishes the CA certificate of the API server as a ClusterTrustBundle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACCOUNT = "kube-apiserver-serving-clustertrustbundle-publisher"
 
 def trust_bundle_publisher(manager: Manager, options: ControllerOptions) -> Runnable:
     if not options.root_ca:
-        return ControllerGroup()  # nothing to publish
+        return ControllerGroup()  # no CA certificate is configured
     bundles = manager.informer(BUNDLES, field_selector=f"spec.signerName={SIGNER}")
     publisher = Publisher(manager.client_for(_ACCOUNT), bundles, options.root_ca)
     controller = Controller(_ACCOUNT, publisher.reconcile, manager.clock)

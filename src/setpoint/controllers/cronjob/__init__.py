@@ -1,4 +1,4 @@
-"""CronJobs: a Job each time the clock says so.
+"""CronJobs: create a Job for each scheduled time.
 
-The name of a Job is made from the time it was due, so that no time is ever served twice.
+The name of a Job is derived from its scheduled time, so no time is served twice.
 """

@@ -55,7 +55,7 @@ class CronJobs:
         self._jobs = jobs
         self._recorder = recorder
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
         def cron_job_changed(old: Obj | None, new: Obj | None) -> None:
@@ -89,7 +89,7 @@ class CronJobs:
         found = self._cron_jobs.get(key)
         return key if found is not None and found["metadata"]["uid"] == owner["uid"] else None
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         cached = self._cron_jobs.get(key)
@@ -101,7 +101,7 @@ class CronJobs:
         failure: Exception | None = None
         wait: float | None = None
         try:
-            await self._take_stock(cron_job, jobs)
+            await self._sync_active(cron_job, jobs)
             if "deletionTimestamp" not in cron_job["metadata"]:
                 wait = await self._start(cron_job)
         except ApiError as error:
@@ -113,7 +113,7 @@ class CronJobs:
         return Result(requeue_after=wait) if wait is not None else None
 
     async def _clean_up(self, cron_job: Obj, jobs: list[Obj]) -> None:
-        """Of Jobs that have ended only so many are kept."""
+        """Delete finished Jobs beyond the history limits."""
         spec = cron_job["spec"]
         for outcome, limit in (
             (COMPLETE, spec.get("successfulJobsHistoryLimit")), (FAILED, spec.get("failedJobsHistoryLimit")),
@@ -123,14 +123,14 @@ class CronJobs:
                 for job in ended[: max(0, len(ended) - limit)]:
                     await self._delete(cron_job, job)
 
-    async def _take_stock(self, cron_job: Obj, jobs: list[Obj]) -> None:
-        """The list of Jobs at work is what is really there."""
+    async def _sync_active(self, cron_job: Obj, jobs: list[Obj]) -> None:
+        """Bring the list of active Jobs in line with the Jobs that exist."""
         meta, status = cron_job["metadata"], cron_job["status"]
         for job in jobs:
             uid, name, outcome = job["metadata"]["uid"], job["metadata"]["name"], finished_as(job)
             listed = is_listed(status, uid)
             if not outcome and not listed:
-                # The cache may not show the last write yet.
+                # Ask the server: the cache may not show the last write yet.
                 fresh = await self._client.get(CRON_JOBS, meta["name"], meta["namespace"])
                 if is_listed(fresh.get("status") or {}, uid):
                     cron_job.update(fresh)
@@ -156,7 +156,7 @@ class CronJobs:
                 unlist(status, active["uid"])
 
     async def _start(self, cron_job: Obj) -> float | None:
-        """A Job, if one is due. Seconds until the next time."""
+        """Create a Job if one is due. Return the seconds until the next scheduled time, or None."""
         spec, now = cron_job["spec"], self._clock.now()
         schedule = self._schedule(cron_job)
         if schedule is None:
@@ -255,7 +255,7 @@ class CronJobs:
         try:
             await self._client.delete(JOBS, meta["name"], meta["namespace"], propagation="Background")
         except NotFound:
-            # Deleted before, and the cache does not know: nothing to tell.
+            # Deleted already, and the cache is stale: no Event.
             unlist(cron_job["status"], meta["uid"])
             return True
         except ApiError as error:
@@ -267,7 +267,7 @@ class CronJobs:
 
 
 def job_name(cron_job: Obj, scheduled: datetime) -> str:
-    """From the minute that it was due: the same time never gets two."""
+    """Derive the Job's name from its scheduled minute, so that no time gets two Jobs."""
     return f"{cron_job['metadata']['name']}-{int(scheduled.timestamp()) // 60}"
 
 

@@ -1,4 +1,4 @@
-"""When a CronJob was due, is due, and will be due."""
+"""Computes the past and next scheduled times of a CronJob."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from setpoint.meta.times import parse_time
 
 Obj = Mapping[str, Any]
 
-_MANY = 100
+_MAX_MISSED = 100
 _SLACK = timedelta(milliseconds=100)
-"""Clocks differ a little: better just after the time than just before."""
+"""Added to the delay, so that a reconcile runs just after the scheduled time rather than just before it."""
 
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -22,24 +22,24 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 class Due(NamedTuple):
     since: datetime
-    """What the missed times are counted from: the last one served, or the beginning."""
+    """The time from which missed times are counted: the last scheduled one, or the creation."""
     latest: datetime | None
-    """The most recent time that has come and was not served."""
+    """The most recent unserved scheduled time; None if there is none."""
     missed: int
-    """How many times have passed unserved, roughly; 0 also when only one has come, just now."""
+    """The approximate number of missed times; 0 also if only one is due just now."""
 
     @property
     def too_many(self) -> bool:
-        return self.missed > _MANY
+        return self.missed > _MAX_MISSED
 
 
 def schedule_of(cron_job: Obj) -> Schedule:
-    """Raises ValueError."""
+    """Parse the schedule of a CronJob. Raise ValueError."""
     return parse(schedule_text(cron_job["spec"]))
 
 
 def schedule_text(spec: Obj) -> str:
-    """With the zone in front, if it has one that is known and does not say another itself."""
+    """Return the schedule with the time zone in front, if it has a known one and does not name another itself."""
     text: str = spec["schedule"]
     zone = spec.get("timeZone")
     if "TZ" in text or zone is None:
@@ -52,8 +52,8 @@ def schedule_text(spec: Obj) -> str:
 
 
 def due(cron_job: Obj, schedule: Schedule, now: datetime, *, within_deadline: bool) -> Due:
-    """`within_deadline`: times before startingDeadlineSeconds ago are gone. Raises ValueError for a schedule whose
-    times never come, such as the 31st of February."""
+    """Return the due times. With `within_deadline`, times older than startingDeadlineSeconds are ignored. Raise
+    ValueError for a schedule that never fires, such as the 31st of February."""
     since = parse_time((cron_job.get("status") or {}).get("lastScheduleTime") or _created(cron_job))
     deadline = cron_job["spec"].get("startingDeadlineSeconds")
     if within_deadline and deadline is not None:
@@ -68,8 +68,8 @@ def due(cron_job: Obj, schedule: Schedule, now: datetime, *, within_deadline: bo
         raise ValueError("time difference between two schedules is less than 1 second")
     apart = round((second - first).total_seconds())
     missed = int((now - first).total_seconds()) // apart + 1
-    # Near the end only: a schedule that was forgotten for years need not be walked through. One step back, because
-    # times need not be equally far apart.
+    # Start near the end: a schedule that was missed for years need not be walked through. Go back one more step,
+    # because times may be unevenly spaced.
     latest = None
     at = next_after(schedule, first + timedelta(seconds=(missed - 2) * apart))
     while at is not None and at <= now:
@@ -78,7 +78,7 @@ def due(cron_job: Obj, schedule: Schedule, now: datetime, *, within_deadline: bo
 
 
 def seconds_until_next(cron_job: Obj, schedule: Schedule, now: datetime) -> float | None:
-    """None: never."""
+    """Return the seconds until the next scheduled time, or None if there is none."""
     try:
         found = due(cron_job, schedule, now, within_deadline=False)
     except ValueError:
@@ -90,7 +90,7 @@ def seconds_until_next(cron_job: Obj, schedule: Schedule, now: datetime) -> floa
 
 
 def shown_in_zone(when: datetime, zone_name: str | None) -> str:
-    """RFC 3339, with the offset of the zone. Raises ValueError for a zone that is not known."""
+    """Format as RFC 3339 with the offset of the zone. Raise ValueError for an unknown zone."""
     zone = load_zone(zone_name or "") or UTC
     local = when.astimezone(zone).replace(microsecond=0)
     text = local.isoformat()
@@ -98,7 +98,7 @@ def shown_in_zone(when: datetime, zone_name: str | None) -> str:
 
 
 def shown_in_mail(when: datetime) -> str:
-    """RFC 1123, in UTC, whatever the language of the machine."""
+    """Format as RFC 1123 in UTC, independent of the locale."""
     at = when.astimezone(UTC)
     return f"{_DAYS[at.weekday()]}, {at.day:02d} {_MONTHS[at.month - 1]} {at.year:04d} {at:%H:%M:%S} +0000"
 

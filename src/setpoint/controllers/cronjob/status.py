@@ -1,4 +1,4 @@
-"""A CronJob's status: which of its Jobs are at work, when the last one was due, when one last succeeded."""
+"""The status of a CronJob: active Jobs, last scheduled time and last success."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Obj = dict[str, Any]
 
 
 def finished_as(job: Obj) -> str:
-    """Complete or Failed; empty while it is at work."""
+    """Return Complete or Failed, or an empty string while the Job is active."""
     found = finished_condition(job)
     return "" if found is None else str(found["type"])
 
@@ -42,7 +42,7 @@ def enlist(status: Obj, job: Obj) -> None:
 
 
 def note_success(status: Obj, job: Obj) -> bool:
-    """Whether it is a later one than was known."""
+    """Record a success. Return whether it is later than the one recorded before."""
     completed = (job.get("status") or {}).get("completionTime")
     if completed is None or completed <= status.get("lastSuccessfulTime", ""):
         return False
@@ -51,7 +51,7 @@ def note_success(status: Obj, job: Obj) -> bool:
 
 
 def oldest_first(jobs: Iterable[Obj]) -> list[Obj]:
-    """Those that never started last."""
+    """Sort by start time; Jobs that never started come last."""
 
     def start(job: Obj) -> tuple[bool, str, str]:
         started = (job.get("status") or {}).get("startTime")

@@ -1,6 +1,5 @@
-"""DaemonSets: one Pod on every node that will have it.
+"""DaemonSets: one Pod on every eligible node.
 
-`placement` says which nodes those are and what the Pod of a node looks like, `upkeep` what is missing and what is too
-much, `rollout` which Pods give way to a new template, `status` how far it got: all pure. `controller` puts the steps in
-order and writes.
+`placement` decides which nodes are eligible and builds their Pods, `upkeep` finds missing and surplus Pods, `rollout`
+chooses which Pods are replaced, `status` computes the status: all are pure. `controller` orders the steps and writes.
 """

@@ -1,4 +1,4 @@
-"""The loop over DaemonSets: look at every node, mend what is wrong there, then go on with the rollout."""
+"""Reconciles DaemonSets: creates and deletes Pods on every node, then continues the rollout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from setpoint.controllers.daemonset.placement import Placement, Verdict, on_node
 from setpoint.controllers.daemonset.revisions import DAEMON_SETS, DaemonHistory, hash_in
 from setpoint.controllers.daemonset.rollout import next_step
 from setpoint.controllers.daemonset.status import status_of
-from setpoint.controllers.daemonset.upkeep import is_leaving, needs_of, waiting_for_nowhere
+from setpoint.controllers.daemonset.upkeep import for_missing_nodes, is_leaving, needs_of
 from setpoint.controllers.history import REVISIONS, History
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.ownership import Claim
@@ -33,10 +33,10 @@ Obj = dict[str, Any]
 
 NODES = builtin("nodes")
 _BURST = 250
-"""Pods created or deleted in one go."""
+"""The maximum number of Pods created or deleted in one reconcile."""
 _WORKERS = 2
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 900.0
-"""Between two attempts on a node where the Pod fails."""
+"""Shortest and longest delay in seconds before a failed Pod is replaced on a node."""
 
 
 def daemonset_controller(manager: Manager, _: ControllerOptions) -> Controller:
@@ -66,10 +66,10 @@ class DaemonSets:
         self._writes = WrittenRevisions()
         self._backoff = Backoff(manager.clock, _FIRST_WAIT, _LONGEST_WAIT)
         self._placements: dict[str, tuple[int, Placement]] = {}
-        """By uid, with the generation that it is of."""
+        """Placements by uid, with the generation of the DaemonSet they were computed from."""
         self._pods.add_index("daemon", _by_set_and_node)
 
-    # -- when to look -------------------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
         owners = PodOwners("DaemonSet", self._sets)
@@ -85,10 +85,10 @@ class DaemonSets:
                 controller.queue.add_after(key, coalescing_delay(old, new, status.get("desiredNumberScheduled", 0)))
 
         def node_changed(old: Obj | None, new: Obj | None) -> None:
-            if old is not None and new is not None and _is_alike(old, new):
+            if old is not None and new is not None and _is_equivalent(old, new):
                 return
             for daemon_set in self._sets.items.values():
-                if new is None or self._is_news(daemon_set, new):
+                if new is None or self._is_relevant(daemon_set, new):
                     controller.enqueue(key_of(daemon_set))
 
         self._sets.add_handler(set_changed)
@@ -96,7 +96,7 @@ class DaemonSets:
         self._revisions.add_handler(owned_changed)
         self._nodes.add_handler(node_changed)
 
-    def _is_news(self, daemon_set: Obj, node: Obj) -> bool:
+    def _is_relevant(self, daemon_set: Obj, node: Obj) -> bool:
         verdict = self._placement(daemon_set).on(node)
         key = f"{daemon_set['metadata']['uid']}/{node['metadata']['name']}"
         if not self._pods.by_index("daemon", key):
@@ -111,7 +111,7 @@ class DaemonSets:
             self._placements[meta["uid"]] = (meta["generation"], found)
         return found
 
-    # -- what to do ---------------------------------------------------------------------------------------------------
+    # -- reconcile ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         if not self._writes.seen(key):
@@ -121,7 +121,7 @@ class DaemonSets:
             self._writes.forget(key)
             return None
         if is_leaving(daemon_set):
-            return None  # its history may be gone already, and without it nothing can be said about its Pods
+            return None  # its revisions may be deleted already, and without them its Pods cannot be assessed
         pods = await self._claimed(daemon_set)
         current, old = await self._history.of(daemon_set, pods)
         revision = hash_in(current)
@@ -154,9 +154,9 @@ class DaemonSets:
     async def _converge(
         self, daemon_set: Obj, pods: Sequence[Obj], verdicts: dict[str, Verdict], revision: str
     ) -> tuple[Exception | None, float]:
-        """What went wrong, and after how long to look again at Pods that failed."""
+        """Create and delete Pods. Return the first error, and the seconds until failed Pods are to be checked again."""
         now, by_node = self._clock.now(), _by_node(pods)
-        empty, doomed, wait = self._mend(daemon_set, by_node, verdicts, revision, now)
+        empty, doomed, wait = self._needed_changes(daemon_set, by_node, verdicts, revision, now)
         if not empty and not doomed and daemon_set["spec"]["updateStrategy"]["type"] == "RollingUpdate":
             wanted = [name for name, verdict in verdicts.items() if verdict.should_run]
             doomed, empty = next_step(daemon_set, by_node, wanted, revision, now)
@@ -166,7 +166,7 @@ class DaemonSets:
         deleted = await self._delete(daemon_set, doomed[:_BURST])
         return created or deleted, wait
 
-    def _mend(
+    def _needed_changes(
         self,
         daemon_set: Obj,
         by_node: dict[str, list[Obj]],
@@ -174,7 +174,8 @@ class DaemonSets:
         revision: str,
         now: datetime,
     ) -> tuple[list[str], list[Obj], float]:
-        """Nodes without their Pod, Pods to delete, and how long to leave those alone that failed not long ago."""
+        """Return nodes without their Pod, Pods to delete, and the seconds for which recently failed Pods are
+        retained."""
         empty: list[str] = []
         doomed: list[Obj] = []
         waits: list[float] = []
@@ -186,7 +187,7 @@ class DaemonSets:
             if needs.is_empty:
                 empty.append(name)
             for pod in needs.failed:
-                wait = self._give_up(daemon_set, pod, name)
+                wait = self._failure_delay(daemon_set, pod, name)
                 if wait:
                     waits.append(wait)
                 else:
@@ -196,11 +197,12 @@ class DaemonSets:
                 self._recorder.normal(daemon_set, "SucceededDaemonPod", message)
                 doomed.append(pod)
             doomed += needs.surplus
-        doomed += waiting_for_nowhere(by_node, verdicts)
+        doomed += for_missing_nodes(by_node, verdicts)
         return empty, doomed, min(waits, default=0.0)
 
-    def _give_up(self, daemon_set: Obj, pod: Obj, node: str) -> float:
-        """Zero: the Pod goes now. Where a node refuses Pods, making them anew at once would never end."""
+    def _failure_delay(self, daemon_set: Obj, pod: Obj, node: str) -> float:
+        """Return the seconds to wait before a failed Pod is deleted; zero means now. The delay prevents an endless loop
+        on a node that rejects Pods."""
         generation = (daemon_set.get("status") or {}).get("observedGeneration", 0)
         key = f"{daemon_set['metadata']['uid']}/{generation}/{node}"
         wait = self._backoff.remaining(key)
@@ -243,7 +245,7 @@ class DaemonSets:
         try:
             made = await self._client.update({**daemon_set, "status": status}, subresource="status")
         except Conflict:
-            # Often only the spec was changed meanwhile; observedGeneration says which spec this status is about.
+            # Often only the spec changed meanwhile; observedGeneration tells which spec this status refers to.
             fresh = await self._client.get(DAEMON_SETS, meta["name"], meta["namespace"])
             if fresh["metadata"]["uid"] != meta["uid"]:
                 return
@@ -251,8 +253,8 @@ class DaemonSets:
         self._writes.wrote(key_of(daemon_set), self._sets, made)
 
 
-def _is_alike(old: Obj, new: Obj) -> bool:
-    """In all that decides about Pods."""
+def _is_equivalent(old: Obj, new: Obj) -> bool:
+    """Return whether two versions of a node are equal in everything that affects placement."""
     return bool(
         old["metadata"].get("labels") == new["metadata"].get("labels")
         and old["spec"].get("taints") == new["spec"].get("taints")
@@ -260,7 +262,7 @@ def _is_alike(old: Obj, new: Obj) -> bool:
 
 
 def _by_node(pods: Iterable[Obj]) -> dict[str, list[Obj]]:
-    """Those that have ended and are on their way out are nobody's concern any more."""
+    """Group Pods by node, without finished Pods that are being deleted."""
     found: dict[str, list[Obj]] = {}
     for pod in pods:
         if is_leaving(pod) and phase(pod) in ("Succeeded", "Failed"):

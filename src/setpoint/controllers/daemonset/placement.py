@@ -1,4 +1,4 @@
-"""Which nodes a DaemonSet is for, and what its Pod on a node looks like."""
+"""Decides which nodes a DaemonSet runs on and builds the Pod for a node."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _TOLERATED = (
     ("pid-pressure", NO_SCHEDULE),
     ("unschedulable", NO_SCHEDULE),
 )
-"""What is wrong with a node is no reason for a daemon to stay away or to leave: often it is there to help."""
+"""Taints that every daemon tolerates: node problems must not keep it away, as it is often there to fix them."""
 _ON_HOST_NETWORK = ("network-unavailable", NO_SCHEDULE)
 
 
 class Verdict(NamedTuple):
     should_run: bool
-    """A Pod belongs there."""
+    """A Pod should run on the node."""
     may_stay: bool
-    """A Pod that is there already is left alone."""
+    """A Pod that runs on the node already is not deleted."""
 
 
 class Placement:
-    """Worked out once for all nodes."""
+    """Decides about nodes for one DaemonSet; the selectors are compiled once."""
 
     def __init__(self, daemon_set: Obj) -> None:
         spec = daemon_set["spec"]["template"]["spec"]
@@ -54,7 +54,7 @@ class Placement:
 
 
 def tolerations_of(spec: Mapping[str, Any]) -> list[Obj]:
-    """The template's own, and those that every daemon has."""
+    """Return the tolerations of the template and those that every daemon has."""
     found = list(spec.get("tolerations") or ())
     wanted = [*_TOLERATED, *([_ON_HOST_NETWORK] if spec.get("hostNetwork") else [])]
     for name, effect in wanted:
@@ -68,7 +68,7 @@ def tolerations_of(spec: Mapping[str, Any]) -> list[Obj]:
 
 
 def _is_same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """But for how long it lasts."""
+    """Return whether two tolerations are equal except for their duration."""
     return all(left.get(name, "") == right.get(name, "") for name in ("key", "effect", "operator", "value"))
 
 
@@ -78,7 +78,7 @@ def generation_of(daemon_set: Obj) -> str:
 
 
 def is_updated(daemon_set: Obj, pod: Obj, revision: str) -> bool:
-    """Whether it is made of the current template; `revision` is the hash of that."""
+    """Return whether the Pod was created from the current template, whose hash is `revision`."""
     labels = pod["metadata"].get("labels") or {}
     generation = generation_of(daemon_set)
     return bool(
@@ -88,7 +88,7 @@ def is_updated(daemon_set: Obj, pod: Obj, revision: str) -> bool:
 
 
 def template_for(daemon_set: Obj, revision: str) -> Obj:
-    """What all its Pods have in common."""
+    """Return the Pod template without the node-specific part."""
     template = daemon_set["spec"]["template"]
     meta = template.get("metadata") or {}
     labels = {**(meta.get("labels") or {}), REVISION_LABEL: revision}
@@ -100,7 +100,7 @@ def template_for(daemon_set: Obj, revision: str) -> Obj:
 
 
 def on_node(template: Obj, node: str) -> Obj:
-    """The template for one node: the scheduler takes the Pod there, and nowhere else."""
+    """Return the template with the node affinity that makes the scheduler bind the Pod to this node only."""
     named = {"nodeSelectorTerms": [{"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}]}
     affinity = template["spec"].get("affinity") or {}
     nodes = {**(affinity.get("nodeAffinity") or {}), _REQUIRED: named}
@@ -108,7 +108,7 @@ def on_node(template: Obj, node: str) -> Obj:
 
 
 def target_node(pod: Obj) -> str | None:
-    """Where it is, or is to be."""
+    """Return the node that the Pod is bound to or targets, or None."""
     spec = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])

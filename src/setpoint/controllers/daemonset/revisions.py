@@ -1,4 +1,4 @@
-"""The revisions of a DaemonSet's template: the current one and those before it."""
+"""The current and former revisions of a DaemonSet's template."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAEMON_SETS = builtin("daemonsets", "apps")
 
 
 def hash_in(obj: Obj) -> str:
-    """On a revision, or on a Pod."""
+    """Return the revision hash of a ControllerRevision or Pod."""
     return str((obj["metadata"].get("labels") or {}).get(REVISION_LABEL, ""))
 
 
@@ -36,8 +36,8 @@ class DaemonHistory:
         self._history = history
 
     async def of(self, daemon_set: Obj, pods: Iterable[Obj]) -> tuple[Obj, list[Obj]]:
-        """The current revision and the old ones. Makes one, or makes an old one the newest again, when the template
-        has changed."""
+        """Return the current revision and the old ones. If the template changed, create a revision, or renumber an
+        equal old one."""
         found = [await self._labelled(revision) for revision in await self._history.of(daemon_set)]
         current = [revision for revision in found if has_template_of(daemon_set, revision)]
         old = [revision for revision in found if not has_template_of(daemon_set, revision)]
@@ -52,7 +52,7 @@ class DaemonHistory:
         return kept, old
 
     async def tidy(self, daemon_set: Obj, old: Iterable[Obj], pods: Iterable[Obj]) -> None:
-        """No more is kept than asked for, but what a Pod is made of."""
+        """Delete revisions beyond the history limit, except those that a Pod uses."""
         known = in_order(old)
         excess = len(known) - int(daemon_set["spec"].get("revisionHistoryLimit", 10))
         live = {hash_in(pod) for pod in pods} if excess > 0 else set()
@@ -79,7 +79,7 @@ class DaemonHistory:
         try:
             return await self._client.create(revision_of(daemon_set, name, labels, count))
         except AlreadyExists:
-            # From an earlier reconcile that the cache has not caught up with, or of another template.
+            # From an earlier reconcile that the cache does not show yet, or a hash collision.
             there = await self._client.get(REVISIONS, name, meta["namespace"])
             if has_template_of(daemon_set, there):
                 return there

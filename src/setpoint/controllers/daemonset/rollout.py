@@ -1,6 +1,6 @@
-"""Which Pods give way to a new template, and on which nodes a new one may come before the old one leaves.
+"""Decides which Pods a rollout replaces, and on which nodes a new Pod may surge.
 
-Nodes with more Pods than there should be are left to the upkeep, and count as unavailable until then.
+Nodes with surplus Pods are left to `upkeep` and count as unavailable until then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ByNode = Mapping[str, Sequence[Obj]]
 class Step(NamedTuple):
     delete: list[Obj]
     create: list[str]
-    """Names of nodes."""
+    """Names of the nodes on which Pods are to be created."""
 
 
 class _Pair(NamedTuple):
@@ -30,12 +30,12 @@ class _Pair(NamedTuple):
 
 
 def next_step(daemon_set: Obj, by_node: ByNode, wanted: Sequence[str], revision: str, now: datetime) -> Step:
-    """`wanted` are the nodes that should have a Pod."""
+    """Return the next step of the rollout. `wanted` are the nodes that should run a Pod."""
     rolling = daemon_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     surge = surge_of(daemon_set, len(wanted))
     unavailable = scaled_value(rolling.get("maxUnavailable") or 0, len(wanted), up=True)
     if wanted and not surge and not unavailable:
-        unavailable = 1  # something has to give
+        unavailable = 1  # both are zero: allow one, or the rollout could not proceed
     pairs = {name: _pair(daemon_set, by_node.get(name, ()), revision) for name in dict.fromkeys((*by_node, *wanted))}
     min_ready = daemon_set["spec"].get("minReadySeconds", 0)
     if surge:
@@ -44,7 +44,7 @@ def next_step(daemon_set: Obj, by_node: ByNode, wanted: Sequence[str], revision:
 
 
 def _pair(daemon_set: Obj, pods: Sequence[Obj], revision: str) -> _Pair | None:
-    """None: there are too many."""
+    """Return the old and new Pod of a node, or None if it has surplus Pods."""
     staying = [pod for pod in pods if not is_leaving(pod)]
     new = [pod for pod in staying if is_updated(daemon_set, pod, revision)]
     old = [pod for pod in staying if pod not in new]
@@ -93,6 +93,6 @@ def _surging(pairs: Mapping[str, _Pair | None], wanted: set[str], limit: int, mi
             (misplaced if works else delete).append(pair.old)
         else:
             (candidates if works else urgent).append(name)
-    # Those out of place leave only as others have become available elsewhere.
+    # Misplaced Pods are deleted only as others become available elsewhere.
     spare = max(0, available - len(wanted))
     return Step([*delete, *misplaced[:spare]], [*urgent, *candidates[: max(0, limit - surging)]])

@@ -1,4 +1,4 @@
-"""The status of a DaemonSet, worked out from nodes and Pods."""
+"""Computes the status of a DaemonSet from nodes and Pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def status_of(
     revision: str,
     now: datetime,
 ) -> Obj:
-    """`should_run` is of every node there is."""
+    """Compute the status. `should_run` has an entry for every node."""
     before = daemon_set.get("status") or {}
     min_ready = daemon_set["spec"].get("minReadySeconds", 0)
     desired = current = misplaced = ready = updated = available = 0

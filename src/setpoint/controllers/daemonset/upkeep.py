@@ -1,4 +1,4 @@
-"""One Pod on a node that should have one, none on one that should not."""
+"""Finds missing and surplus Pods of a DaemonSet on a node."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Obj = dict[str, Any]
 
 @dataclass(slots=True)
 class Needs:
-    """Of one node."""
+    """What a node needs."""
 
     is_empty: bool = False
-    """A Pod is to be made."""
+    """A Pod is to be created."""
     surplus: list[Obj] = field(default_factory=list)
-    """Pods that are too many or out of place."""
+    """Surplus or misplaced Pods, to be deleted."""
     failed: list[Obj] = field(default_factory=list)
     succeeded: list[Obj] = field(default_factory=list)
 
@@ -33,7 +33,7 @@ def is_leaving(pod: Obj) -> bool:
 
 
 def by_age(pods: Iterable[Obj]) -> list[Obj]:
-    """Those that have a node before those that wait for it, the oldest first."""
+    """Sort scheduled Pods before unscheduled ones, oldest first."""
     return sorted(
         pods,
         key=lambda pod: (
@@ -52,7 +52,7 @@ def surge_of(daemon_set: Obj, desired: int) -> int:
 
 
 def needs_of(daemon_set: Obj, verdict: Verdict, pods: Sequence[Obj], revision: str, now: datetime) -> Needs:
-    """`pods` are the set's Pods on the node, `revision` the hash of the current template."""
+    """Return the needs of a node. `pods` are the set's Pods on it, `revision` is the hash of the current template."""
     needs = Needs()
     if verdict.should_run and not pods:
         needs.is_empty = True
@@ -69,13 +69,14 @@ def needs_of(daemon_set: Obj, verdict: Verdict, pods: Sequence[Obj], revision: s
         elif running:
             needs.surplus = _beyond_surge(daemon_set, by_age(running), revision, now)
         else:
-            # With room for two, a new one need not wait for the end of the old one.
+            # With surge, the new Pod need not wait for the end of the old one.
             needs.is_empty = verdict.should_run
     return needs
 
 
 def _beyond_surge(daemon_set: Obj, running: Sequence[Obj], revision: str, now: datetime) -> list[Obj]:
-    """An old and a new one may be there together while the old one works and the new one does not yet."""
+    """Return surplus Pods of a surging node. An old and a new Pod may coexist while the old one is available and the
+    new one is not yet."""
     if len(running) <= 1:
         return []
     new = [pod for pod in running if (pod["metadata"].get("labels") or {}).get(REVISION_LABEL) == revision]
@@ -88,8 +89,8 @@ def _beyond_surge(daemon_set: Obj, running: Sequence[Obj], revision: str, now: d
     return surplus
 
 
-def waiting_for_nowhere(by_node: Mapping[str, Sequence[Obj]], nodes: Mapping[str, Any]) -> list[Obj]:
-    """Pods for nodes that are gone, and that nobody else would ever find."""
+def for_missing_nodes(by_node: Mapping[str, Sequence[Obj]], nodes: Mapping[str, Any]) -> list[Obj]:
+    """Return Pods for nodes that no longer exist, which no other controller deletes."""
     return [
         pod for name, pods in by_node.items() if name not in nodes for pod in pods if not pod["spec"].get("nodeName")
     ]

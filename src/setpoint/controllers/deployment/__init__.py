@@ -1,5 +1,4 @@
-"""Deployments: ReplicaSets made, scaled and retired so that one template takes over from another.
+"""Deployments: create, scale and delete ReplicaSets so that one template replaces another.
 
-The steps (what to scale, what to say in the status) are pure functions over the objects; `controller` puts them in
-order and writes what they decide.
+The steps (what to scale, which status to write) are pure functions; `controller` orders them and writes the results.
 """

@@ -1,4 +1,4 @@
-"""The loop over Deployments: find the sets, make the new one, scale step by step, say how far it got."""
+"""Reconciles Deployments: finds the ReplicaSets, creates the new one, scales step by step, writes the status."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from setpoint.controllers.deployment.sizes import (
 from setpoint.controllers.deployment.status import (
     creation_failed,
     is_complete,
-    pause_noted,
     rollout_status,
     seconds_to_deadline,
-    set_found,
     status_of,
+    with_pause_condition,
+    with_progress_start,
 )
 from setpoint.controllers.deployment.template import split
 from setpoint.controllers.options import ControllerOptions
@@ -76,9 +76,9 @@ class Deployments:
         self._deployments = deployments
         self._sets = sets
         self._pods = pods
-        self._hands = DeploymentSets(client, recorder)
+        self._replica_sets = DeploymentSets(client, recorder)
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
         def deployment_changed(old: Obj | None, new: Obj | None) -> None:
@@ -97,7 +97,7 @@ class Deployments:
                     controller.enqueue(key)
 
         def pod_gone(old: Obj | None, new: Obj | None) -> None:
-            # A Recreate rollout goes on when the last old Pod is gone.
+            # A Recreate rollout continues when the last old Pod is gone.
             owner = controller_of(old) if new is None and old is not None else None
             if old is None or owner is None or owner["kind"] != "ReplicaSet":
                 return
@@ -121,7 +121,7 @@ class Deployments:
             and from_label_selector(found["spec"]["selector"]).matches(labels)
         ]
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         stored = self._deployments.get(key)
@@ -133,25 +133,25 @@ class Deployments:
         new, old = split(stored, sets)
         deployment = stored
         if "deletionTimestamp" not in meta:
-            deployment = pause_noted(stored, self._clock.now())
+            deployment = with_pause_condition(stored, self._clock.now())
             if new is not None:
-                new = await self._hands.keep_up(deployment, new, next_revision(old))
-                deployment = set_found(deployment, new, self._clock.now())
+                new = await self._replica_sets.sync_metadata(deployment, new, next_revision(old))
+                deployment = with_progress_start(deployment, new, self._clock.now())
             if not spec.get("paused") and not _is_scaled(deployment, new, old):
                 return await self._roll_out(stored, deployment, new, old)
             await self._scale(deployment, new, old)
             if spec.get("paused"):
-                await self._hands.forget_history(deployment, old)
+                await self._replica_sets.prune_history(deployment, old)
         await self._write_status(stored, status_of(deployment, new, old, self._clock.now()), new)
         return None
 
     async def _roll_out(self, stored: Obj, deployment: Obj, new: Obj | None, old: list[Obj]) -> Result | None:
-        """One step: whatever it changes comes back as an event, and with it the next step."""
+        """Perform one step of the rollout. Its writes come back as events, which trigger the next step."""
         created = False
         if is_rolling(deployment) or not await self._clear_for_recreate(deployment, old):
             if new is None:
                 try:
-                    new, created = await self._hands.create(deployment, old, next_revision(old))
+                    new, created = await self._replica_sets.create(deployment, old, next_revision(old))
                 except HashTaken:
                     status = dict(deployment.get("status") or {})
                     status["collisionCount"] = status.get("collisionCount", 0) + 1
@@ -159,7 +159,7 @@ class Deployments:
                     return None
                 except CreationFailed as error:
                     status = creation_failed(deployment, str(error), self._clock.now())
-                    with suppress(ApiError):  # there is a bigger problem to tell of
+                    with suppress(ApiError):  # the original error is more important
                         await self._write_status(stored, status, None)
                     raise error.cause from error
             await self._step(deployment, new, old)
@@ -172,19 +172,19 @@ class Deployments:
     async def _step(self, deployment: Obj, new: Obj, old: list[Obj]) -> None:
         wanted = size_of_new(deployment, [new, *old], size(new))
         if wanted != size(new):
-            await self._hands.scale(deployment, Scaling(new, wanted))
+            await self._replica_sets.scale(deployment, Scaling(new, wanted))
             return
         scalings = scale_down_old(deployment, new, old) if is_rolling(deployment) else []
         for scaling in scalings:
-            await self._hands.scale(deployment, scaling)
+            await self._replica_sets.scale(deployment, scaling)
         if not scalings and is_complete(deployment, deployment.get("status") or {}):
-            await self._hands.forget_history(deployment, old)
+            await self._replica_sets.prune_history(deployment, old)
 
     async def _clear_for_recreate(self, deployment: Obj, old: list[Obj]) -> bool:
-        """Whether the old Pods are still in the way."""
+        """Scale down the old sets. Return whether old Pods still exist."""
         active = [found for found in old if size(found)]
         for found in active:
-            await self._hands.scale(deployment, Scaling(found, 0))
+            await self._replica_sets.scale(deployment, Scaling(found, 0))
         if active or count(old, "replicas"):
             return True
         return any(
@@ -194,22 +194,23 @@ class Deployments:
         )
 
     async def _scale(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> None:
-        """The size has changed, or nothing else may: what is in use follows, in proportion if it is several sets."""
+        """Scale the active sets after the Deployment's size changed or while it is paused, proportionally if there are
+        several."""
         everything = [*old, *([new] if new is not None else [])]
         active = [found for found in everything if size(found)]
         desired = size(deployment)
         if len(active) <= 1:
             target = active[0] if active else everything[-1] if everything else None
             if target is not None and size(target) != desired:
-                await self._hands.scale(deployment, Scaling(target, desired))
+                await self._replica_sets.scale(deployment, Scaling(target, desired))
         elif new is not None and _is_saturated(deployment, new):
             for found in active:
                 if found is not new:
-                    await self._hands.scale(deployment, Scaling(found, 0))
+                    await self._replica_sets.scale(deployment, Scaling(found, 0))
         elif is_rolling(deployment):
             before = {found["metadata"]["name"]: max_before(found) for found in active}
             for scaling in proportional(deployment, active, before):
-                await self._hands.scale(deployment, scaling)
+                await self._replica_sets.scale(deployment, scaling)
 
     async def _write_status(self, stored: Obj, status: Obj, new: Obj | None) -> None:
         noted = annotations_of(stored)
@@ -221,7 +222,7 @@ class Deployments:
 
 
 def _is_scaled(deployment: Obj, new: Obj | None, old: list[Obj]) -> bool:
-    """Whether the Deployment's size is another one than when its sets were last scaled."""
+    """Return whether the Deployment's size has changed since its sets were last scaled."""
     desired = size(deployment)
     sets = [*old, *([new] if new is not None else [])]
     return any(size(found) and desired_before(found) not in (None, desired) for found in sets)

@@ -1,4 +1,4 @@
-"""The annotations with which a Deployment and its ReplicaSets remember revisions and sizes."""
+"""The annotations in which a Deployment and its ReplicaSets store revisions and sizes."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def sizes(deployment: Obj) -> dict[str, str]:
 
 
 def desired_before(replica_set: Obj) -> int | None:
-    """The size of the Deployment when the set was last scaled; None if that is not known."""
+    """Return the Deployment's size when the set was last scaled, or None if it is unknown."""
     return _number(annotations_of(replica_set).get(_DESIRED, ""))
 
 
 def max_before(replica_set: Obj) -> int | None:
-    """As many Pods could there be then."""
+    """Return the maximum number of Pods when the set was last scaled, or None if it is unknown."""
     return _number(annotations_of(replica_set).get(_MAX, ""))
 
 
@@ -53,7 +53,8 @@ def _number(text: str) -> int | None:
 
 
 def for_new_set(deployment: Obj, current: Mapping[str, str], number: int) -> dict[str, str]:
-    """The annotations of the ReplicaSet of the current template; a revision only grows, and what it was is kept."""
+    """Return the annotations of the current ReplicaSet. Its revision only increases, and former revisions are
+    recorded."""
     wanted = dict(current)
     wanted.update({key: value for key, value in annotations_of(deployment).items() if key not in _NOT_COPIED})
     before = current.get(REVISION, "")

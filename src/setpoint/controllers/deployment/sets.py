@@ -1,4 +1,4 @@
-"""Making, scaling and retiring the ReplicaSets of a Deployment, with the events that people look for."""
+"""Creates, scales and deletes the ReplicaSets of a Deployment and records the Events that users expect."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ALL = 2**31 - 1
 
 
 class HashTaken(Exception):
-    """The name that the hash gives belongs to another set: another hash has to be found."""
+    """A different ReplicaSet has the name that the hash yields: the collision count must be increased."""
 
 
 class CreationFailed(Exception):
-    """The message is for the status."""
+    """A ReplicaSet could not be created; the message is for the status."""
 
     def __init__(self, message: str, cause: ApiError) -> None:
         super().__init__(message)
@@ -42,13 +42,13 @@ class DeploymentSets:
         self._recorder = recorder
 
     async def create(self, deployment: Obj, old: list[Obj], number: int) -> tuple[Obj, bool]:
-        """The set of the current template, and whether it was made just now. Raises HashTaken, CreationFailed."""
+        """Return the set of the current template and whether it was just created. Raise HashTaken or CreationFailed."""
         made = _new_set(deployment, old, number)
         name, namespace = made["metadata"]["name"], made["metadata"]["namespace"]
         try:
             created = await self._client.create(made)
         except AlreadyExists:
-            # From an earlier reconcile that the cache has not caught up with, or somebody else's.
+            # From an earlier reconcile that the cache does not show yet, or a hash collision.
             there = await self._client.get(REPLICA_SETS, name, namespace)
             owner = controller_of(there)
             if owner is None or owner["uid"] != deployment["metadata"]["uid"]:
@@ -63,11 +63,11 @@ class DeploymentSets:
             self._recorder.warning(deployment, "ReplicaSetCreateError", message)
             raise CreationFailed(message, error) from error
         if size(created):
-            self._tell(deployment, name, 0, size(created))
+            self._record_scaling(deployment, name, 0, size(created))
         return created, True
 
-    async def keep_up(self, deployment: Obj, new: Obj, number: int) -> Obj:
-        """Annotations and minReadySeconds follow the Deployment without a rollout."""
+    async def sync_metadata(self, deployment: Obj, new: Obj, number: int) -> Obj:
+        """Copy annotations and minReadySeconds from the Deployment, which need no rollout."""
         wanted = for_new_set(deployment, annotations_of(new), number)
         min_ready = deployment["spec"].get("minReadySeconds", 0)
         if wanted == annotations_of(new) and min_ready == new["spec"].get("minReadySeconds", 0):
@@ -90,12 +90,12 @@ class DeploymentSets:
             "metadata": {**found["metadata"], "annotations": noted},
             "spec": {**found["spec"], "replicas": to},
         }
-        # An update, not a patch: it fails if the set is not the one that was looked at.
+        # An update, not a patch: it must fail if the set was changed meanwhile.
         await self._client.update(changed)
         if to != before:
-            self._tell(deployment, found["metadata"]["name"], before, to)
+            self._record_scaling(deployment, found["metadata"]["name"], before, to)
 
-    async def forget_history(self, deployment: Obj, old: Iterable[Obj]) -> None:
+    async def prune_history(self, deployment: Obj, old: Iterable[Obj]) -> None:
         limit = deployment["spec"].get("revisionHistoryLimit")
         kept = [found for found in old if "deletionTimestamp" not in found["metadata"]]
         if limit is None or limit == _ALL or len(kept) <= limit:
@@ -108,7 +108,7 @@ class DeploymentSets:
             with suppress(NotFound):
                 await self._client.delete(REPLICA_SETS, meta["name"], meta["namespace"], uid=meta["uid"])
 
-    def _tell(self, deployment: Obj, name: str, before: int, after: int) -> None:
+    def _record_scaling(self, deployment: Obj, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
         text = f"Scaled {direction} replica set {name} from {before} to {after}"
         self._recorder.normal(deployment, "ScalingReplicaSet", text)

@@ -1,4 +1,4 @@
-"""How large each ReplicaSet may be and should be: surge, unavailability, and the steps between them."""
+"""Computes the sizes of ReplicaSets during a rollout from surge and unavailability."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def size(replica_set: Obj) -> int:
 
 
 def count(sets: Sequence[Obj], field: str) -> int:
-    """The sum of a number in their statuses."""
+    """Return the sum of a status field over the sets."""
     return sum((found.get("status") or {}).get(field, 0) for found in sets)
 
 
@@ -29,7 +29,7 @@ def is_rolling(deployment: Obj) -> bool:
 
 
 def limits(deployment: Obj) -> tuple[int, int]:
-    """How many Pods there may be above the desired number, and how many of it may be unavailable."""
+    """Return maxSurge and maxUnavailable as numbers of Pods."""
     desired = size(deployment)
     if not is_rolling(deployment):
         return 0, 0
@@ -37,12 +37,12 @@ def limits(deployment: Obj) -> tuple[int, int]:
     surge = scaled_value(rolling.get("maxSurge", 0), desired, up=True)
     unavailable = scaled_value(rolling.get("maxUnavailable", 0), desired, up=False)
     if not surge and not unavailable:
-        unavailable = 1  # both rounded to nothing: something has to give
+        unavailable = 1  # both round to zero: allow one, or the rollout could not proceed
     return surge, min(unavailable, desired)
 
 
 def size_of_new(deployment: Obj, everything: Sequence[Obj], current: int) -> int:
-    """What the new ReplicaSet may grow to; `everything` includes it, unless it is still to be made."""
+    """Return the size the new ReplicaSet may grow to. `everything` includes it, unless it does not exist yet."""
     desired = size(deployment)
     if not is_rolling(deployment) or current > desired:
         return desired
@@ -51,7 +51,7 @@ def size_of_new(deployment: Obj, everything: Sequence[Obj], current: int) -> int
 
 
 def scale_down_old(deployment: Obj, new: Obj, old: Sequence[Obj]) -> list[Scaling]:
-    """First what is not available anyhow, then as many as the available Pods beyond the minimum allow."""
+    """Scale down unavailable Pods first, then as many as the number of available Pods allows."""
     wanted = {found["metadata"]["uid"]: size(found) for found in old}
     minimum = size(deployment) - limits(deployment)[1]
     new_unavailable = size(new) - count([new], "availableReplicas")
@@ -73,9 +73,11 @@ def scale_down_old(deployment: Obj, new: Obj, old: Sequence[Obj]) -> list[Scalin
 
 
 def proportional(deployment: Obj, active: Sequence[Obj], before: Mapping[str, int | None]) -> list[Scaling]:
-    """A new size in the middle of a rollout: all sets share in it, so that the rollout gets neither ahead nor behind.
-    `before` is by name how many Pods there could be when the set was last scaled. Every set is named, also if its size
-    stays: it has to know the new size of all together."""
+    """Distribute a new size over all sets in the middle of a rollout, in proportion to their sizes.
+
+    `before` has by name the maximum number of Pods when the set was last scaled. The result has every set, also those
+    whose size stays, because their annotations change.
+    """
     desired = size(deployment)
     allowed = desired + limits(deployment)[0] if desired else 0
     to_add = allowed - sum(size(found) for found in active)

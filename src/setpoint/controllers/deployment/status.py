@@ -1,4 +1,4 @@
-"""The status of a Deployment, worked out from its ReplicaSets."""
+"""Computes the status of a Deployment from its ReplicaSets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPLETE, _TIMED_OUT, _PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExce
 
 
 def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime) -> Obj:
-    """Without a word about progress: scaling is none."""
+    """Compute the status without the Progressing condition, which scaling does not affect."""
     everything = [*old, *([new] if new is not None else [])]
     before = deployment.get("status") or {}
     available = count(everything, "availableReplicas")
@@ -30,7 +30,7 @@ def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetim
     }
     status: Obj = {"observedGeneration": deployment["metadata"]["generation"]}
     status.update({name: number for name, number in counts.items() if number})
-    if not any(_keeps_quiet(found.get("status") or {}) for found in everything):
+    if not any(_omits_terminating(found.get("status") or {}) for found in everything):
         status["terminatingReplicas"] = count(everything, "terminatingReplicas")
     if "collisionCount" in before:
         status["collisionCount"] = before["collisionCount"]
@@ -38,23 +38,23 @@ def status_of(deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetim
     return status
 
 
-def _keeps_quiet(status: Obj) -> bool:
-    """About Pods that are on their way out, though it has been looked after."""
+def _omits_terminating(status: Obj) -> bool:
+    """Return whether the status has been observed and still omits the terminating Pods."""
     return bool(status.get("observedGeneration")) and "terminatingReplicas" not in status
 
 
 def rollout_status(
     deployment: Obj, new: Obj | None, old: Sequence[Obj], now: datetime, *, created: bool = False
 ) -> Obj:
-    """`created`: the new ReplicaSet was made just now."""
+    """Compute the status of a rollout. `created`: the new ReplicaSet was just created."""
     status = status_of(deployment, new, old, now)
     conditions = _progressing(status["conditions"], deployment, status, new, created, now)
     status["conditions"] = _failures(conditions, new, [*old, *([new] if new is not None else [])])
     return status
 
 
-def pause_noted(deployment: Obj, now: datetime) -> Obj:
-    """With a condition that says so when it was paused or resumed: the time in between is no lack of progress."""
+def with_pause_condition(deployment: Obj, now: datetime) -> Obj:
+    """Add the condition for a paused or resumed Deployment, so that the pause does not count towards the deadline."""
     current = condition(deployment, "Progressing")
     reason = current["reason"] if current is not None else ""
     paused = bool(deployment["spec"].get("paused"))
@@ -65,8 +65,8 @@ def pause_noted(deployment: Obj, now: datetime) -> Obj:
     return _with_progress(deployment, "Unknown", "DeploymentResumed", "Deployment is resumed", now)
 
 
-def set_found(deployment: Obj, new: Obj, now: datetime) -> Obj:
-    """With a condition to measure progress from, where there is none."""
+def with_progress_start(deployment: Obj, new: Obj, now: datetime) -> Obj:
+    """Add a Progressing condition if there is none, as the start of the progress deadline."""
     if _deadline(deployment) is None or condition(deployment, "Progressing") is not None:
         return deployment
     message = f'Found new replica set "{new["metadata"]["name"]}"'
@@ -74,7 +74,7 @@ def set_found(deployment: Obj, new: Obj, now: datetime) -> Obj:
 
 
 def creation_failed(deployment: Obj, message: str, now: datetime) -> Obj:
-    """The status that tells of it."""
+    """Return the status that reports the failed creation."""
     if _deadline(deployment) is not None:
         deployment = _with_progress(deployment, "False", "ReplicaSetCreateError", message, now)
     return deployment.get("status") or {}
@@ -94,7 +94,7 @@ def is_complete(deployment: Obj, status: Obj) -> bool:
 
 
 def seconds_to_deadline(deployment: Obj, status: Obj, now: datetime) -> float | None:
-    """When to look whether a rollout that makes no progress is late; None if it cannot be."""
+    """Return the seconds until the progress deadline, or None if it does not apply."""
     deadline = _deadline(deployment)
     found = condition({"status": status}, "Progressing")
     if deadline is None or found is None or found["reason"] in (_COMPLETE, _TIMED_OUT):
@@ -156,11 +156,11 @@ def _progressing(
         and current["reason"] == _COMPLETE
         and status.get("replicas", 0) == status.get("updatedReplicas", 0)
     ):
-        return conditions  # the rollout is over; what happens to its Pods later is not progress
+        return conditions  # the rollout is complete; later changes of its Pods are not progress
     if is_complete(deployment, status):
         return _set(conditions, "Progressing", "True", _COMPLETE, f"{what} has successfully progressed.", now)
     if _has_progressed(deployment.get("status") or {}, status):
-        # The time of the last progress matters, so this one is written anew even when it says the same.
+        # Rewrite the condition although it says the same: its time is the time of the last progress.
         return _replace(conditions, current, "Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing.", now)
     found = condition({"status": {"conditions": conditions}}, "Progressing")
     if found is not None and found["reason"] != _COMPLETE:

@@ -1,4 +1,4 @@
-"""Which ReplicaSet is of which Pod template."""
+"""Matches ReplicaSets with Pod templates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _without_hash(template: Obj) -> Obj:
 
 
 def split(deployment: Obj, sets: Iterable[Obj]) -> tuple[Obj | None, list[Obj]]:
-    """The ReplicaSet of the current template (the oldest, should there be several), and all others, oldest first."""
+    """Return the ReplicaSet of the current template (the oldest if there are several) and all others, oldest first."""
     by_age = sorted(sets, key=lambda found: (found["metadata"].get("creationTimestamp", ""), found["metadata"]["name"]))
     template = deployment["spec"]["template"]
     new = next((found for found in by_age if same_template(found["spec"]["template"], template)), None)

@@ -1,5 +1,5 @@
-"""PodDisruptionBudgets: how many of the Pods they select may be taken down right now.
+"""PodDisruptionBudgets: compute how many of the selected Pods may be disrupted now.
 
-The API server asks the status of a budget before it evicts, and takes from it; this controller fills it up again. When
-it cannot know, it allows nothing.
+The API server decrements the status of a budget with each eviction; this controller recomputes it. If the number cannot
+be determined, no disruption is allowed.
 """

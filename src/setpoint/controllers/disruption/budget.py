@@ -1,4 +1,4 @@
-"""What a budget allows, given the Pods that are there."""
+"""Computes what a budget allows, given its Pods."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from setpoint.meta.times import format_time, parse_time
 Obj = dict[str, Any]
 
 DELETION_TIMEOUT = timedelta(minutes=2)
-"""A Pod that was evicted and is still not on its way out by then was not evicted after all."""
+"""The time after which an evicted Pod that is still not being deleted counts as not evicted."""
 ALLOWED = "DisruptionAllowed"
 
 
 def needs_scale(budget: Obj) -> bool:
-    """Whether it depends on how many Pods there should be, not only on how many there are."""
+    """Return whether the budget depends on the desired number of Pods and not only on the existing ones."""
     spec = budget["spec"]
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
@@ -32,10 +32,10 @@ def desired_healthy(budget: Obj, expected: int) -> int:
 
 class Disrupted(NamedTuple):
     pods: dict[str, str]
-    """Evicted and expected to be on their way out any moment: by name, since when."""
+    """Evicted Pods whose deletion is not observed yet: the time of eviction by name."""
     overdue: list[Obj]
     recheck: datetime | None
-    """When the first of them is overdue."""
+    """When the first of them becomes overdue; None if there is none."""
 
 
 def still_disrupted(budget: Obj, pods: Iterable[Obj], now: datetime) -> Disrupted:
@@ -85,7 +85,7 @@ def status_of(budget: Obj, pods: Sequence[Obj], expected: int, disrupted: dict[s
 
 
 def failed_status(budget: Obj, message: str, now: datetime) -> Obj:
-    """Nobody knows what would be safe: nothing is allowed."""
+    """Return the status of a budget that cannot be computed, which allows no disruption."""
     old = budget.get("status") or {}
     generation = old.get("observedGeneration", 0)
     conditions = _conditions(budget, "False", "SyncFailed", message, generation, now)

@@ -21,8 +21,8 @@ from setpoint.reconcile import Controller, EventRecorder, Informer, Manager, Res
 Obj = dict[str, Any]
 
 BUDGETS = builtin("poddisruptionbudgets", "policy")
-_MOMENT = 0.005
-"""An end that falls on this very instant has not passed yet."""
+_INSTANT = 0.005
+"""Added to a delay, because a deadline that falls on this very instant has not passed yet."""
 
 
 def disruption_controller(manager: Manager, options: ControllerOptions) -> ControllerGroup:
@@ -63,7 +63,7 @@ class Budgets:
         for informer in (budgets, pods):
             informer.add_index("namespace", _namespace)
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
         def budget_changed(old: Obj | None, new: Obj | None) -> None:
@@ -92,7 +92,7 @@ class Budgets:
         text = f'Pod "{namespace}"/"{name}" matches multiple PodDisruptionBudgets.  Chose "{chosen}" arbitrarily.'
         self._recorder.warning(pod, "MultiplePodDisruptionBudgets", text)
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         budget = self._budgets.get(key)
@@ -113,13 +113,13 @@ class Budgets:
         disrupted = still_disrupted(budget, pods, now)
         meta = budget["metadata"]
         for pod in disrupted.overdue:
-            # Upstream names the namespace twice here, and people search for what they see.
+            # Upstream repeats the namespace here; keep the message searchable.
             text = f"Pod was expected by PDB {meta['namespace']}/{meta['namespace']} to be deleted but it wasn't"
             self._recorder.warning(pod, "NotDeleted", text)
         await self._write(budget, status_of(budget, pods, expected, disrupted.pods, now))
         if disrupted.recheck is None:
             return None
-        return Result(requeue_after=(disrupted.recheck - now).total_seconds() + _MOMENT)
+        return Result(requeue_after=(disrupted.recheck - now).total_seconds() + _INSTANT)
 
     def _selected(self, budget: Obj) -> list[Obj]:
         try:

@@ -1,4 +1,4 @@
-"""How many Pods there should be of those that a budget selects: what their controllers are told to keep."""
+"""The expected number of Pods of a budget, from the scale of their controllers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from setpoint.reconcile.keys import controller_of
 
 Obj = dict[str, Any]
 Scale = tuple[str, int]
-"""Uid of the controller, and its replicas."""
+"""The uid of a controller and its replicas."""
 
 _KINDS = {
     "ReplicationController": ("replicationcontrollers", ""),
@@ -32,7 +32,8 @@ class ExpectedPods:
         }
 
     async def count(self, pods: Iterable[Obj]) -> tuple[int, list[str]]:
-        """Also the names of the Pods that nobody manages. Raises ApiError if it cannot be known."""
+        """Return the expected number, and the names of the Pods without a controller. Raise ApiError if it cannot be
+        determined."""
         scales: dict[str, int] = {}
         unmanaged: list[str] = []
         for pod in pods:
@@ -50,7 +51,7 @@ class ExpectedPods:
         namespace = pod["metadata"]["namespace"]
         found = self._cached(owner, namespace)
         if found is not None:
-            # Deployments are asked instead of their ReplicaSets: during a rollout these do not add up.
+            # Use the Deployment instead of its ReplicaSets, which do not add up during a rollout.
             above = controller_of(found) if owner["kind"] == "ReplicaSet" else None
             if above is None or above["kind"] != "Deployment":
                 return _replicas(found)

@@ -1,4 +1,4 @@
-"""Pods that were to be disrupted and were not: after two minutes they no longer say so."""
+"""Clears the DisruptionTarget condition of Pods that were not deleted within two minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StaleConditions:
         self._pods = pods
 
     def stale_in(self, pod: Obj) -> float | None:
-        """Seconds until the condition counts as stale; None: it has none that ever will."""
+        """Return the seconds until the condition is stale, or None if the Pod has none that can become stale."""
         found = condition(pod, _TARGET)
         if found is None or found["status"] != "True" or found.get("reason") == "TerminationByKubelet":
             return None

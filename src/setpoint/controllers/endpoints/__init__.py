@@ -1,1 +1,1 @@
-"""Endpoints: the Pods behind each Service that has a selector, in one object, for those who do not know slices."""
+"""Endpoints: the Pods of each Service with a selector in one object, for clients that do not use EndpointSlices."""

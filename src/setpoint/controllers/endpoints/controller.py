@@ -1,4 +1,4 @@
-"""When to look at a Service's Endpoints, and writing them."""
+"""Reconciles the Endpoints of Services."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ServiceEndpoints:
         self._service_pods = ServicePods(services, pods)
         self._times = TriggerTimes()
         self._written: dict[str, int] = {}
-        """How far the cache has to have got before what it shows of a Service's Endpoints can be trusted."""
+        """By key of the Service: the revision the cache must have reached before its Endpoints can be trusted."""
 
     def watch(self, controller: Controller, batch_period: float) -> None:
         def service_changed(old: Obj | None, new: Obj | None) -> None:
@@ -58,8 +58,8 @@ class ServiceEndpoints:
                 controller.queue.add_after(key, batch_period)
 
         def endpoints_changed(old: Obj | None, new: Obj | None) -> None:
-            # Those that are there at the start may be left from Services that went while nobody looked. The record of
-            # an elected leader never has a Service.
+            # Existing Endpoints may be left over from Services that were deleted while the controller was down. Leader
+            # election records never have a Service.
             if new is None:
                 controller.enqueue(key_of(old or {}))
             elif old is None and not self._endpoints.synced.is_set():
@@ -87,7 +87,7 @@ class ServiceEndpoints:
             return Result(retry=True)
         current = self._endpoints.get(key)
         wanted = wanted_endpoints(service, subsets_of(service, pods), current, since)
-        if current is not None and says_the_same(current, wanted):
+        if current is not None and is_equivalent(current, wanted):
             return None
         await self._write(service, current, wanted, key)
         return None
@@ -126,8 +126,8 @@ def wanted_endpoints(service: Obj, subsets: list[Obj], current: Obj | None, sinc
     return {**base, "metadata": {**base["metadata"], **names}, "subsets": fitting}
 
 
-def says_the_same(current: Obj, wanted: Obj) -> bool:
-    """But for since when."""
+def is_equivalent(current: Obj, wanted: Obj) -> bool:
+    """Return whether two Endpoints are equal except for the trigger time."""
     before, after = current["metadata"], wanted["metadata"]
     if (before.get("labels") or {}) != after["labels"]:
         return False
@@ -138,7 +138,7 @@ def says_the_same(current: Obj, wanted: Obj) -> bool:
 
 
 def _bare(subset: Obj) -> Obj:
-    """Without the revisions that Pods had: an older release wrote them."""
+    """Remove the Pod revisions that older releases recorded."""
     bare: Obj = {name: part for name, part in subset.items() if part}
     for part in ("addresses", "notReadyAddresses"):
         if part in bare:

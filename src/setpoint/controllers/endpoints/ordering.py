@@ -1,8 +1,8 @@
 """The order of ports and subsets.
 
-Upstream sorts them by a hash of how its Go values print. Nothing depends on that order except that it is always the
-same, but two controllers of one cluster, or of two versions of it, must agree on it, or each would undo what the other
-wrote. So values are printed here as they are there, and hashed alike (FNV-1a, 128 bits).
+Upstream sorts them by a hash of the printed Go values. Only the stability of the order matters, but controllers of two
+versions or implementations must agree on it, or each would revert what the other wrote. Values are therefore printed as
+upstream does and hashed alike (FNV-1a, 128 bits).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fnv128a(text: str) -> bytes:
 
 @lru_cache(4096)
 def in_slices(name: str, protocol: str, number: int, application: str | None) -> bytes:
-    """The place of a port of a slice."""
+    """Return the sort key of a port of a slice."""
     return fnv128a(
         f"(v1.EndpointPort){{Name:(*string){name} Protocol:(*v1.Protocol){protocol} Port:(*int32){number} "
         f"AppProtocol:{_pointer(application)}}}"

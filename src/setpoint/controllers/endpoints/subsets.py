@@ -1,4 +1,4 @@
-"""From Pods to subsets: addresses that offer the same ports are one subset."""
+"""Groups addresses with equal ports into subsets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from setpoint.controllers.service_pods import (
 
 Obj = dict[str, Any]
 _Port = tuple[str, int, str, str | None] | None
-"""Name, number, protocol, application protocol; None stands for no port at all."""
+"""Name, number, protocol and application protocol; None means no port."""
 _Address = tuple[str, str]
-"""IP and the uid of what is there: Pods on the network of their node share one IP."""
+"""IP and uid of the target: Pods on the host network share an IP."""
 
 CAPACITY = 1000
 
@@ -45,7 +45,7 @@ def subsets_of(service: Obj, pods: Iterable[Obj]) -> list[Obj]:
 
 
 def repacked(subsets: Iterable[Obj]) -> list[Obj]:
-    """The same in the form that this controller would have written it in."""
+    """Return the subsets in the canonical form that this controller writes."""
     addresses: dict[_Address, Obj] = {}
     offers: dict[_Port, dict[_Address, bool]] = {}
     for subset in subsets:
@@ -59,7 +59,7 @@ def repacked(subsets: Iterable[Obj]) -> list[Obj]:
                 addresses.setdefault(key, address)
                 for port in ports or [None]:
                     at = offers.setdefault(port, {})
-                    # An address that is said to be both is not.
+                    # An address that is listed as both ready and not ready counts as not ready.
                     at[key] = at.get(key, True) and ready
     return _packed(addresses, offers)
 
@@ -107,7 +107,7 @@ def _address_of(service: Obj, pod: Obj) -> Obj | None:
 
 
 def _family(service: Obj, pod: Obj) -> str:
-    """Endpoints know one family only: the first one of the Service."""
+    """Return the address family: Endpoints support only the first one of the Service."""
     families = service["spec"].get("ipFamilies")
     if families:
         return str(families[0])
@@ -116,7 +116,7 @@ def _family(service: Obj, pod: Obj) -> str:
 
 
 def truncated(subsets: list[Obj]) -> list[Obj]:
-    """As many as fit into one object: the ready ones first, from each subset in proportion."""
+    """Truncate to what fits into one object: ready addresses first, proportionally from each subset."""
     ready = sum(len(subset.get("addresses") or ()) for subset in subsets)
     unready = sum(len(subset.get("notReadyAddresses") or ()) for subset in subsets)
     if ready + unready <= CAPACITY:

@@ -1,5 +1,6 @@
-"""EndpointSlices: the Pods behind each Service that has a selector, a hundred at most in each slice.
+"""EndpointSlices: the Pods of each Service with a selector, by default at most a hundred per slice.
 
-One slice set for each address family and each set of ports. A change of one Pod changes one slice; slices are filled up
-before new ones are made, but never repacked for the sake of it: every change of a slice goes to every node.
+There is a set of slices for each address family and set of ports. A change of one Pod changes one slice. Slices are
+filled up before new ones are created, but not repacked for its own sake, because every change of a slice is sent to
+every node.
 """

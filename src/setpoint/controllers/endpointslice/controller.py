@@ -1,4 +1,4 @@
-"""When to look at a Service's slices, and carrying out what is planned."""
+"""Reconciles the EndpointSlices of Services."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FIRST_RETRY, _LONGEST_RETRY = 1.0, 1000.0
 
 
 class Incomplete(Exception):
-    """Not all that should be in the slices is there yet."""
+    """Some endpoints could not be added to the slices yet."""
 
 
 def endpointslice_controller(manager: Manager, options: ControllerOptions) -> Controller:
@@ -66,7 +66,7 @@ class EndpointSlices:
         self._times = TriggerTimes()
         self._topology = Topology()
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller, batch_period: float) -> None:
         def service_changed(old: Obj | None, new: Obj | None) -> None:
@@ -78,7 +78,7 @@ class EndpointSlices:
 
         def node_changed(old: Obj | None, new: Obj | None) -> None:
             if old is None or new is None or _as_topology(old) != _as_topology(new):
-                for key in self._topology.see_nodes(self._nodes.items.values()):
+                for key in self._topology.update_nodes(self._nodes.items.values()):
                     controller.enqueue(key)
 
         self._services.add_handler(service_changed)
@@ -86,7 +86,7 @@ class EndpointSlices:
         self._slices.watch(controller, max(_AFTER_FOREIGN_CHANGE, batch_period))
         self._nodes.add_handler(node_changed)
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         service = self._services.get(key)

@@ -1,4 +1,4 @@
-"""From Pods to the endpoints and ports of slices."""
+"""Converts Pods to the endpoints and ports of slices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMPARED = ("nodeName", "zone", "conditions")
 
 
 def families_of(service: Obj) -> list[str]:
-    """The address types that a Service has slices of."""
+    """Return the address types for which the Service has slices."""
     spec = service["spec"]
     families = [family for family in spec.get("ipFamilies") or () if family in ("IPv4", "IPv6")]
     if families:
@@ -71,7 +71,7 @@ def ports_of(service: Obj, pod: Obj) -> list[Obj]:
 
 
 def in_order(ports: list[Obj]) -> list[Obj]:
-    """As upstream has them."""
+    """Sort ports in upstream's order."""
 
     def place(port: Obj) -> bytes:
         return in_slices(port["name"], port.get("protocol", "TCP"), port["port"], port.get("appProtocol"))
@@ -80,7 +80,7 @@ def in_order(ports: list[Obj]) -> list[Obj]:
 
 
 def ports_key(ports: Iterable[Obj] | None) -> PortsKey:
-    """The same for the same ports in any order."""
+    """Return a key that is equal for equal ports in any order."""
     if not ports:
         return ()
     return tuple(
@@ -92,7 +92,7 @@ def ports_key(ports: Iterable[Obj] | None) -> PortsKey:
 
 
 def endpoint_key(endpoint: Obj) -> EndpointKey:
-    """What makes two endpoints the same one, whatever else is said about it."""
+    """Return the identity of an endpoint, independent of its other fields."""
     target = endpoint.get("targetRef") or {}
     addresses = tuple(endpoint["addresses"])
     if len(addresses) > 1:
@@ -100,8 +100,8 @@ def endpoint_key(endpoint: Obj) -> EndpointKey:
     return addresses, endpoint.get("hostname") or "", target.get("namespace") or "", target.get("name") or ""
 
 
-def says_the_same(one: Obj, other: Obj) -> bool:
-    """Of two endpoints with the same key. Hints come later, and what revision a Pod had is nobody's business."""
+def is_equivalent(one: Obj, other: Obj) -> bool:
+    """Compare two endpoints with the same key, without their hints and Pod revisions."""
     for field in _COMPARED:
         if one.get(field) != other.get(field):
             return False
@@ -113,7 +113,7 @@ def _target(endpoint: Obj) -> Obj:
 
 
 def labels_of(service: Obj, manager: str) -> dict[str, str]:
-    """A slice has the labels of its Service, and its own."""
+    """Return the labels of a slice: those of its Service and the controller's own."""
     labels = own_labels(service)
     if is_headless(service):
         labels[HEADLESS] = ""
@@ -121,7 +121,7 @@ def labels_of(service: Obj, manager: str) -> dict[str, str]:
 
 
 def own_labels(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Without those that the controller sets."""
+    """Return the labels without those that the controller sets."""
     labels = obj["metadata"].get("labels") or {}
     return {key: value for key, value in labels.items() if key not in _RESERVED}
 

@@ -1,4 +1,4 @@
-"""Hints from `trafficDistribution`: for which zone, or which node, an endpoint is meant."""
+"""Hints from `trafficDistribution`: the zones or nodes that should consume an endpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLOSE = ("PreferClose", "PreferSameZone", _SAME_NODE)
 
 
 def traffic_distribution(service: Obj) -> str:
-    """Empty when there is none that asks for hints."""
+    """Return the traffic distribution if it requires hints, otherwise an empty string."""
     asked = service["spec"].get("trafficDistribution") or ""
     return asked if asked in _CLOSE else ""
 
@@ -24,7 +24,7 @@ def is_ready_endpoint(endpoint: Obj) -> bool:
 
 
 def hint_close(result: Plan, distribution: str) -> None:
-    """Every ready endpoint is for its own zone, and for its own node if that is what is asked for."""
+    """Give every ready endpoint a hint for its own zone and, if requested, its own node."""
     nodes = distribution == _SAME_NODE
     _rehint(result, lambda endpoint: _close(endpoint, nodes) if is_ready_endpoint(endpoint) else endpoint.get("hints"))
 

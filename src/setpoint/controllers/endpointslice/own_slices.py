@@ -1,4 +1,4 @@
-"""The slices that one controller keeps: found by their Service, and what others do to them noticed."""
+"""The slices that one controller manages: finds them by Service and detects changes made by others."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Obj = dict[str, Any]
 
 SLICES = builtin("endpointslices", "discovery.k8s.io")
 _LONGEST_WAIT = 30.0
-"""What was written and has not been seen for so long was seen to go before it was known to be there."""
+"""Seconds after which a write that was not observed is assumed to have been deleted before it was observed."""
 _BY_SERVICE = "service"
 
 
 def service_key(found: Obj) -> str:
-    """Of the Service that a slice is for; empty when it does not say."""
+    """Return the key of the slice's Service, or an empty string if it has none."""
     name = (found["metadata"].get("labels") or {}).get(SERVICE_NAME)
     return f"{found['metadata']['namespace']}/{name}" if name else ""
 
 
 class OwnSlices:
     def __init__(self, slices: Informer, manager: str, clock: Clock) -> None:
-        """`manager` is what it calls itself in the label that says whose a slice is."""
+        """Create the index. `manager` is the value of the managed-by label."""
         self._slices = slices
         self._manager = manager
         self._clock = clock
         self.tracker = SliceTracker()
         self._waiting: dict[str, float] = {}
-        """Services that must not be looked at before the cache has caught up with what was written; since when."""
+        """Services that must not be reconciled before the cache has caught up, with the time since when they wait."""
         slices.add_index(_BY_SERVICE, lambda found: (service_key(found),))
 
     def of(self, service: str) -> list[Obj]:
@@ -43,7 +43,8 @@ class OwnSlices:
         ]
 
     def wait(self, service: str, slices: list[Obj]) -> Result | None:
-        """Not None while the cache does not show what was written. As soon as it does, the Service's turn comes."""
+        """Return a requeue while the cache does not show what was written, otherwise None. The Service is enqueued as
+        soon as it does."""
         if self.tracker.is_stale(service, slices):
             now = self._clock.monotonic()
             if now - self._waiting.setdefault(service, now) < _LONGEST_WAIT:
@@ -57,10 +58,11 @@ class OwnSlices:
         self._waiting.pop(service, None)
 
     def watch(self, controller: Controller, delay: float) -> None:
-        """A Service whose slices somebody else has changed comes after `delay`: there may be more of them."""
+        """Enqueue a Service whose slices were changed by another client after `delay`, so that further changes
+        coalesce."""
 
         def changed(old: Obj | None, new: Obj | None) -> None:
-            for key in self._meddled_with(old, new):
+            for key in self._changed_by_others(old, new):
                 controller.queue.add_after(key, delay)
             key = service_key(new or old or {})
             if key in self._waiting and not self.tracker.is_stale(key, self.of(key)):
@@ -71,12 +73,12 @@ class OwnSlices:
     def _is_ours(self, found: Obj) -> bool:
         return (found["metadata"].get("labels") or {}).get(MANAGED_BY) == self._manager
 
-    def _meddled_with(self, old: Obj | None, new: Obj | None) -> list[str]:
+    def _changed_by_others(self, old: Obj | None, new: Obj | None) -> list[str]:
         if new is None:
             if old is None or not self._is_ours(old):
                 return []
             key = service_key(old)
-            return [] if self.tracker.seen_to_go(key, old) or not key else [key]
+            return [] if self.tracker.deletion_observed(key, old) or not key else [key]
         after = service_key(new)
         if old is not None:
             before = service_key(old)
@@ -84,4 +86,4 @@ class OwnSlices:
                 return [key for key in (after, before) if key]
             if self._is_ours(old) != self._is_ours(new):
                 return [after] if after else []
-        return [after] if after and self._is_ours(new) and self.tracker.is_news(after, new) else []
+        return [after] if after and self._is_ours(new) and self.tracker.is_foreign_change(after, new) else []

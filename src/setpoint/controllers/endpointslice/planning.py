@@ -1,4 +1,4 @@
-"""What is to be made, changed and deleted so that slices say what they should, with as little change as possible."""
+"""Plans which slices to create, update and delete with as few changes as possible."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from setpoint.controllers.endpointslice.endpoints import (
     PortsKey,
     endpoint_key,
     endpoint_of,
+    is_equivalent,
     is_owned_by,
     labels_of,
     new_slice,
     own_labels,
     ports_key,
     ports_of,
-    says_the_same,
 )
 from setpoint.controllers.service_pods import can_serve
 
@@ -28,13 +28,13 @@ Obj = dict[str, Any]
 class Plan:
     create: list[Obj] = field(default_factory=list)
     update: list[Obj] = field(default_factory=list)
-    """Copies of those that are there, changed."""
+    """Modified copies of existing slices."""
     delete: list[Obj] = field(default_factory=list)
     unchanged: list[Obj] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Why something that should be there is not."""
+    """Reasons why expected endpoints are missing."""
 
-    def take(self, other: Plan) -> None:
+    def extend(self, other: Plan) -> None:
         self.create += other.create
         self.update += other.update
         self.delete += other.delete
@@ -57,7 +57,7 @@ def plan(
     most: int,
     manager: str,
 ) -> Plan:
-    """For one address family, of which `slices` are. Hints are not thought of here."""
+    """Plan the slices of one address family, without hints. `slices` are the existing ones."""
     wanted, problems = _wanted(service, pods, node_of, family)
 
     def fresh(ports: list[Obj]) -> Obj:
@@ -79,7 +79,7 @@ def _wanted(
         node_name = pod["spec"].get("nodeName") or ""
         node = node_of(node_name)
         if node is None and not service["spec"].get("publishNotReadyAddresses"):
-            # It may be that the cache has not seen the node yet; the Pod must not keep the others from their places.
+            # The cache may not have the node yet; skip the Pod without affecting the others.
             namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
             problems.append(
                 f"skipping Pod {pod['metadata']['name']} for Service {namespace}/{name}: Node {node_name} Not Found"
@@ -102,8 +102,11 @@ def arrange(
     *,
     placeholder: bool = True,
 ) -> Plan:
-    """`fresh(ports)` is a new slice without endpoints. With `placeholder` there is an empty slice when there would be
-    none: so people can tell a Service without endpoints from one that nobody has looked at."""
+    """Plan the slices for the wanted endpoints.
+
+    `fresh(ports)` returns a new slice without endpoints. With `placeholder`, an empty slice is created when there would
+    be none, which distinguishes a Service without endpoints from one that was not reconciled yet.
+    """
     result = Plan(problems=problems)
     by_ports: dict[PortsKey, list[Obj]] = {}
     for found in slices:
@@ -112,7 +115,7 @@ def arrange(
         else:
             result.delete.append(found)
     for key, group in wanted.items():
-        result.take(_arrange_group(group, by_ports.pop(key, []), most, labels, fresh))
+        result.extend(_arrange_group(group, by_ports.pop(key, []), most, labels, fresh))
     for left in by_ports.values():
         result.delete += left
     if placeholder and len(slices) == len(result.delete) and not result.create:
@@ -151,7 +154,7 @@ def _arrange_group(
         else:
             untouched.append(found)
     rest = [missing[key] for key in missing]
-    # The fullest first: what is written anyway is where newcomers cost least.
+    # The fullest first: adding to slices that are written anyway costs least.
     for found in sorted(result.update, key=lambda each: -len(each["endpoints"])):
         _fill(found, rest, most)
     while rest:
@@ -168,14 +171,15 @@ def _arrange_group(
 
 
 def _kept(found: Obj, missing: dict[EndpointKey, Obj]) -> tuple[list[Obj], bool]:
-    """What of a slice stays, as it should be now, and whether that is a change. `missing` loses what was found."""
+    """Return the endpoints that stay in a slice, updated, and whether that is a change. Found endpoints are removed
+    from `missing`."""
     kept, changed = [], False
     for endpoint in found.get("endpoints") or ():
         wanted = missing.pop(endpoint_key(endpoint), None)
         if wanted is None:
             changed = True
             continue
-        same = says_the_same(wanted, endpoint)
+        same = is_equivalent(wanted, endpoint)
         changed = changed or not same
         kept.append(wanted)
     return kept, changed
@@ -192,7 +196,7 @@ def _fill(target: Obj, rest: list[Obj], most: int) -> None:
 
 
 def _closest_fit(slices: list[Obj], count: int, most: int) -> Obj | None:
-    """The slice that is fullest once all of them are in it."""
+    """Return the slice that would be fullest after adding the endpoints, or None if none has room."""
     if count >= most:
         return None
     fitting = [found for found in slices if count + len(found.get("endpoints") or ()) <= most]
@@ -200,7 +204,7 @@ def _closest_fit(slices: list[Obj], count: int, most: int) -> Obj | None:
 
 
 def reuse(result: Plan, owner: Obj) -> None:
-    """Instead of deleting one slice and making another, the one is made the other."""
+    """Convert a slice that would be deleted into one that would be created."""
     for doomed in tuple(result.delete):
         if not result.create:
             return

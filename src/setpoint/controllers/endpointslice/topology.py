@@ -1,4 +1,4 @@
-"""Hints by the share of CPU that each zone has, for Services that ask for it by annotation (topology mode `Auto`)."""
+"""Hints in proportion to the CPU of each zone, for Services with topology mode `Auto`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from setpoint.meta import quantity
 Obj = dict[str, Any]
 
 _ANNOTATIONS = ("service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode")
-"""The first of them that is there has its way."""
+"""The annotations that select the mode; the first one that is set applies."""
 _ZONE = "topology.kubernetes.io/zone"
 _EXCLUDED = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _OVERLOAD = 0.2
-"""How much more than its share an endpoint may have to carry."""
+"""The tolerated overload of an endpoint as a fraction of its share."""
 _DISABLED, _ENABLED = "TopologyAwareHintsDisabled", "TopologyAwareHintsEnabled"
 
 
-class Note(NamedTuple):
-    """An event about the Service."""
+class HintEvent(NamedTuple):
+    """An Event about the Service."""
 
     warning: bool
     reason: str
@@ -44,7 +44,7 @@ def topology_mode(service: Obj) -> bool:
 
 
 def cpu_shares(nodes: Iterable[Obj]) -> dict[str, float] | None:
-    """By zone, of all that is ready to work; None when not everything about it is known, or there is but one zone."""
+    """Return the fraction of ready CPU by zone, or None if it is not fully known or there is only one zone."""
     milli: Counter[str] = Counter()
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
@@ -59,15 +59,15 @@ def cpu_shares(nodes: Iterable[Obj]) -> dict[str, float] | None:
 
 
 class Topology:
-    """Which Services have hints, and how many endpoints each zone got: so that a change of the nodes can be told to
-    those whose hints it makes wrong."""
+    """Tracks which Services have hints and how many endpoints each zone got, to find those that a change of the nodes
+    affects."""
 
     def __init__(self) -> None:
         self._shares: dict[str, float] | None = None
         self._given: dict[str, dict[str, Counter[str]]] = {}
 
-    def see_nodes(self, nodes: Iterable[Obj]) -> list[str]:
-        """Keys of the Services that some zone now has too few endpoints of."""
+    def update_nodes(self, nodes: Iterable[Obj]) -> list[str]:
+        """Update the zones. Return the keys of the Services for which a zone now has too few endpoints."""
         self._shares = cpu_shares(nodes)
         return [
             key for key, families in self._given.items() if any(self._overloaded(given) for given in families.values())
@@ -83,26 +83,26 @@ class Topology:
         if not family or not families:
             self._given.pop(key, None)
 
-    def hint(self, result: Plan, key: str, family: str) -> list[Note]:
-        """Changes the plan so that its endpoints have hints, or none if that cannot be done well."""
+    def hint(self, result: Plan, key: str, family: str) -> list[HintEvent]:
+        """Add hints to the planned endpoints, or remove them if they cannot be distributed well."""
         given, problem = self._distribute(result)
         if problem:
             self.forget(key, family)
             remove_hints(result)
-            return [Note(True, _DISABLED, f"{problem}, addressType: {family}")]
+            return [HintEvent(True, _DISABLED, f"{problem}, addressType: {family}")]
         known = self.has_hints(key)
         self._given.setdefault(key, {})[family] = given
         message = f"Topology Aware Hints has been enabled, addressType: {family}"
-        return [] if known else [Note(False, _ENABLED, message)]
+        return [] if known else [HintEvent(False, _ENABLED, message)]
 
-    def removed(self, key: str, family: str) -> list[Note]:
-        """The Service no longer asks for hints."""
+    def removed(self, key: str, family: str) -> list[HintEvent]:
+        """Record that the Service no longer requests hints."""
         if not self.has_hints(key):
             return []
         self.forget(key, family)
-        return [Note(True, _DISABLED, f"Topology Aware Hints has been disabled, addressType: {family}")]
+        return [HintEvent(True, _DISABLED, f"Topology Aware Hints has been disabled, addressType: {family}")]
 
-    # -- how many for whom --------------------------------------------------------------------------------------------
+    # -- distribution -------------------------------------------------------------------------------------------------
 
     def _distribute(self, result: Plan) -> tuple[Counter[str], str]:
         every = (*result.create, *result.update, *result.unchanged)
@@ -145,7 +145,7 @@ class Topology:
         }, ""
 
     def _keep_what_fits(self, result: Plan, allocations: dict[str, Allocation]) -> Counter[str]:
-        """Slices that need no change keep their hints, unless these would give some zone too many."""
+        """Keep the hints of unchanged slices, unless a zone would get too many."""
         given: Counter[str] = Counter()
         for found in tuple(result.unchanged):
             hints = _hints_in(found)
@@ -183,7 +183,7 @@ def _hints_in(found: Obj) -> Counter[str] | None:
 
 
 def _moves(allocations: dict[str, Allocation], given: Counter[str]) -> tuple[Counter[str], Counter[str]]:
-    """How many endpoints each zone gives away and gets."""
+    """Return how many endpoints each zone gives away and receives."""
     surplus = {zone: given[zone] - each.desired for zone, each in allocations.items() if given[zone] > each.desired}
     lack = {zone: each.desired - given[zone] for zone, each in allocations.items() if given[zone] < each.desired}
     giving: Counter[str] = Counter()

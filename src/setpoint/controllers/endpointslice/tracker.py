@@ -1,4 +1,4 @@
-"""Which slices a Service must have in the cache before what the cache shows can be trusted."""
+"""Tracks written slices until the cache shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GONE = -1
 
 
 class SliceTracker:
-    """By Service key and uid of the slice: the generation that was written last, or that it was deleted."""
+    """By Service key and slice uid: the generation written last, or a marker for a deletion."""
 
     def __init__(self) -> None:
         self._written: dict[str, dict[str, int]] = {}
@@ -36,14 +36,14 @@ class SliceTracker:
                 return True
         return False
 
-    def is_news(self, service: str, seen: Obj) -> bool:
-        """Somebody else changed it."""
+    def is_foreign_change(self, service: str, seen: Obj) -> bool:
+        """Return whether another client changed the slice."""
         meta = seen["metadata"]
         known = self._written.get(service, {}).get(meta["uid"])
         return known is None or meta.get("generation", 0) > known
 
-    def seen_to_go(self, service: str, gone: Obj) -> bool:
-        """True when it was to be expected."""
+    def deletion_observed(self, service: str, gone: Obj) -> bool:
+        """Record an observed deletion. Return whether it was expected."""
         known = self._written.get(service, {}).pop(gone["metadata"]["uid"], None)
         return known == _GONE
 

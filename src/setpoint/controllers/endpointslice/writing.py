@@ -1,4 +1,4 @@
-"""Carrying out a plan."""
+"""Executes a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Obj = dict[str, Any]
 
 
 def stamp(result: Plan, since: str) -> None:
-    """What is written says since when it has been out of date; see `TriggerTimes`."""
+    """Annotate the planned slices with the trigger time; see `TriggerTimes`."""
     result.create = [_stamped(made, since) for made in result.create]
     result.update = [_stamped(changed, since) for changed in result.update]
 
@@ -24,8 +24,8 @@ def stamp(result: Plan, since: str) -> None:
 async def write(
     client: Client, resource: ResourceRef, result: Plan, owner: Obj | None, key: str, tracker: SliceTracker
 ) -> None:
-    """Stops at the first failure; what was written until then is in the tracker. Nothing is made for an owner that is
-    on its way out."""
+    """Write the plan and record each write in the tracker. Stop at the first failure. Create nothing for an owner that
+    is being deleted."""
     if owner is not None and "deletionTimestamp" not in owner["metadata"]:
         for made in result.create:
             try:

@@ -1,1 +1,1 @@
-"""Endpoints that people write for Services without a selector, as EndpointSlices for those who only know these."""
+"""Mirrors user-managed Endpoints of Services without a selector to EndpointSlices."""

@@ -1,4 +1,4 @@
-"""When to look at an Endpoints object, and keeping its slices."""
+"""Reconciles the slices that mirror an Endpoints object."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def endpointslice_mirroring_controller(manager: Manager, options: ControllerOpti
 
 
 def is_to_be_mirrored(endpoints: Obj | None) -> bool:
-    """As far as it is for the object itself to say."""
+    """Return whether the Endpoints object itself permits mirroring."""
     if endpoints is None:
         return False
     meta = endpoints["metadata"]

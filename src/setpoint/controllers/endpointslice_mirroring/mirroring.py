@@ -1,4 +1,4 @@
-"""From an Endpoints object to the slices that say the same."""
+"""Converts an Endpoints object to slices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from setpoint.controllers.endpointslice.endpoints import (
     PortsKey,
     endpoint_key,
     in_order,
+    is_equivalent,
     is_owned_by,
     ports_key,
-    says_the_same,
     slice_prefix,
 )
 from setpoint.controllers.endpointslice.planning import Plan
@@ -34,14 +34,14 @@ _Key = tuple[str, PortsKey]
 @dataclass(slots=True)
 class Mirror:
     groups: dict[_Key, tuple[list[Obj], dict[EndpointKey, Obj]]] = field(default_factory=dict)
-    """By address family and ports: the ports, and the endpoints that offer them."""
+    """Ports and endpoints by address family and ports."""
     invalid: int = 0
     skipped: int = 0
-    """Addresses that are not mirrored, those that are invalid among them."""
+    """The number of addresses that are not mirrored, including invalid ones."""
 
 
 def mirror_of(endpoints: Obj, most: int) -> Mirror:
-    """`most` addresses of each subset."""
+    """Convert the subsets, with at most `most` addresses of each."""
     mirror = Mirror()
     for subset in repacked(endpoints.get("subsets") or ()):
         ports = in_order([{**port, "name": port.get("name") or ""} for port in subset.get("ports") or ()])
@@ -72,7 +72,7 @@ def _endpoint(address: Obj, ip: str, ready: bool) -> Obj:
 
 
 def plan_mirror(endpoints: Obj, mirror: Mirror, slices: Sequence[Obj]) -> Plan:
-    """One slice for each group; what is left over of those that are there goes, or becomes another."""
+    """Plan one slice for each group. Surplus slices are deleted or reused."""
     result = Plan()
     by_key: dict[_Key, list[Obj]] = {}
     for found in slices:
@@ -96,7 +96,7 @@ def plan_mirror(endpoints: Obj, mirror: Mirror, slices: Sequence[Obj]) -> Plan:
 
 def _is_mirrored(endpoints: Obj, found: Obj, wanted: dict[EndpointKey, Obj]) -> bool:
     there = {endpoint_key(endpoint): endpoint for endpoint in found.get("endpoints") or ()}
-    if there.keys() != wanted.keys() or not all(says_the_same(wanted[key], there[key]) for key in there):
+    if there.keys() != wanted.keys() or not all(is_equivalent(wanted[key], there[key]) for key in there):
         return False
     made = _slice(endpoints, "", [], [])["metadata"]
     meta = found["metadata"]

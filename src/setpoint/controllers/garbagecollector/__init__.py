@@ -1,12 +1,12 @@
-"""Objects whose owners are gone go too.
+"""Deletes objects whose owners are gone.
 
-What holds:
-- nothing is deleted on hearsay: before an object is deleted, it and each of its owners are asked for at the server, and
-  the deletion holds only for the very object that was looked at;
-- an owner is its uid: an object of the same name that was made later is nobody's owner;
-- an owner that asked to go last (foreground) goes when no dependent that blocks it is left; one that asked to leave its
-  dependents alone (orphan) goes when they have forgotten it.
+Guarantees:
+- Before an object is deleted, it and each of its owners are read from the server, and the deletion is conditional on
+  the uid and version that were read.
+- An owner is identified by its uid: a later object with the same name does not count.
+- An owner that is deleted in the foreground is removed when no blocking dependent is left; one whose dependents are
+  orphaned is removed when they no longer refer to it.
 
-`graph` knows who refers to whom and says whom to look at; `monitors` tell it what there is; `live` speaks to the
-server; `deleting` and `orphaning` decide; `collector` puts them together.
+`graph` holds the ownership graph and decides what to reconcile; `monitors` feed it; `live` does the requests;
+`deleting` and `orphaning` decide; `collector` assembles them.
 """

@@ -1,4 +1,4 @@
-"""Owners that were found not to exist: their many dependents need not all ask."""
+"""A cache of owners that do not exist, so that not every dependent must ask the server."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from setpoint.controllers.garbagecollector.identity import Identity
 
 
 class AbsentOwners:
-    """Bounded: the one that was of no use for longest is forgotten first. Uids do not come back, so nothing in here is
-    ever out of date."""
+    """A bounded LRU set. Uids are never reused, so entries do not become stale."""
 
     def __init__(self, most: int = 500) -> None:
         self._most = most

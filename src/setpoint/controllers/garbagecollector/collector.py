@@ -1,4 +1,4 @@
-"""The garbage collector, put together."""
+"""Assembles the garbage collector."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _WORKERS = 20
 
 
 class GarbageCollector:
-    """Listens to the manager's informers where there are any, and has its own for all other kinds. It is no part of
-    the manager's start: nobody has to wait until it has seen everything, itself excepted."""
+    """Uses the manager's informers where they exist and its own for all other resources.
+
+    It is not part of the manager's start, so that only the collector itself waits until every resource is listed.
+    """
 
     def __init__(self, manager: Manager) -> None:
         client: Client = manager.client_for(_ACCOUNT)
@@ -30,27 +32,27 @@ class GarbageCollector:
         self.graph = graph = Graph(self, absent_owners)
         self.monitors = Monitors(client, clock, graph, manager.shared_informer)
         self._recorder = EventRecorder(client, clock, _COMPONENT)
-        deleting = Deleting(graph, live, absent_owners, self.look_at)
+        deleting = Deleting(graph, live, absent_owners, self.enqueue)
         self._deleting = Controller(_COMPONENT, deleting.reconcile, clock, workers=_WORKERS)
         orphaning = Orphaning(graph, live)
         self._orphaning = Controller(f"{_COMPONENT}-orphans", orphaning.reconcile, clock, workers=_WORKERS)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.monitors.run())
             tasks.create_task(self._recorder.run())
-            # Before that, owners that are there may look as if they were not, and dependents are unknown.
+            # Before that, existing owners may look absent, and dependents are unknown.
             await self.monitors.synced.wait()
             tasks.create_task(self._deleting.run())
             tasks.create_task(self._orphaning.run())
 
-    # -- what the graph wishes --------------------------------------------------------------------------------------
+    # -- actions of the graph -----------------------------------------------------------------------------------------
 
-    def look_at(self, uid: str) -> None:
+    def enqueue(self, uid: str) -> None:
         self._deleting.queue.add(uid)
 
-    def look_at_later(self, uid: str) -> None:
+    def enqueue_with_backoff(self, uid: str) -> None:
         self._deleting.queue.add_rate_limited(uid)
 
     def orphan(self, uid: str) -> None:

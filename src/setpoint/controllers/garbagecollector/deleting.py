@@ -1,4 +1,4 @@
-"""Whether an object is to go, decided by asking for it and its owners."""
+"""Decides whether an object is deleted, by reading it and its owners from the server."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _RETRY = Result(retry=True)
 
 @dataclass(slots=True)
 class Owners:
-    solid: list[Obj] = field(default_factory=list)
-    """References to owners that are there."""
+    existing: list[Obj] = field(default_factory=list)
+    """References to owners that exist."""
     dangling: list[Obj] = field(default_factory=list)
-    """To owners that are not."""
+    """References to owners that do not exist."""
     waiting: list[Obj] = field(default_factory=list)
-    """To owners that are being deleted and wait for their dependents to go."""
+    """References to owners that are being deleted and wait for their dependents."""
 
 
 class Deleting:
-    def __init__(self, graph: Graph, live: Live, absent_owners: AbsentOwners, look_at: Callable[[str], None]) -> None:
+    def __init__(self, graph: Graph, live: Live, absent_owners: AbsentOwners, enqueue: Callable[[str], None]) -> None:
         self._graph = graph
         self._live = live
         self._absent_owners = absent_owners
-        self._look_at = look_at
+        self._enqueue = enqueue
 
     async def reconcile(self, uid: str) -> Result | None:
         node = self._graph.get(uid)
         if node is None or (node.being_deleted and not node.deleting_dependents):
-            # One that is on its way out needs no push; its dependents are looked at when it is gone.
+            # It is being deleted already; its dependents are reconciled when it is gone.
             return None
         identity = node.identity
         try:
@@ -50,17 +50,17 @@ class Deleting:
             self._graph.absent(identity)
             return None
         except NeedsNamespace as error:
-            # No retry can mend that, and it is no reason to delete anything.
+            # A retry cannot fix this, and it is no reason to delete anything.
             log.info("garbage collector: %s cannot have the owner that it refers to: %s", identity, error)
             return None
         except UnknownKind as error:
             log.debug("garbage collector: %s: %s", identity, error)
             return _RETRY
-        # One that is there but was never seen is asked for until it is, or is gone.
+        # Retry a virtual node until it is observed or known to be absent.
         return _RETRY if node.virtual and self._graph.get(uid) is node else None
 
     async def _attempt(self, node: Node, identity: Identity) -> None:
-        """Raises NotFound when the object is not there."""
+        """Reconcile the object. Raise NotFound if it does not exist."""
         seen = await self._live.metadata(identity)
         if seen["uid"] != identity.uid:
             raise NotFound(f"{identity} has gone; another one has its name")
@@ -71,10 +71,10 @@ class Deleting:
         if not references:
             return
         owners = await self._classified(identity, references)
-        if owners.solid:
+        if owners.existing:
             gone = [reference["uid"] for reference in (*owners.dangling, *owners.waiting)]
             if gone:
-                # Those that wait would wait for ever for one that stays.
+                # Unblock the waiting owners: this object stays, so they would wait forever.
                 await self._live.drop_owners(identity, gone)
         elif owners.waiting and self._graph.dependents(identity.uid):
             await self._delete_in_foreground(node, identity, seen)
@@ -88,11 +88,11 @@ class Deleting:
             await self._live.drop_finalizer(identity, FOREGROUND)
         for dependent in blocking:
             if not dependent.deleting_dependents:
-                self._look_at(dependent.identity.uid)
+                self._enqueue(dependent.identity.uid)
 
     async def _delete_in_foreground(self, node: Node, identity: Identity, seen: Obj) -> None:
         if any(dependent.deleting_dependents for dependent in self._graph.dependents(identity.uid)):
-            # Perhaps they wait for each other in a circle: here is where it is opened.
+            # Dependents may block each other in a cycle: break it here.
             await self._live.unblock_owners(identity, node.owners)
             now = await self._live.metadata(identity)
             if _uids(now) != _uids(seen):
@@ -109,11 +109,11 @@ class Deleting:
             elif "deletionTimestamp" in owner and FOREGROUND in (owner.get("finalizers") or ()):
                 found.waiting.append(reference)
             else:
-                found.solid.append(reference)
+                found.existing.append(reference)
         return found
 
     async def _owner(self, dependent: Identity, reference: Obj) -> Obj | None:
-        """The metadata of an owner that is there; None if it is not."""
+        """Return the metadata of an existing owner, or None."""
         outside, beside = owner_in("", reference), owner_in(dependent.namespace, reference)
         if outside in self._absent_owners or beside in self._absent_owners:
             return None
@@ -133,6 +133,6 @@ def _uids(meta: Obj) -> list[str]:
 
 
 def _propagation(meta: Obj) -> str:
-    """As somebody has asked for already."""
+    """Return the propagation policy that was requested with the deletion."""
     finalizers = meta.get("finalizers") or ()
     return "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"

@@ -1,4 +1,4 @@
-"""Who refers to whom, as far as is known, and whom to look at when that changes."""
+"""The ownership graph, and which objects to reconcile when it changes."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ Obj = dict[str, Any]
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
-class Wishes(Protocol):
-    """What the graph asks for; objects are named by their uids."""
+class GraphActions(Protocol):
+    """Actions that the graph requests; objects are identified by uid."""
 
-    def look_at(self, uid: str) -> None:
-        """Perhaps it is to be deleted, or its finalizer to be taken off."""
+    def enqueue(self, uid: str) -> None:
+        """Reconcile the object: it may have to be deleted, or its finalizer removed."""
         ...
 
-    def look_at_later(self, uid: str) -> None: ...
+    def enqueue_with_backoff(self, uid: str) -> None: ...
 
     def orphan(self, uid: str) -> None:
-        """It is being deleted, and its dependents are to forget it."""
+        """Orphan the dependents of an object that is being deleted."""
         ...
 
     def wrong_namespace(self, dependent: Identity, owner: Identity) -> None:
-        """The owner that is referred to is in another namespace; `owner` is what the reference says."""
+        """Report a reference to an owner in another namespace; `owner` is what the reference says."""
         ...
 
 
 class Graph:
-    def __init__(self, wishes: Wishes, absent_owners: AbsentOwners) -> None:
-        self._wishes = wishes
+    def __init__(self, actions: GraphActions, absent_owners: AbsentOwners) -> None:
+        self._actions = actions
         self._absent_owners = absent_owners
         self._nodes: dict[str, Node] = {}
-        """By uid. Every owner that an object in here refers to is in here too, virtual if need be, unless it is known
-        to be gone."""
+        """Nodes by uid. Every owner that a node refers to has a node, if need be a virtual one, unless it is known to
+        be absent."""
         self._dependents: dict[str, dict[str, Node]] = {}
-        """By the owner's uid, then by their own; only owners that have any."""
+        """Dependents by the owner's uid, then by their own uid; owners without dependents have no entry."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -51,13 +51,14 @@ class Graph:
         return list(self._dependents.get(uid, {}).values())
 
     def blocking(self, uid: str) -> list[Node]:
-        """The dependents that the owner must wait for."""
+        """Return the dependents that block the deletion of the owner."""
         return [node for node in self.dependents(uid) if node.blocks(uid)]
 
-    # -- what happens to objects ------------------------------------------------------------------------------------
+    # -- changes of objects
+    # ----------------------------------------------------------------------------------------------
 
     def observe(self, identity: Identity, old: Obj | None, meta: Obj) -> None:
-        """The object is there, or has changed; `old` and `meta` are its metadata before and now."""
+        """Record that the object exists or has changed; `old` and `meta` are its former and current metadata."""
         node = self._nodes.get(identity.uid)
         owners = tuple(meta.get("ownerReferences") or ())
         if node is None:
@@ -73,7 +74,7 @@ class Graph:
         self._follow_deletion(node, old, meta)
 
     def forget(self, identity: Identity) -> None:
-        """The object is gone: somebody saw it go."""
+        """Record an observed deletion."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return
@@ -81,20 +82,20 @@ class Graph:
             self._seen(node, identity)
         self._remove(node, identity)
 
-    def lose_sight(self, identity: Identity) -> None:
-        """Nobody watches objects of this kind any more: whether it is there is to be asked for, if it matters."""
+    def unwatch(self, identity: Identity) -> None:
+        """Record that the resource is no longer watched: whether the object exists must be read from the server."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return
         if self._dependents.get(identity.uid):
             node.virtual = True
-            self._wishes.look_at_later(identity.uid)
+            self._actions.enqueue_with_backoff(identity.uid)
         else:
             self._remove(node, identity)
 
     def absent(self, identity: Identity) -> None:
-        """The server was asked for exactly this and does not have it. If others call the owner by another name,
-        namespace or kind, that may still exist."""
+        """Record that the server does not have exactly this object. If dependents refer to the uid with another name,
+        namespace or kind, that one may still exist."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return
@@ -108,14 +109,14 @@ class Graph:
         if matching:
             self._absent_owners.add(identity)
             for dependent in matching:
-                self._wishes.look_at(dependent.identity.uid)
+                self._actions.enqueue(dependent.identity.uid)
         if node.virtual and node.identity == identity:
             called = alternative(other, identity)
             if called is not None:
                 node.identity = called
-                self._wishes.look_at_later(called.uid)
+                self._actions.enqueue_with_backoff(called.uid)
 
-    # -- references -------------------------------------------------------------------------------------------------
+    # -- references ----------------------------------------------------------------------------------------------------
 
     def _refer(self, node: Node, references: Iterable[Obj]) -> None:
         doubtful = False
@@ -126,21 +127,21 @@ class Graph:
             self._dependents.setdefault(uid, {})[own.uid] = node
             if owner is None:
                 self._nodes[uid] = Node(owner_in(own.namespace, reference), virtual=True)
-                self._wishes.look_at(uid)
+                self._actions.enqueue(uid)
             elif not doubtful:
                 doubtful = self._is_doubtful(node, owner, reference)
         if doubtful:
-            self._wishes.look_at(own.uid)
+            self._actions.enqueue(own.uid)
 
     def _is_doubtful(self, node: Node, owner: Node, reference: Obj) -> bool:
         namespace = node.identity.namespace
         if owner.identity.namespace and owner.identity.namespace != namespace:
             if not owner.virtual:
-                self._wishes.wrong_namespace(node.identity, owner_in(namespace, reference))
+                self._actions.wrong_namespace(node.identity, owner_in(namespace, reference))
             return True
         if not owner.identity.is_meant_by(reference):
             return True
-        # The owner seems to be in no namespace, but only because an object in no namespace said so.
+        # The owner seems to be cluster-scoped, but only because a cluster-scoped dependent refers to it.
         return owner.virtual and owner.identity.namespace != namespace
 
     def _forget_owners(self, node: Node, references: Iterable[Obj]) -> None:
@@ -154,7 +155,7 @@ class Graph:
                 del self._dependents[uid]
                 owner = self._nodes.get(uid)
                 if owner is not None and owner.virtual:
-                    # Nobody speaks of it any more, and nobody ever saw it.
+                    # No reference is left, and the object was never observed.
                     del self._nodes[uid]
 
     def _change_owners(self, node: Node, owners: tuple[Obj, ...]) -> None:
@@ -163,16 +164,17 @@ class Graph:
         for uid, reference in before.items():
             blocked = reference.get("blockOwnerDeletion")
             if blocked and not after.get(uid, {}).get("blockOwnerDeletion") and uid in self._nodes:
-                # Perhaps it was the last that this owner waited for.
-                self._wishes.look_at(uid)
+                # It may have been the last dependent that blocked this owner.
+                self._actions.enqueue(uid)
         node.owners = owners
         self._refer(node, [reference for reference in owners if reference["uid"] not in before])
         self._forget_owners(node, [reference for uid, reference in before.items() if uid not in after])
 
-    # -- nodes ------------------------------------------------------------------------------------------------------
+    # -- nodes
+    # ----------------------------------------------------------------------------------------------------------
 
     def _seen(self, node: Node, identity: Identity) -> None:
-        """What was known from references has shown itself; not all of them need have been right about it."""
+        """Replace a virtual node by the observed object; its dependents' references may differ from it."""
         node.virtual = False
         if node.identity == identity:
             return
@@ -182,9 +184,9 @@ class Graph:
             if identity.namespace and namespace != identity.namespace:
                 for reference in dependent.owners:
                     if reference["uid"] == identity.uid:
-                        self._wishes.wrong_namespace(dependent.identity, owner_in(namespace, reference))
+                        self._actions.wrong_namespace(dependent.identity, owner_in(namespace, reference))
                         break
-            self._wishes.look_at(dependent.identity.uid)
+            self._actions.enqueue(dependent.identity.uid)
         node.identity = identity
 
     def _remove(self, node: Node, identity: Identity) -> None:
@@ -195,21 +197,21 @@ class Graph:
         if dependents:
             self._absent_owners.add(identity)
             for dependent in dependents:
-                self._wishes.look_at(dependent)
+                self._actions.enqueue(dependent)
         for reference in node.owners:
             owner = self._nodes.get(reference["uid"])
             if owner is not None and owner.deleting_dependents:
-                self._wishes.look_at(reference["uid"])
+                self._actions.enqueue(reference["uid"])
 
     def _follow_deletion(self, node: Node, old: Obj | None, meta: Obj) -> None:
         uid = node.identity.uid
         if _waits(meta, ORPHAN) and not (old is not None and _waits(old, ORPHAN)):
-            self._wishes.orphan(uid)
+            self._actions.orphan(uid)
         elif _waits(meta, FOREGROUND) and not (old is not None and _waits(old, FOREGROUND)):
             node.deleting_dependents = True
             for dependent in self._dependents.get(uid, ()):
-                self._wishes.look_at(dependent)
-            self._wishes.look_at(uid)
+                self._actions.enqueue(dependent)
+            self._actions.enqueue(uid)
 
 
 def _waits(meta: Obj, finalizer: str) -> bool:

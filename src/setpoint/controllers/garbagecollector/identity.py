@@ -1,4 +1,4 @@
-"""Which object is meant: by itself, or by those that refer to it."""
+"""The identity of an object, as it is or as references describe it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Obj = dict[str, Any]
 
 
 class Identity(NamedTuple):
-    """In the order in which identities are compared: kinds first, whether or not they are in namespaces."""
+    """The fields are in the order in which identities are compared."""
 
     kind: str
     api_version: str
     namespace: str
-    """Empty: in none."""
+    """Empty for cluster-scoped objects."""
     name: str
     uid: str
 
@@ -24,13 +24,13 @@ class Identity(NamedTuple):
         return f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
 
     def is_meant_by(self, reference: Obj) -> bool:
-        """Namespaces aside."""
+        """Return whether the reference matches, regardless of the namespace."""
         said = (reference["kind"], reference["apiVersion"], reference["name"], reference["uid"])
         return said == (self.kind, self.api_version, self.name, self.uid)
 
 
 def owner_in(namespace: str, reference: Obj) -> Identity:
-    """What a reference means if the owner is in this namespace."""
+    """Return the identity that a reference describes if the owner is in this namespace."""
     return Identity(
         intern(reference["kind"]), intern(reference["apiVersion"]), namespace, reference["name"], reference["uid"]
     )
@@ -38,24 +38,24 @@ def owner_in(namespace: str, reference: Obj) -> Identity:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An object in the graph. Its dependents are the graph's to know."""
+    """An object in the graph. Its dependents are stored in the graph."""
 
     identity: Identity
     owners: tuple[Obj, ...] = ()
-    """References, as they stand in the object."""
+    """Owner references as they are in the object."""
     virtual: bool = False
-    """Known from references only: nobody has seen the object itself, and what they say of it may be wrong."""
+    """Known from references only: the object itself was never observed, and the references may be wrong."""
     being_deleted: bool = False
     deleting_dependents: bool = False
-    """It is being deleted and waits for its dependents to go first."""
+    """It is being deleted in the foreground and waits for its dependents."""
 
     def blocks(self, owner_uid: str) -> bool:
         return any(owner["uid"] == owner_uid and owner.get("blockOwnerDeletion") for owner in self.owners)
 
 
 def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
-    """Those that mean exactly this owner, and those that have its uid but something else differs. One that refers to
-    it twice can be in both."""
+    """Return the dependents that refer to exactly this owner, and those that have its uid but differ in another field.
+    One that refers to it twice can be in both."""
     matching, other = [], []
     for dependent in dependents:
         if owner.namespace and owner.namespace != dependent.identity.namespace:
@@ -70,8 +70,8 @@ def partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], 
 
 
 def alternative(dependents: Iterable[Node], absent: Identity) -> Identity | None:
-    """What else dependents call the owner with the uid of one that was found not to exist: the next in order after it,
-    so that all get their turn."""
+    """Return the next identity by which dependents refer to the uid of an absent owner, in order, so that each is
+    tried."""
     others = set()
     for dependent in dependents:
         for reference in dependent.owners:
@@ -79,7 +79,7 @@ def alternative(dependents: Iterable[Node], absent: Identity) -> Identity | None
                 continue
             found = owner_in(dependent.identity.namespace, reference)
             if not absent.namespace and found[:2] == absent[:2]:
-                # This kind is known to be in no namespace.
+                # This kind is known to be cluster-scoped.
                 found = found._replace(namespace="")
             others.add(found)
     others.discard(absent)

@@ -1,4 +1,4 @@
-"""What the collector asks of the server and does there."""
+"""The requests of the garbage collector."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Change = Callable[[list[Obj]], list[Obj]]
 
 
 class UnknownKind(Exception):
-    """The server has no such kind, or not yet. That says nothing about whether the object exists."""
+    """The server does not know the kind, or not yet. This says nothing about whether the object exists."""
 
 
 class NeedsNamespace(Exception):
-    """An object in no namespace refers to an owner that would have to be in one."""
+    """A cluster-scoped object refers to an owner of a namespaced kind."""
 
 
 class Live:
@@ -29,7 +29,7 @@ class Live:
         self._clock = clock
 
     async def resource(self, identity: Identity) -> Resource:
-        """Raises UnknownKind, NeedsNamespace."""
+        """Return the resource. Raise UnknownKind or NeedsNamespace."""
         try:
             found = await self._client.resource((identity.api_version, identity.kind))
         except NotFound:
@@ -39,21 +39,21 @@ class Live:
         return found
 
     async def metadata(self, identity: Identity) -> Obj:
-        """Of the object that has this name now, whatever its uid. Raises NotFound."""
+        """Return the metadata of the object with this name, whatever its uid. Raise NotFound."""
         resource = await self.resource(identity)
         try:
             found = await self._client.get(resource, identity.name, identity.namespace, metadata_only=True)
         except NotFound as error:
             if not (error.details or {}).get("name"):
-                # Not the object but its resource is not there: the version is no longer served, for one.
+                # Not the object but its resource was not found, for example because the version is no longer served.
                 raise UnknownKind(str(error)) from None
             raise
         meta: Obj = found["metadata"]
         return meta
 
     async def delete(self, identity: Identity, seen: Obj, propagation: str) -> None:
-        """The object as it was seen; if it has changed since, but not its owners, then all the same: objects that are
-        written to all the time must not live for ever. Raises NotFound, Conflict."""
+        """Delete the object as it was read. If it changed since but its owners did not, delete it all the same, because
+        objects that are updated continuously could otherwise never be deleted. Raise NotFound or Conflict."""
         resource = await self.resource(identity)
         name, namespace, uid = identity.name, identity.namespace, identity.uid
         try:
@@ -67,7 +67,7 @@ class Live:
             await self._client.delete(resource, name, namespace, propagation=propagation, uid=uid)
 
     async def drop_owners(self, identity: Identity, uids: Collection[str]) -> None:
-        """The object refers to none of these any more. Raises NotFound."""
+        """Remove references to these owners from the object. Raise NotFound."""
         dropped: list[Obj] = [{"$patch": "delete", "uid": uid} for uid in uids]
 
         def without(references: list[Obj]) -> list[Obj]:
@@ -76,7 +76,7 @@ class Live:
         await self._change_references(identity, dropped, without)
 
     async def unblock_owners(self, identity: Identity, references: Collection[Obj]) -> None:
-        """The object's owners need not wait for it any more."""
+        """Clear blockOwnerDeletion in the object's references."""
         blocking = [reference for reference in references if reference.get("blockOwnerDeletion")]
         changed = [{**reference, "blockOwnerDeletion": False} for reference in blocking]
 
@@ -92,7 +92,7 @@ class Live:
         try:
             await self._client.patch(resource, name, change, namespace, kind="strategic")
         except UnsupportedMediaType:
-            # Custom resources: the whole list, of the very version that was read.
+            # Custom resources: replace the whole list, conditional on the version that was read.
             seen = await self.metadata(identity)
             references = changed(seen.get("ownerReferences") or [])
             version = seen["resourceVersion"]

@@ -1,4 +1,4 @@
-"""What the collector knows of the objects there are: a watch for every kind, of no more than their metadata."""
+"""Watches the metadata of every resource for the garbage collector."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ Obj = dict[str, Any]
 Key = tuple[str, str, str]
 
 _IGNORED = {("", "events"), ("events.k8s.io", "events")}
-"""They come by the thousands, own nothing, and end by themselves."""
+"""Events are numerous, own nothing and expire by themselves."""
 _NEEDED = {"delete", "list", "watch"}
 _PERIOD = 30.0
-"""Seconds between two looks at which kinds there are."""
-_PATIENCE = 30.0
-"""Seconds to wait for the objects of new kinds to be known, all together: one that cannot be listed
-must not stop the others."""
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "finalizers", "ownerReferences")
+"""Seconds between two discoveries of the served resources."""
+_SYNC_TIMEOUT = 30.0
+"""Seconds to wait until all new resources are listed: one that cannot be listed must not delay the others."""
+_RETAINED_FIELDS = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "finalizers", "ownerReferences")
 
 
 @dataclass(slots=True)
@@ -38,21 +37,21 @@ class _Monitor:
     resource: Resource
     informer: Informer
     task: asyncio.Task[None] | None
-    """None: somebody else runs the informer, and we listen."""
+    """The task that runs the informer; None if it is a shared informer."""
 
 
 class Monitors:
     def __init__(
         self, client: Client, clock: Clock, graph: Graph, shared: Callable[[Resource], Informer | None]
     ) -> None:
-        """`shared` gives the informers that are there anyway."""
+        """Create the monitors. `shared` returns the existing informer of a resource, or None."""
         self._client = client
         self._clock = clock
         self._graph = graph
         self._shared = shared
         self._monitors: dict[Key, _Monitor] = {}
         self.synced = asyncio.Event()
-        """Everything that was there at the start is in the graph, or enough time has passed."""
+        """Set once every object that existed at the start is in the graph, or the timeout has passed."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -71,29 +70,31 @@ class Monitors:
         if not wanted:
             return
         for key, monitor in tuple(self._monitors.items()):
-            # A group that does not answer just now has not lost its objects. A definition that was deleted and made
-            # again may have another kind or scope under the same name.
+            # Objects of a group that is unavailable now still exist. A definition that was deleted and recreated may
+            # have another kind or scope under the same name.
             if not _is_same(monitor.resource, wanted.get(key)) and f"{key[0]}/{key[1]}" not in discovery.missing:
                 self._drop(self._monitors.pop(key))
         fresh = {key: resource for key, resource in wanted.items() if key not in self._monitors}
         if not fresh:
             return
-        patience = tasks.create_task(_sleep(self._clock, _PATIENCE))
+        sync_timeout = tasks.create_task(_sleep(self._clock, _SYNC_TIMEOUT))
         for key, resource in fresh.items():
-            # One after the other: whoever works with the cluster just now should not notice.
-            await self._add(tasks, key, resource, patience)
-        patience.cancel()
+            # One after the other, to limit the load on the server.
+            await self._add(tasks, key, resource, sync_timeout)
+        sync_timeout.cancel()
 
-    async def _add(self, tasks: asyncio.TaskGroup, key: Key, resource: Resource, patience: asyncio.Task[None]) -> None:
+    async def _add(
+        self, tasks: asyncio.TaskGroup, key: Key, resource: Resource, sync_timeout: asyncio.Task[None]
+    ) -> None:
         informer, task = self._shared(resource), None
         if informer is None:
             informer = Informer(self._client, resource, self._clock, metadata_only=True, transform=essentials)
             task = tasks.create_task(_run(informer))
         self._monitors[key] = _Monitor(resource, informer, task)
         informer.add_handler(self._handler(resource))
-        if not informer.synced.is_set() and not patience.done():
+        if not informer.synced.is_set() and not sync_timeout.done():
             known = tasks.create_task(_wait(informer.synced))
-            await asyncio.wait((known, patience), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((known, sync_timeout), return_when=asyncio.FIRST_COMPLETED)
             known.cancel()
 
     def _drop(self, monitor: _Monitor) -> None:
@@ -101,7 +102,7 @@ class Monitors:
             return
         monitor.task.cancel()
         for obj in monitor.informer.items.values():
-            self._graph.lose_sight(_identity(monitor.resource, obj["metadata"]))
+            self._graph.unwatch(_identity(monitor.resource, obj["metadata"]))
 
     def _handler(self, resource: Resource) -> Handler:
         graph = self._graph
@@ -112,14 +113,14 @@ class Monitors:
                     graph.forget(_identity(resource, old["metadata"]))
                 return
             before, now = None if old is None else old["metadata"], new["metadata"]
-            if before is None or is_news(before, now):
+            if before is None or is_relevant(before, now):
                 graph.observe(_identity(resource, now), before, now)
 
         return changed
 
 
 def collectable(known: Iterable[Resource]) -> dict[Key, Resource]:
-    """The kinds whose objects can be followed and deleted, each in the version that the server prefers."""
+    """Return the resources that can be watched and deleted, each in the preferred version."""
     chosen: dict[tuple[str, str], Resource] = {}
     for resource in known:
         chosen.setdefault((resource.group, resource.plural), resource)
@@ -135,13 +136,13 @@ def _is_same(followed: Resource, served: Resource | None) -> bool:
 
 
 def essentials(obj: Obj) -> Obj:
-    """What the collector has to know of an object: a fraction of its metadata."""
+    """Return the part of the metadata that the collector uses."""
     meta = obj["metadata"]
-    return {"metadata": {name: meta[name] for name in _KEPT if name in meta}}
+    return {"metadata": {name: meta[name] for name in _RETAINED_FIELDS if name in meta}}
 
 
-def is_news(before: Obj, now: Obj) -> bool:
-    """Most changes of objects are none for the collector."""
+def is_relevant(before: Obj, now: Obj) -> bool:
+    """Return whether a change is relevant; most are not."""
     return (
         before.get("deletionTimestamp") != now.get("deletionTimestamp")
         or before.get("finalizers") != now.get("finalizers")

@@ -1,4 +1,4 @@
-"""Owners that leave their dependents behind."""
+"""Orphans the dependents of deleted owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Orphaning:
         self._live = live
 
     async def reconcile(self, uid: str) -> Result | None:
-        """First all dependents forget the owner, then it goes: in between, nobody may think that they lost it."""
+        """Remove the references from all dependents, then the finalizer from the owner, so that dependents never look
+        abandoned."""
         owner = self._graph.get(uid)
         if owner is None:
             return None
@@ -38,5 +39,5 @@ class Orphaning:
         return None
 
     async def _release(self, dependent: Identity, uid: str) -> None:
-        with suppress(NotFound):  # it needs no owner any more
+        with suppress(NotFound):  # deleted dependents need not be released
             await self._live.drop_owners(dependent, [uid])

@@ -77,7 +77,7 @@ class Jobs:
         self._written = WrittenRevisions()
         self._backoffs: dict[str, Backoff] = {}
         """By key. A help to memory: what is not here is worked out from the Pods that are left."""
-        self._hands = JobPods(client, PodControl(client, recorder), pods, self._expected, self._written)
+        self._job_pods = JobPods(client, PodControl(client, recorder), pods, self._expected, self._written)
 
     # -- when to look -----------------------------------------------------------------------------------------------
 
@@ -99,10 +99,10 @@ class Jobs:
             controller.queue.add_after(key, _BATCH if same_spec else 0)
 
         def pod_changed(old: Obj | None, new: Obj | None) -> None:
-            for key in self._touched(old, new):
+            for key in self._affected(old, new):
                 controller.queue.add_after(key, _BATCH)
             pod = new or old or {}
-            if new is not None and is_tracked(pod) and self._is_nobodys(pod):
+            if new is not None and is_tracked(pod) and self._is_untracked(pod):
                 release(key_of(pod))
 
         self._jobs.add_handler(job_changed)
@@ -114,7 +114,7 @@ class Jobs:
         orphans = (pod for pod in self._pods.orphans(meta["namespace"]) if selector.matches(_labels(pod)))
         return [*self._pods.controlled_by(meta["uid"]), *orphans]
 
-    def _is_nobodys(self, pod: Obj) -> bool:
+    def _is_untracked(self, pod: Obj) -> bool:
         """No reconcile of a Job will ever remove its finalizer. A Job that is not known may only be too new, unless
         the Pod is on its way out."""
         if controller_of(pod) is None:
@@ -124,7 +124,7 @@ class Jobs:
             return "deletionTimestamp" in pod["metadata"]
         return is_finished(self._jobs.items[key])
 
-    def _touched(self, old: Obj | None, new: Obj | None) -> list[str]:
+    def _affected(self, old: Obj | None, new: Obj | None) -> list[str]:
         """The Jobs that a change of a Pod is news to; what they were waiting to see is noted."""
         pod = new or old or {}
         keys = self._owners.affected(old, new)
@@ -157,7 +157,7 @@ class Jobs:
         again = None if seen.outcome is not None else deadline_in(seen)
         changed = False
         if seen.outcome is not None:
-            active, failure = await self._hands.delete_active(seen)
+            active, failure = await self._job_pods.delete_active(seen)
             if active or not may_act:
                 # Not yet: there may be Pods that are not in the cache, or could not be deleted.
                 seen.outcome = None
@@ -165,7 +165,7 @@ class Jobs:
             active, failure = len(seen.active), None
             managed = may_act and "deletionTimestamp" not in job["metadata"]
             if managed:
-                active, wait, failure = await self._hands.adjust(key, seen)
+                active, wait, failure = await self._job_pods.adjust(key, seen)
                 if wait:
                     again = min(wait, again) if again is not None else wait
             if _is_complete(seen, active):
@@ -189,7 +189,7 @@ class Jobs:
         selector = from_label_selector(job["spec"]["selector"])
         candidates = [*self._pods.controlled_by(meta["uid"]), *self._pods.orphans(meta["namespace"])]
         claimed = await Claim(self._client, JOBS, job, PODS, selector, FINALIZER).claimed(candidates)
-        return [pod if controller_of(pod) is not None else _as_adopted(pod) for pod in claimed]
+        return [pod if controller_of(pod) is not None else _with_finalizer(pod) for pod in claimed]
 
     def _note_suspension(self, seen: Progress) -> bool:
         suspended = bool(seen.job["spec"].get("suspend"))
@@ -222,7 +222,7 @@ class Jobs:
     async def _release(self, key: str, seen: Progress, noted: Noted) -> bool:
         """Whether the status has more to say afterwards."""
         tracked = {pod["metadata"]["uid"] for pod in seen.pods if is_tracked(pod)}
-        released, failure = await self._hands.release(key, noted.release)
+        released, failure = await self._job_pods.release(key, noted.release)
         changed = count_released(seen.status, tracked - released)
         if failure is None:
             return changed
@@ -253,7 +253,7 @@ def _labels(pod: Obj) -> dict[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
-def _as_adopted(pod: Obj) -> Obj:
+def _with_finalizer(pod: Obj) -> Obj:
     """As the cache will show it: from now on its end is tracked."""
     if is_tracked(pod):
         return pod

@@ -104,7 +104,7 @@ class JobPods:
 
         async def remove_one(pod: Obj) -> None:
             try:
-                await self._let_go(key, pod)
+                await self._remove_finalizer(key, pod)
                 await self._control.delete(seen.job, pod)
             except BaseException as error:
                 self._expected.deletion_observed(key, pod["metadata"]["uid"])
@@ -138,12 +138,12 @@ class JobPods:
 
         async def release_one(pod: Obj) -> None:
             with suppress(NotFound):
-                await self._let_go(key, pod)
+                await self._remove_finalizer(key, pod)
 
         released, failure = await _each(list(pods), release_one)
         return {pod["metadata"]["uid"] for pod in released}, failure
 
-    async def _let_go(self, key: str, pod: Obj) -> None:
+    async def _remove_finalizer(self, key: str, pod: Obj) -> None:
         if is_tracked(pod):
             meta = pod["metadata"]
             answer = await self._client.patch(PODS, meta["name"], RELEASE, meta["namespace"], kind="strategic")

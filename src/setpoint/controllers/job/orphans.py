@@ -25,13 +25,13 @@ class OrphanPods:
 
     async def reconcile(self, key: str) -> None:
         pod = self._pods.get(key)
-        if pod is None or not is_tracked(pod) or self._is_somebodys(pod):
+        if pod is None or not is_tracked(pod) or self._has_job(pod):
             return
         meta = pod["metadata"]
         with suppress(NotFound):
             await self._client.patch(PODS, meta["name"], RELEASE, meta["namespace"], kind="strategic")
 
-    def _is_somebodys(self, pod: Obj) -> bool:
+    def _has_job(self, pod: Obj) -> bool:
         owner = controller_of(pod)
         if owner is None:
             return False

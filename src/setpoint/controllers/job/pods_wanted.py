@@ -22,7 +22,7 @@ from setpoint.controllers.job.job_pods import (
     is_indexed,
     replaces_only_failed,
 )
-from setpoint.controllers.job.policies import judge
+from setpoint.controllers.job.policies import apply_failure_policy
 from setpoint.controllers.job.progress import Progress
 from setpoint.controllers.pods import is_ready, is_terminating, most_restarts, phase
 from setpoint.meta.times import parse_time
@@ -121,7 +121,7 @@ def base_template(job: Obj) -> Obj:
     if is_indexed(job):
         for kind in ("initContainers", "containers"):
             if spec.get(kind):
-                spec[kind] = [_knowing_its_index(container) for container in spec[kind]]
+                spec[kind] = [_with_index_variable(container) for container in spec[kind]]
     return {**template, "metadata": meta, "spec": spec}
 
 
@@ -145,7 +145,7 @@ def indexed_name(job: Obj, index: int) -> str:
     return f"{job['metadata']['name'][: _LONGEST_PREFIX - len(ending)]}{ending}"
 
 
-def _knowing_its_index(container: Obj) -> Obj:
+def _with_index_variable(container: Obj) -> Obj:
     env = container.get("env") or []
     if any(variable["name"] == _INDEX_VARIABLE for variable in env):
         return container
@@ -156,6 +156,6 @@ def _knowing_its_index(container: Obj) -> Obj:
 def _inherited_failures(job: Obj, replaced: Obj | None) -> dict[str, str]:
     counted, ignored = 0, 0
     if replaced is not None:
-        counts = judge(job, replaced).counts
+        counts = apply_failure_policy(job, replaced).counts
         counted, ignored = failures(replaced) + counts, ignored_failures(replaced) + (not counts)
     return {FAILURES: str(counted), **({IGNORED_FAILURES: str(ignored)} if ignored else {})}

@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
         return self.action != "Ignore"
 
 
-def judge(job: Mapping[str, Any], pod: Obj) -> Verdict:
+def apply_failure_policy(job: Mapping[str, Any], pod: Obj) -> Verdict:
     """The first rule that is about the Pod decides."""
     policy = job["spec"].get("podFailurePolicy") or {}
     for number, rule in enumerate(policy.get("rules") or ()):

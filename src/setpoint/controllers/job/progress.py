@@ -23,7 +23,7 @@ from setpoint.controllers.job.job_pods import (
     is_indexed,
     is_tracked,
 )
-from setpoint.controllers.job.policies import judge, success_message
+from setpoint.controllers.job.policies import apply_failure_policy, success_message
 from setpoint.controllers.pods import is_active, is_ready, is_terminating, phase
 from setpoint.meta.times import format_time, parse_time
 
@@ -72,15 +72,15 @@ def observe(job: Obj, pods: Sequence[Obj], backoff: Backoff | None, now: datetim
     spec, status = job["spec"], seen.status
     uncounted = status.setdefault("uncountedTerminatedPods", {})
     waiting = {kind: uncounted.get(kind) or [] for kind in ("succeeded", "failed")}
-    new_successes = _news(seen, waiting["succeeded"], has_succeeded)
-    new_failures = _news(seen, waiting["failed"], lambda pod: has_failed(pod, job))
-    counted_failures = sum(judge(job, pod).counts for pod in new_failures)
+    new_successes = _uncounted(seen, waiting["succeeded"], has_succeeded)
+    new_failures = _uncounted(seen, waiting["failed"], lambda pod: has_failed(pod, job))
+    counted_failures = sum(apply_failure_policy(job, pod).counts for pod in new_failures)
     seen.succeeded = status.get("succeeded", 0) + len(new_successes) + len(waiting["succeeded"])
     seen.failed = status.get("failed", 0) + counted_failures + len(waiting["failed"])
     if "startTime" not in status and not spec.get("suspend"):
         status["startTime"] = format_time(now)
     if backoff is None:
-        backoff = _remembered_by_pods(pods)
+        backoff = _backoff_from_pods(pods)
     seen.backoff = backoff.after(new_successes, new_failures)
     seen.outcome = _outcome(seen)
     if is_indexed(job):
@@ -96,7 +96,7 @@ def deadline_in(seen: Progress) -> float | None:
     return float(limit - (seen.now - parse_time(started)).total_seconds())
 
 
-def _news(seen: Progress, noted: Sequence[str], ended: Callable[[Obj], bool]) -> list[Obj]:
+def _uncounted(seen: Progress, noted: Sequence[str], ended: Callable[[Obj], bool]) -> list[Obj]:
     """Pods that have ended and are not in the status in any way."""
     known = set(noted)
     return [
@@ -109,7 +109,7 @@ def _news(seen: Progress, noted: Sequence[str], ended: Callable[[Obj], bool]) ->
     ]
 
 
-def _remembered_by_pods(pods: Sequence[Obj]) -> Backoff:
+def _backoff_from_pods(pods: Sequence[Obj]) -> Backoff:
     counted = [pod for pod in pods if not is_tracked(pod)]
     return Backoff().after(
         [pod for pod in counted if has_succeeded(pod)], [pod for pod in counted if phase(pod) == "Failed"]
@@ -129,7 +129,7 @@ def _outcome(seen: Progress) -> Condition | None:
     if target is not None and target["status"] == "True":
         return new_condition(FAILED, target.get("reason", ""), target.get("message", ""), now)
     for pod in seen.pods:
-        if has_failed(pod, job) and (message := judge(job, pod).message):
+        if has_failed(pod, job) and (message := apply_failure_policy(job, pod).message):
             return new_condition(FAILURE_TARGET, "PodFailurePolicy", message, now)
     if seen.failed > job["spec"]["backoffLimit"] or _restarted_too_often(seen):
         text = "Job has reached the specified backoff limit"
@@ -187,7 +187,7 @@ def _newly(seen: Progress, is_so: Callable[[Obj], bool]) -> Indexes:
 def _index_failed(job: Obj, pod: Obj) -> bool:
     if not has_failed(pod, job):
         return False
-    verdict = judge(job, pod)
+    verdict = apply_failure_policy(job, pod)
     if verdict.action == "FailIndex":
         return True
     return verdict.counts and failures(pod) >= job["spec"]["backoffLimitPerIndex"]
@@ -196,7 +196,7 @@ def _index_failed(job: Obj, pod: Obj) -> bool:
 def _held(seen: Progress, lost: Indexes) -> dict[int, Obj]:
     busy = indexes_of(seen.active)
     held: dict[int, Obj] = {}
-    for pod in _news(seen, (), lambda pod: has_failed(pod, seen.job)):
+    for pod in _uncounted(seen, (), lambda pod: has_failed(pod, seen.job)):
         index = index_within(pod, seen.completions)
         if index is None or index in seen.done or index in lost or index in busy:
             continue

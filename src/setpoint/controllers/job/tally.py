@@ -23,7 +23,7 @@ from setpoint.controllers.job.job_pods import (
     is_indexed,
     is_tracked,
 )
-from setpoint.controllers.job.policies import judge
+from setpoint.controllers.job.policies import apply_failure_policy
 from setpoint.controllers.job.progress import Progress
 
 Obj = dict[str, Any]
@@ -66,7 +66,11 @@ def note_ended(seen: Progress) -> Noted:
             elif uid not in uncounted["succeeded"]:
                 uncounted["succeeded"].append(uid)
         elif has_failed(pod, seen.job) or _ends_in_failure(seen):
-            if uid not in uncounted["failed"] and (not indexed or place is not None) and judge(seen.job, pod).counts:
+            if (
+                uid not in uncounted["failed"]
+                and (not indexed or place is not None)
+                and apply_failure_policy(seen.job, pod).counts
+            ):
                 uncounted["failed"].append(uid)
         if len(new_indexes) + len(uncounted["succeeded"]) + len(uncounted["failed"]) >= MOST_UNCOUNTED:
             complete = False

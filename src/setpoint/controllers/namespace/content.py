@@ -47,7 +47,7 @@ class Remainder:
         return not (self.estimate or self.counts or self.undiscovered or self.failures)
 
 
-class Left(Exception):
+class ContentRemaining(Exception):
     """Objects remain that should be gone."""
 
 
@@ -87,14 +87,14 @@ class Content:
         try:
             if resource is PODS:
                 estimate = await self._grace(namespace, deleted_at)
-            await self._tell_to_go(resource, namespace)
+            await self._delete_all(resource, namespace)
             estimate = await self._count(resource, namespace, estimate, found)
-        except (ApiError, Unreachable, Left) as error:
+        except (ApiError, Unreachable, ContentRemaining) as error:
             log.info("namespace %s: %s: %s", namespace, resource.plural, error)
             found.failures.append(str(error))
         found.estimate = max(found.estimate, estimate)
 
-    async def _tell_to_go(self, resource: Resource, namespace: str) -> None:
+    async def _delete_all(self, resource: Resource, namespace: str) -> None:
         if "deletecollection" in resource.verbs:
             try:
                 await self._client.delete_collection(resource, namespace, propagation=_BACKGROUND)
@@ -117,7 +117,7 @@ class Content:
         if finalizers:
             return _FINALIZERS_TAKE
         where = f"{resource.group}/{resource.version}, Resource={resource.plural}"
-        raise Left(f"unexpected items still remain in namespace: {namespace} for gvr: {where}")
+        raise ContentRemaining(f"unexpected items still remain in namespace: {namespace} for gvr: {where}")
 
     async def _listed(self, resource: Resource, namespace: str) -> list[Obj]:
         if "list" not in resource.verbs:

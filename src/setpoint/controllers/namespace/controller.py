@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 
 NAMESPACES = builtin("namespaces")
 _WORKERS = 10
-_SETTLING = 5.0
+_SETTLE_SECONDS = 5.0
 """Seconds between the deletion of a namespace and the first look into it: requests that were let in while it was still
 active have come to their end by then, and nothing appears in it any more."""
 _LONGEST_RETRY = 60.0
@@ -38,7 +38,7 @@ def namespace_controller(manager: Manager, _: ControllerOptions) -> Controller:
 
     def changed(old: Obj | None, new: Obj | None) -> None:
         if new is not None and "deletionTimestamp" in new["metadata"]:
-            queue.add_after(new["metadata"]["name"], _SETTLING)
+            queue.add_after(new["metadata"]["name"], _SETTLE_SECONDS)
 
     namespaces.add_handler(changed)
     return controller

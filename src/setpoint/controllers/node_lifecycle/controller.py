@@ -40,7 +40,7 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
     by_node = PodsByNode(pods)
     monitor = NodeMonitor(client, clock, recorder, nodes, leases, by_node, zones, options, queues.add)
     queues.monitor = monitor
-    marks = NodeMarks(client, clock, nodes)
+    marks = NodeTaints(client, clock, nodes)
     following = Controller("node-lifecycle-controller", marks.reconcile, clock, workers=_NODE_WORKERS)
 
     async def pod_bound(key: str) -> None:
@@ -66,7 +66,7 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
     return ControllerGroup(following, binding, queues.controller, monitor)
 
 
-class NodeMarks:
+class NodeTaints:
     """What a node's conditions mean to the scheduler is seen from its taints, at once."""
 
     def __init__(self, client: Client, clock: Clock, nodes: Informer) -> None:

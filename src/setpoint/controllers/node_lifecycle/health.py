@@ -21,31 +21,31 @@ class Health:
     """By this process's own clock: those of nodes may be wrong. It begins anew with the process: then everybody gets
     the whole grace period once more."""
 
-    heard_at: float
+    last_heartbeat: float
     ready: Obj | None
     """The Ready condition as it was when the node was last looked at."""
     renewed: str = ""
     """When the Lease was last renewed, as it says itself."""
 
 
-def listen(
+def observe(
     health: Health | None, node: Mapping[str, Any], lease: Mapping[str, Any] | None, at: float, now: datetime
 ) -> Health:
     """The health of a node that is in this state at `at`, a moment of the monotonic clock, which is `now`."""
     ready = condition(node, "Ready")
     if health is None:
-        heard_at = at
+        last_heartbeat = at
         if ready is None:
-            heard_at = at - (now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds()
-        health = Health(heard_at, ready)
+            last_heartbeat = at - (now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds()
+        health = Health(last_heartbeat, ready)
     elif (health.ready or {}).get("lastHeartbeatTime") != (ready or {}).get("lastHeartbeatTime"):
-        health.heard_at = at
+        health.last_heartbeat = at
     health.ready = ready
     renewed = ((lease or {}).get("spec") or {}).get("renewTime") or ""
     # Any other time is a sign of life, also an earlier one: the node's clock may have been set back.
     if renewed and renewed != health.renewed:
         health.renewed = renewed
-        health.heard_at = at
+        health.last_heartbeat = at
     return health
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from setpoint.client import Client, Unreachable
 from setpoint.client.resources import builtin
 from setpoint.controllers.conditions import condition
-from setpoint.controllers.node_lifecycle.health import Health, listen, unknown_conditions
+from setpoint.controllers.node_lifecycle.health import Health, observe, unknown_conditions
 from setpoint.controllers.node_lifecycle.pods_not_ready import mark_not_ready
 from setpoint.controllers.node_lifecycle.taints import (
     EVICTING,
@@ -36,11 +36,11 @@ LEASE_NAMESPACE = "kube-node-lease"
 _EXCLUDED = "node.kubernetes.io/exclude-disruption"
 _AT_ONCE = 8
 _ATTEMPTS, _PAUSE = 5, 0.02
-_BREATHE_EVERY = 500
+_YIELD_EVERY = 500
 """Nodes that are looked at before others get their turn."""
 
 
-class Behind(Exception):
+class StaleLeases(Exception):
     """The cache of Leases is behind: what it does not show says nothing about anybody."""
 
 
@@ -78,8 +78,8 @@ class NodeMonitor:
     async def run(self) -> None:
         while True:
             try:
-                await self.look()
-            except Behind:
+                await self.check_nodes()
+            except StaleLeases:
                 log.info("node lifecycle: waiting for the cache of leases")
             except (ApiError, Unreachable) as error:
                 log.warning("node lifecycle: %s", error)
@@ -92,15 +92,15 @@ class NodeMonitor:
         health = self.health.get(name)
         return str((health.ready or {}).get("status") or "") if health is not None else ""
 
-    async def look(self) -> None:
+    async def check_nodes(self) -> None:
         if int(self._leases.resource_version or 0) < self._leases_until:
-            raise Behind
+            raise StaleLeases
         nodes = sorted(self._nodes.items.values(), key=lambda node: str(node["metadata"]["name"]))
-        self._greet(nodes)
+        self._record_membership(nodes)
         before: dict[str, str] = {}
         overdue: list[Obj] = []
         for count, node in enumerate(nodes):
-            if count and count % _BREATHE_EVERY == 0:
+            if count and count % _YIELD_EVERY == 0:
                 await self._clock.sleep(0)
             if self._is_overdue(node):
                 overdue.append(node)
@@ -110,7 +110,7 @@ class NodeMonitor:
         ready_by_zone: dict[str, list[bool]] = {}
         active = []
         for count, node in enumerate(nodes):
-            if count and count % _BREATHE_EVERY == 0:
+            if count and count % _YIELD_EVERY == 0:
                 await self._clock.sleep(0)
             name = node["metadata"]["name"]
             if name in failed:
@@ -121,10 +121,10 @@ class NodeMonitor:
                 active.append(node)
 
         async def attend(node: Obj) -> None:
-            await self._attend(node, before[node["metadata"]["name"]])
+            await self._handle(node, before[node["metadata"]["name"]])
 
         await self._all(active, attend)
-        await self._draw_conclusions(ready_by_zone, nodes)
+        await self._assess_zones(ready_by_zone, nodes)
 
     async def _all(self, nodes: list[Obj], do: Callable[[Obj], Any]) -> set[str]:
         """Some at once. The names of those with which it failed."""
@@ -146,20 +146,20 @@ class NodeMonitor:
 
     # -- coming and going ---------------------------------------------------------------------------------------------
 
-    def _greet(self, nodes: list[Obj]) -> None:
+    def _record_membership(self, nodes: list[Obj]) -> None:
         current = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
         for name, uid in current.items():
             if name not in self._known:
-                self._tell(name, uid, "RegisteredNode", f"Registered Node {name} in Controller")
+                self._record(name, uid, "RegisteredNode", f"Registered Node {name} in Controller")
                 self._unmarked.add(name)
         for name, uid in self._known.items():
             if name not in current:
-                self._tell(name, uid, "RemovingNode", f"Removing Node {name} from Controller")
+                self._record(name, uid, "RemovingNode", f"Removing Node {name} from Controller")
                 self._unmarked.discard(name)
                 self.health.pop(name, None)
         self._known = current
 
-    def _tell(self, name: str, uid: str, reason: str, message: str) -> None:
+    def _record(self, name: str, uid: str, reason: str, message: str) -> None:
         about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
         self._recorder.normal(about, reason, f"Node {name} event: {message}")
 
@@ -169,10 +169,10 @@ class NodeMonitor:
         name = node["metadata"]["name"]
         lease = self._leases.get(f"{LEASE_NAMESPACE}/{name}")
         at = self._clock.monotonic()
-        health = self.health[name] = listen(self.health.get(name), node, lease, at, self._clock.now())
+        health = self.health[name] = observe(self.health.get(name), node, lease, at, self._clock.now())
         options = self._options
         grace = options.node_startup_grace_period if health.ready is None else options.node_monitor_grace_period
-        return at > health.heard_at + grace and self.ready(name) != "Unknown"
+        return at > health.last_heartbeat + grace and self.ready(name) != "Unknown"
 
     async def _mark_unknown(self, node: Obj) -> None:
         name = node["metadata"]["name"]
@@ -204,7 +204,7 @@ class NodeMonitor:
         version = live["metadata"]["resourceVersion"]
         if cached is None or cached["metadata"]["resourceVersion"] != version:
             self._leases_until = int(version)
-            raise Behind
+            raise StaleLeases
 
     # -- consequences -------------------------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class NodeMonitor:
             return False
         return bool(now)
 
-    async def _attend(self, node: Obj, before: str) -> None:
+    async def _handle(self, node: Obj, before: str) -> None:
         name, ready = node["metadata"]["name"], self.ready(node["metadata"]["name"])
         await self._apply_taint(node, ready)
         if ready != "True" and before == "True":
@@ -238,7 +238,7 @@ class NodeMonitor:
         elif wanted not in there:
             self._taint(zone_of(node), node["metadata"]["name"])
 
-    async def _draw_conclusions(self, ready_by_zone: dict[str, list[bool]], nodes: list[Obj]) -> None:
+    async def _assess_zones(self, ready_by_zone: dict[str, list[bool]], nodes: list[Obj]) -> None:
         change = self._zones.assess(ready_by_zone)
         if change is Change.ALL_DOWN:
             log.warning("node lifecycle: no node is ready; nobody is evicted until one is")
@@ -251,6 +251,6 @@ class NodeMonitor:
             log.warning("node lifecycle: some nodes are ready again")
             now = self._clock.monotonic()
             for health in self.health.values():
-                health.heard_at = now
+                health.last_heartbeat = now
         for zone in ready_by_zone:
             self._taint(zone, "")

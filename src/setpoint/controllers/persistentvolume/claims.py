@@ -45,7 +45,7 @@ class Claims:
         if migrated is not claim:
             claim = await self._ledger.save_claim(migrated)
         if BIND_COMPLETED in annotations_of(claim):
-            await self._keep(claim)
+            await self._verify_binding(claim)
         elif claim["spec"].get("volumeName"):
             await self._bind_to_wanted(claim)
         else:
@@ -67,16 +67,16 @@ class Claims:
             await self._ledger.save_claim({**claim, "spec": {**claim["spec"], "storageClassName": name}})
             return
         if waits and SELECTED_NODE not in annotations_of(claim):
-            self._say_what_it_waits_for(claim)
+            self._record_waiting(claim)
         elif wanted:
-            await self._have_one_made(claim, wanted, storage_class)
+            await self._provision(claim, wanted, storage_class)
             return
         else:
             text = "no persistent volumes available for this claim and no storage class is set"
             self._recorder.normal(claim, "FailedBinding", text)
         await self._ledger.set_claim_status(claim, "Pending", None)
 
-    def _say_what_it_waits_for(self, claim: Obj) -> None:
+    def _record_waiting(self, claim: Obj) -> None:
         users = self._pods.by_index(PODS_BY_CLAIM, key_of(claim))
         waiting = sorted(
             pod["metadata"]["name"]
@@ -90,7 +90,7 @@ class Claims:
         who = f"pods {','.join(waiting)}" if len(waiting) > 1 else f"pod {waiting[0]}"
         self._recorder.normal(claim, "WaitForPodScheduled", f"waiting for {who} to be scheduled")
 
-    async def _have_one_made(self, claim: Obj, wanted: str, storage_class: Obj | None) -> None:
+    async def _provision(self, claim: Obj, wanted: str, storage_class: Obj | None) -> None:
         try:
             if storage_class is None:
                 raise Refused(f'storageclass.storage.k8s.io "{wanted}" not found')
@@ -139,19 +139,21 @@ class Claims:
 
     # -- bound once -------------------------------------------------------------------------------------------------
 
-    async def _keep(self, claim: Obj) -> None:
+    async def _verify_binding(self, claim: Obj) -> None:
         name = claim["spec"].get("volumeName")
         volume = self._ledger.volume(name) if name else None
         if not name:
-            await self._lose(claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume.")
+            await self._mark_lost(claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume.")
         elif volume is None:
-            await self._lose(claim, "ClaimLost", "Bound claim has lost its PersistentVolume.")
+            await self._mark_lost(claim, "ClaimLost", "Bound claim has lost its PersistentVolume.")
         elif not (reference := volume["spec"].get("claimRef")) or reference.get("uid") == claim["metadata"]["uid"]:
             await self._ledger.bind(volume, claim)
         else:
             text = "Two claims are bound to the same volume, this one is bound incorrectly"
-            await self._lose(claim, "ClaimMisbound", text, "")
+            await self._mark_lost(claim, "ClaimMisbound", text, "")
 
-    async def _lose(self, claim: Obj, reason: str, text: str, and_so: str = " Data on the volume is lost!") -> None:
+    async def _mark_lost(
+        self, claim: Obj, reason: str, text: str, and_so: str = " Data on the volume is lost!"
+    ) -> None:
         if (claim.get("status") or {}).get("phase") != "Lost":
             self._recorder.warning(await self._ledger.set_claim_status(claim, "Lost", None), reason, text + and_so)

@@ -69,9 +69,9 @@ class Binder:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claim_loop.run())
             tasks.create_task(self._volume_loop.run())
-            tasks.create_task(self._look_again())
+            tasks.create_task(self._resync())
 
-    async def _look_again(self) -> None:
+    async def _resync(self) -> None:
         """At all that has not come to rest: what is missing may have come without anybody telling."""
         while True:
             await self._clock.sleep(self._sync_period)

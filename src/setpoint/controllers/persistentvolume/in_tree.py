@@ -50,7 +50,7 @@ def external_provisioner(provisioner: str) -> str:
     raise Refused(f"no volume plugin matched name: {provisioner}")
 
 
-def is_unmade_outside(volume: Obj) -> bool:
+def is_deleted_externally(volume: Obj) -> bool:
     """Somebody else deletes it. If not, the binder may, without touching anything but the object. Raises Refused."""
     noted, spec = annotations_of(volume), volume["spec"]
     if MIGRATED_TO in noted or ("csi" in spec and not noted.get(PROVISIONED_BY)):

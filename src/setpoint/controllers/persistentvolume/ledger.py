@@ -56,7 +56,7 @@ class Ledger:
         volumes.add_index(_CLAIMED, _claimed_by)
         claims.add_index(_UNBOUND, _unbound_in_class)
         self._volumes, self._claims = Latest(volumes), Latest(claims)
-        self._promised: set[str] = set()
+        self._binding: set[str] = set()
         """Volumes that are being bound at this moment: nobody else need try."""
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Ledger:
     def claim(self, key: str) -> Obj | None:
         return self._claims.get(key)
 
-    async def claim_for_sure(self, key: str) -> Obj | None:
+    async def read_claim(self, key: str) -> Obj | None:
         """Not by the cache, which may not have it yet."""
         namespace, _, name = key.partition("/")
         try:
@@ -101,7 +101,7 @@ class Ledger:
             busy = {
                 volume["metadata"]["name"]
                 for volume in by_modes[modes]
-                if volume["metadata"]["name"] in self._promised and not is_reserved_for(volume, claim)
+                if volume["metadata"]["name"] in self._binding and not is_reserved_for(volume, claim)
             }
             best = smallest_match(claim, by_modes[modes], only_reserved=only_reserved, excluded=busy)
             if best is not None:
@@ -139,12 +139,12 @@ class Ledger:
         """Both, and their phases: the volume first. Each write is made only where something is missing; a failure
         leaves the rest to the next look."""
         name = volume["metadata"]["name"]
-        self._promised.add(name)
+        self._binding.add(name)
         try:
             promised = volume_for(volume, claim)
             volume = await self.save_volume(promised) if promised is not volume else volume
         finally:
-            self._promised.discard(name)
+            self._binding.discard(name)
         volume = await self.set_phase(volume, "Bound")
         bound = claim_on(claim, name)
         claim = await self.save_claim(bound) if bound is not claim else claim

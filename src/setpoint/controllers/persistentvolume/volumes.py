@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from setpoint.controllers.persistentvolume.in_tree import MIGRATED_TO, Refused, is_unmade_outside, with_migration
+from setpoint.controllers.persistentvolume.in_tree import MIGRATED_TO, Refused, is_deleted_externally, with_migration
 from setpoint.controllers.persistentvolume.ledger import Ledger, claim_key
 from setpoint.kinds.storage.binding import PROVISIONED_BY, annotations_of, same_volume_mode
 from setpoint.reconcile import EventRecorder
@@ -51,9 +51,9 @@ class Volumes:
         key = claim_key(reference)
         claim = self._ledger.claim(key)
         if claim is None and (volume.get("status") or {}).get("phase") not in _OVER:
-            claim = await self._ledger.claim_for_sure(key)
+            claim = await self._ledger.read_claim(key)
         if claim is not None and claim["metadata"]["uid"] != reference["uid"]:
-            claim = await self._ledger.claim_for_sure(key)
+            claim = await self._ledger.read_claim(key)
         return claim if claim is not None and claim["metadata"]["uid"] == reference["uid"] else None
 
     def _leave_to_claim(self, volume: Obj, claim: Obj) -> None:
@@ -78,7 +78,7 @@ class Volumes:
 
     async def _delete(self, volume: Obj) -> None:
         try:
-            if is_unmade_outside(volume):
+            if is_deleted_externally(volume):
                 return
         except Refused as refused:
             await self._fail(volume, "VolumeFailedDelete", str(refused))

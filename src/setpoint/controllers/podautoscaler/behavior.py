@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 Rules = Mapping[str, Any]
 
-_REMEMBERED = 3600.0
+_RETENTION = 3600.0
 """Neither a stabilization window nor the period of a policy is longer."""
 
 
@@ -32,11 +32,11 @@ class History:
         self._recommended.setdefault(key, [(now, replicas)])
 
     def recommend(self, key: str, replicas: int, now: float) -> None:
-        kept = [each for each in self._recommended.get(key, ()) if each[0] >= now - _REMEMBERED]
+        kept = [each for each in self._recommended.get(key, ()) if each[0] >= now - _RETENTION]
         self._recommended[key] = [*kept, (now, replicas)]
 
     def rescaled(self, key: str, change: int, now: float) -> None:
-        kept = [each for each in self._changes[key] if each[0] >= now - _REMEMBERED]
+        kept = [each for each in self._changes[key] if each[0] >= now - _RETENTION]
         self._changes[key] = [*kept, (now, change)]
 
     def forget(self, key: str) -> None:

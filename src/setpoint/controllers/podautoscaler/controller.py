@@ -18,7 +18,7 @@ from setpoint.controllers.podautoscaler.behavior import (
 from setpoint.controllers.podautoscaler.hpa_status import Status
 from setpoint.controllers.podautoscaler.metrics import Metrics
 from setpoint.controllers.podautoscaler.metrics_apis import MetricsApis
-from setpoint.controllers.podautoscaler.replicas import Patience, Tolerances
+from setpoint.controllers.podautoscaler.replicas import StartupGrace, Tolerances
 from setpoint.controllers.podautoscaler.sources import Proposal, Sources, Target, Unmeasured
 from setpoint.controllers.scaling import resources_of_kind
 from setpoint.controllers.written_revisions import WrittenRevisions
@@ -50,14 +50,14 @@ def autoscaler(manager: Manager, options: ControllerOptions, metrics: Metrics) -
         manager.client_for(name), manager.clock, manager.informer(AUTOSCALERS), manager.informer(PODS), metrics,
         manager.recorder(name), options,
     )  # fmt: skip
-    queue = RateLimitingQueue(manager.clock, (_Steady(options.horizontal_pod_autoscaler_sync_period),))
+    queue = RateLimitingQueue(manager.clock, (_FixedInterval(options.horizontal_pod_autoscaler_sync_period),))
     workers = options.concurrent_horizontal_pod_autoscaler_syncs
     controller = Controller(name, reconciler.reconcile, manager.clock, workers=workers, queue=queue)
     reconciler.watch(controller)
     return controller
 
 
-class _Steady:
+class _FixedInterval:
     """Whether it went well or not: once in a period."""
 
     def __init__(self, period: float) -> None:
@@ -87,11 +87,11 @@ class Autoscalers:
         self._pods = pods
         self._recorder = recorder
         self._options = options
-        patience = Patience(
+        startup_grace = StartupGrace(
             options.horizontal_pod_autoscaler_cpu_initialization_period,
             options.horizontal_pod_autoscaler_initial_readiness_delay,
         )
-        self._sources = Sources(metrics, patience)
+        self._sources = Sources(metrics, startup_grace)
         self._history = History()
         self._written = WrittenRevisions()
         self._selectors: dict[str, dict[str, Selector]] = {}

@@ -33,7 +33,7 @@ class Tolerances(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StartupGrace:
     """With Pods that have just started: seconds."""
 
     cpu_initialization: float = 300.0
@@ -52,7 +52,7 @@ class Groups(NamedTuple):
 
 
 def group_pods(
-    pods: Collection[Obj], metrics: Mapping[str, PodMetric], resource: str, patience: Patience, now: datetime
+    pods: Collection[Obj], metrics: Mapping[str, PodMetric], resource: str, startup_grace: StartupGrace, now: datetime
 ) -> Groups:
     groups = Groups(0, set(), set(), set())
     ready = 0
@@ -64,22 +64,22 @@ def group_pods(
             groups.unready.add(name)
         elif name not in metrics:
             groups.missing.add(name)
-        elif resource == "cpu" and _warms_up(pod, metrics[name], patience, now):
+        elif resource == "cpu" and _is_starting(pod, metrics[name], startup_grace, now):
             groups.unready.add(name)
         else:
             ready += 1
     return groups._replace(ready=ready)
 
 
-def _warms_up(pod: Obj, metric: PodMetric, patience: Patience, now: datetime) -> bool:
+def _is_starting(pod: Obj, metric: PodMetric, startup_grace: StartupGrace, now: datetime) -> bool:
     readiness, started = condition(pod, "Ready"), pod["status"].get("startTime")
     if readiness is None or not started:
         return True
     start, since = parse_time(started), parse_time(readiness["lastTransitionTime"])
     unready = readiness["status"] == "False"
-    if start + timedelta(seconds=patience.cpu_initialization) > now:
+    if start + timedelta(seconds=startup_grace.cpu_initialization) > now:
         return unready or metric.at is None or metric.at < since + timedelta(seconds=metric.window)
-    return unready and start + timedelta(seconds=patience.initial_readiness) > since
+    return unready and start + timedelta(seconds=startup_grace.initial_readiness) > since
 
 
 # -- usage of the Pods themselves -----------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def by_utilization(
     tolerances: Tolerances,
 ) -> tuple[int, int, int]:  # fmt: skip
     """`target` in percent of the requests. Replicas, percent in use, average usage."""
-    believed = _believed(metrics, groups)
+    believed = _usable(metrics, groups)
 
     def utilization(measured: Mapping[str, PodMetric]) -> tuple[int, int]:
         known = [name for name in measured if name in requests]
@@ -110,7 +110,7 @@ def by_utilization(
 
 def by_usage(current: int, target: int, metrics: PodMetrics, groups: Groups, tolerances: Tolerances) -> tuple[int, int]:
     """`target` is what each Pod should use on average. Replicas, average usage."""
-    believed = _believed(metrics, groups)
+    believed = _usable(metrics, groups)
 
     def average(measured: Mapping[str, PodMetric]) -> int:
         return sum(metric.value for metric in measured.values()) // len(measured)
@@ -119,7 +119,7 @@ def by_usage(current: int, target: int, metrics: PodMetrics, groups: Groups, tol
     return _decide(current, believed, groups, ratio, lambda name: target, tolerances), average(believed)
 
 
-def _believed(metrics: PodMetrics, groups: Groups) -> PodMetrics:
+def _usable(metrics: PodMetrics, groups: Groups) -> PodMetrics:
     left = {name: metric for name, metric in metrics.items() if name not in groups.ignored | groups.unready}
     if not left:
         raise MetricsFailure(_NO_METRICS)

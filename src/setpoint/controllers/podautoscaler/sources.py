@@ -10,7 +10,7 @@ from setpoint.controllers.podautoscaler.metrics import Metrics, MetricsFailure, 
 from setpoint.controllers.podautoscaler.replicas import (
     NO_PODS,
     Groups,
-    Patience,
+    StartupGrace,
     Tolerances,
     by_average_value,
     by_usage,
@@ -57,9 +57,9 @@ class Target(NamedTuple):
 
 
 class Sources:
-    def __init__(self, metrics: Metrics, patience: Patience) -> None:
+    def __init__(self, metrics: Metrics, startup_grace: StartupGrace) -> None:
         self._metrics = metrics
-        self._patience = patience
+        self._startup_grace = startup_grace
 
     async def propose(self, metric: Obj, target: Target) -> Proposal:
         """Raises Unmeasured."""
@@ -138,7 +138,7 @@ class Sources:
     def _groups(self, metrics: PodMetrics, resource: str, target: Target) -> Groups:
         if not target.pods:
             raise MetricsFailure(NO_PODS)
-        return group_pods(target.pods, metrics, resource, self._patience, target.now)
+        return group_pods(target.pods, metrics, resource, self._startup_grace, target.now)
 
     # -- custom metrics -------------------------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ class ResourceClaims:
             if made is not None:
                 fresh[entry["name"]] = made["metadata"]["name"]
         if fresh:
-            await self._tell(pod, fresh)
+            await self._write_statuses(pod, fresh)
         if not pod["spec"].get("nodeName"):
             return  # the scheduler reserves what it places
         for entry in pod["spec"].get("resourceClaims") or ():
@@ -159,7 +159,7 @@ class ResourceClaims:
             self._made.popitem(last=False)
         return made
 
-    async def _tell(self, pod: Obj, fresh: dict[str, str]) -> None:
+    async def _write_statuses(self, pod: Obj, fresh: dict[str, str]) -> None:
         known = {
             each["name"]: each["resourceClaimName"]
             for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()

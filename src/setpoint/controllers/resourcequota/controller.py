@@ -10,7 +10,7 @@ from setpoint.client.resources import builtin
 from setpoint.controllers.controller_group import ControllerGroup
 from setpoint.controllers.options import ControllerOptions
 from setpoint.controllers.resourcequota.followers import Followers
-from setpoint.controllers.resourcequota.usage import added_up, is_news, measured_names, same_amounts
+from setpoint.controllers.resourcequota.usage import added_up, is_relevant, measured_names, same_amounts
 from setpoint.kinds.core.quota_usage import Meter
 from setpoint.meta.clock import Clock
 from setpoint.meta.errors import ApiError
@@ -82,24 +82,24 @@ class Quotas:
                 continue
             key = key_of(quota)
             if old is None:
-                news = self._was_missed(key, meta)
+                news = self._is_uncounted(key, meta)
             else:
                 news = new is None or (
-                    bool(its_meter.updates) and is_news(its_meter, quota, old, new, self._clock.now())
+                    bool(its_meter.updates) and is_relevant(its_meter, quota, old, new, self._clock.now())
                 )
             if news:
                 self._controller.enqueue(key)
 
-    def _was_missed(self, key: str, meta: Obj) -> bool:
+    def _is_uncounted(self, key: str, meta: Obj) -> bool:
         """It had been charged already, but was not there yet, when usage was last added up."""
         lowered = self._lowered.get(key)
         return lowered is not None and parse_time(meta["creationTimestamp"]) <= lowered
 
     def enqueue_all(self) -> None:
         for key in self._quotas.items:
-            self.look_again(key)
+            self.recompute(key)
 
-    def look_again(self, key: str) -> None:
+    def recompute(self, key: str) -> None:
         self._controller.enqueue(key)
 
     # -- what to do -------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Quotas:
                 continue
             measured.update(names)
             namespace = quota["metadata"]["namespace"]
-            objects = self.followers.objects(resource, its_meter, namespace, lambda: self.look_again(key))
+            objects = self.followers.objects(resource, its_meter, namespace, lambda: self.recompute(key))
             if objects is None:
                 return
             usage |= added_up(quota, its_meter, objects, names, self._clock.now())
@@ -131,7 +131,7 @@ class Quotas:
         current = self._quotas.get(key)
         if current is not quota:
             # Charged or changed while kinds were being asked for: add up again.
-            self.look_again(key)
+            self.recompute(key)
             return
         if any(compare(used[name], amount) < 0 for name, amount in (before or {}).items() if name in used):
             self._lowered[key] = self._clock.now()
@@ -171,7 +171,7 @@ class Resync:
             self._quotas.enqueue_all()
         for key, names in tuple(self._quotas.unmeasured.items()):
             if any(its_meter.measures(name) for _, its_meter in known.values() for name in names):
-                self._quotas.look_again(key)
+                self._quotas.recompute(key)
 
 
 def _hard(quota: Obj) -> dict[str, str]:

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 Changed = Callable[[Meter, Obj | None, Obj | None], None]
 
 _NEEDED = {"create", "delete", "list", "watch"}
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_RETAINED_FIELDS = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Followers:
 
 def _name(obj: Obj) -> Obj:
     meta = obj["metadata"]
-    return {"metadata": {name: meta[name] for name in _KEPT if name in meta}}
+    return {"metadata": {name: meta[name] for name in _RETAINED_FIELDS if name in meta}}
 
 
 def _namespace(obj: Obj) -> tuple[str]:

@@ -39,7 +39,7 @@ def same_amounts(one: Obj | None, other: Obj | None) -> bool:
     return all(compare(amount, other[name]) == 0 for name, amount in one.items())
 
 
-def is_news(meter: Meter, quota: Obj, old: Obj, new: Obj, now: datetime) -> bool:
+def is_relevant(meter: Meter, quota: Obj, old: Obj, new: Obj, now: datetime) -> bool:
     """Whether a change of an object can change what the quota has left."""
     if meter.usage(old, now) != meter.usage(new, now):
         return True

@@ -52,14 +52,14 @@ class UnusedTokens:
 
     async def run(self) -> None:
         while True:
-            await self.look()
+            await self.check_all()
             await self._clock.sleep(_EVERY)
 
-    async def look(self) -> None:
+    async def check_all(self) -> None:
         try:
             if self._secrets.items and await self._is_tracked_long_enough():
                 for secret in tuple(self._secrets.items.values()):
-                    await self._look_at(secret)
+                    await self._check(secret)
         except (ApiError, Unreachable) as error:
             log.info("cannot look for unused tokens: %s", error)
 
@@ -69,7 +69,7 @@ class UnusedTokens:
         # From the day after: on the first one, the server may have begun to look in the evening.
         return since is not None and since + timedelta(days=1) + self._period <= self._clock.now().replace(tzinfo=None)
 
-    async def _look_at(self, secret: Obj) -> None:
+    async def _check(self, secret: Obj) -> None:
         meta, now = secret["metadata"], self._clock.now()
         kept_from = (now - self._period).strftime(_DAY)
         labels = meta.get("labels") or {}
@@ -78,7 +78,7 @@ class UnusedTokens:
             return
         if last_used is not None and (_day(last_used) is None or last_used >= kept_from):
             return
-        if not self._was_made_unasked(secret) or self._is_mounted(meta["namespace"], meta["name"]):
+        if not self._is_auto_generated(secret) or self._is_mounted(meta["namespace"], meta["name"]):
             return
         invalid_since = labels.get(_INVALID_SINCE)
         if _day(invalid_since) is None:
@@ -92,7 +92,7 @@ class UnusedTokens:
             except (Conflict, NotFound):
                 return  # looked at again tomorrow
 
-    def _was_made_unasked(self, secret: Obj) -> bool:
+    def _is_auto_generated(self, secret: Obj) -> bool:
         """Only then does the account name it."""
         meta = secret["metadata"]
         annotations = meta.get("annotations") or {}

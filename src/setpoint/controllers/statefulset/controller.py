@@ -175,7 +175,7 @@ class StatefulSets:
             return True
 
         async def dismiss(pod: Obj) -> bool:
-            return await self._dismiss(stateful_set, pod, layout.first_unavailable, now)
+            return await self._scale_down(stateful_set, pod, layout.first_unavailable, now)
 
         ordered = not in_parallel(stateful_set)
         for step, pods in ((keep, layout.replicas), (adjust, layout.condemned), (dismiss, layout.condemned)):
@@ -208,7 +208,7 @@ class StatefulSets:
             await self._replicas.update(stateful_set, pod)
         return True
 
-    async def _dismiss(self, stateful_set: Obj, pod: Obj, first_unavailable: Obj | None, now: datetime) -> bool:
+    async def _scale_down(self, stateful_set: Obj, pod: Obj, first_unavailable: Obj | None, now: datetime) -> bool:
         """One at a time, the highest first, and only while all that stay are well."""
         ordered = not in_parallel(stateful_set)
         if is_leaving(pod):

@@ -42,7 +42,7 @@ _NAME = "storage-version-migrator-controller"
 _NOWHERE = "fake-svm-namespace-name"
 """Nobody has it: listing what is in it gives nothing but the latest revision."""
 _NEEDED = ("update", "patch", "list")
-_PATIENCE = timedelta(minutes=1)
+_DISCOVERY_GRACE = timedelta(minutes=1)
 """With a resource that nobody serves: it may have been defined just now."""
 _LATER = 5.0
 _TRANSIENT = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout)
@@ -71,21 +71,21 @@ class Migrations:
         for migration in ours:
             if is_running(migration) and is_over(migration):
                 await self._definitions.finish(group, plural, succeeded=_succeeded(migration))
-                await self._say(migration, (RUNNING, "False", "MigrationCompleted", "Migration completed"))
+                await self._set_conditions(migration, (RUNNING, "False", "MigrationCompleted", "Migration completed"))
                 return None  # its own change is heard of
         for migration in ours:
             if is_running(migration) and not is_over(migration):
-                return await self._go_on(migration, group, plural)
+                return await self._continue(migration, group, plural)
         first = next_of(ours)
         if first is not None:
             await self._definitions.begin(group, plural, first["metadata"]["name"])
-            await self._say(first, (RUNNING, "True", RUNNING_REASON, progress()))
+            await self._set_conditions(first, (RUNNING, "True", RUNNING_REASON, progress()))
         return None
 
-    async def _go_on(self, migration: Obj, group: str, plural: str) -> Result | None:
+    async def _continue(self, migration: Obj, group: str, plural: str) -> Result | None:
         resource = await self._find(group, plural)
         if resource is None:
-            if self._clock.now() - parse_time(migration["metadata"]["creationTimestamp"]) < _PATIENCE:
+            if self._clock.now() - parse_time(migration["metadata"]["creationTimestamp"]) < _DISCOVERY_GRACE:
                 return Result(requeue_after=_LATER)
             await self._fail(migration, "resource does not exist in discovery")
             return None
@@ -130,21 +130,23 @@ class Migrations:
             except (Conflict, NotFound):
                 pass  # written by somebody else, or gone: either will do
             except _TRANSIENT as error:
-                await self._say(migration, (RUNNING, "True", RUNNING_REASON, progress(left, len(found), error)))
+                await self._set_conditions(
+                    migration, (RUNNING, "True", RUNNING_REASON, progress(left, len(found), error))
+                )
                 raise
             except ApiError as error:
                 told = f"{left}/{len(found)} not yet migrated. migration encountered unhandled error: {error}"
                 running = (RUNNING, "True", RUNNING_REASON, progress(left, len(found)))
-                await self._say(migration, running, (FAILED, "True", FAILURE_REASON, told))
+                await self._set_conditions(migration, running, (FAILED, "True", FAILURE_REASON, told))
                 return
             left -= 1
         running = (RUNNING, "True", RUNNING_REASON, progress(left, len(found)))
-        await self._say(migration, running, (SUCCEEDED, "True", SUCCESS_REASON, "Migration completed"))
+        await self._set_conditions(migration, running, (SUCCEEDED, "True", SUCCESS_REASON, "Migration completed"))
 
     async def _fail(self, migration: Obj, why: str) -> None:
-        await self._say(migration, (FAILED, "True", FAILURE_REASON, why))
+        await self._set_conditions(migration, (FAILED, "True", FAILURE_REASON, why))
 
-    async def _say(self, migration: Obj, *conditions: tuple[str, str, str, str]) -> None:
+    async def _set_conditions(self, migration: Obj, *conditions: tuple[str, str, str, str]) -> None:
         said = migration
         for each in conditions:
             said = with_condition(said, self._clock.now(), *each)

@@ -58,7 +58,7 @@ class TaintEviction:
             if before == after:
                 return
             name = (new or old or {})["metadata"]["name"]
-            self._note(name, after)
+            self._update_first_seen(name, after)
             for pod in self._by_node.on(name):
                 controller.enqueue(key_of(pod))
 
@@ -73,7 +73,7 @@ class TaintEviction:
         self._nodes.add_handler(node_changed)
         self._pods.add_handler(pod_changed)
 
-    def _note(self, node: str, taints: list[Obj]) -> None:
+    def _update_first_seen(self, node: str, taints: list[Obj]) -> None:
         now = self._clock.now()
         current = {(node, taint["key"], taint.get("value") or "") for taint in taints if not taint.get("timeAdded")}
         for gone in [seen for seen in self._first_seen if seen[0] == node and seen not in current]:
