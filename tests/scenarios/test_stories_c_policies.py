@@ -123,7 +123,7 @@ async def test_a_drain_never_takes_more_than_the_budget_allows(cluster: VirtualC
     await cluster.sleep(1)
     lowest = 9
 
-    async def watch_over() -> None:
+    async def instrument() -> None:
         nonlocal lowest
         while True:
             pods = await cluster.all(PODS, selector="app=web")
@@ -131,7 +131,7 @@ async def test_a_drain_never_takes_more_than_the_budget_allows(cluster: VirtualC
             lowest = min(lowest, len(healthy))
             await cluster.sleep(0.05)
 
-    watching = asyncio.ensure_future(watch_over())
+    watching = asyncio.ensure_future(instrument())
     node = (await cluster.all(PODS))[0]["spec"]["nodeName"]
     refused = await drain(cluster, node)
     watching.cancel()

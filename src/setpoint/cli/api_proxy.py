@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from setpoint.client.sending import Sender
+from setpoint.client.sender import Sender
 from setpoint.client.transport import Headers, Reply, Unreachable, UpgradingTransport, header
 
 LONGEST_HEAD: Final = 64 * 1024

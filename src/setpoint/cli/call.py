@@ -189,13 +189,14 @@ class Call:
             return ""
         # Here, because only those who reach nothing ask.
         from setpoint.cli.running import find_running
-        from setpoint.client.cluster_choice import shown
+        from setpoint.client.cluster_choice import display_path
 
         directory = self._choice.directory
         if find_running(directory) is not None:
             return ""
         another = "" if self._choice.explicit else "; say --context or --kubeconfig for another cluster"
-        return f"the cluster of this directory ({shown(directory)}) is not running: `setpoint up` starts it{another}"
+        path = display_path(directory)
+        return f"the cluster of this directory ({path}) is not running: `setpoint up` starts it{another}"
 
     async def close(self) -> None:
         if self._client is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from setpoint.cli.flags import Flag, Values, array, switch, text, texts
 from setpoint.client.access import Access
-from setpoint.client.cluster_choice import Choice, Wanted
+from setpoint.client.cluster_choice import Choice, ClusterFlags
 from setpoint.client.cluster_choice import access as chosen_access
 from setpoint.client.kubeconfig import KubeconfigError
 
@@ -46,10 +46,10 @@ FLAGS: tuple[Flag, ...] = (
 )  # fmt: skip
 
 
-def wanted(flags: Values) -> Wanted:
+def wanted(flags: Values) -> ClusterFlags:
     """Return what the flags say about the cluster."""
     # Some commands have a flag of the name of one of these for something else.
-    return Wanted(*(getattr(flags, name, "") for name in Wanted._fields))
+    return ClusterFlags(*(getattr(flags, name, "") for name in ClusterFlags._fields))
 
 
 def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from setpoint.client.cluster_choice import Choice, shown
+from setpoint.client.cluster_choice import Choice, display_path
 
 _CURRENT = re.compile(rb"""(?:^|[{,])\s*"?current-context"?[ \t]*:[ \t]*["']?([^"'\s,}]+)""", re.MULTILINE)
 _MOST = 1 << 20
@@ -19,11 +19,11 @@ def which_cluster(choice: Choice, home: Path) -> str:
     if choice.directory is not None:
         other = home / ".kube" / "config"
         name = _current_context(other)
-        where = f"setpoint: using the cluster of this directory ({shown(choice.directory)})"
+        where = f"setpoint: using the cluster of this directory ({display_path(choice.directory)})"
         return f"{where}, not context {name} of {_homely(other, home)}" if name else ""
-    if choice.passed_over is not None:
+    if choice.skipped is not None:
         used = {"KUBECONFIG": "the cluster of $KUBECONFIG"}.get(choice.how, f"the cluster that {choice.how} names")
-        return f"setpoint: using {used}, not the cluster of this directory ({shown(choice.passed_over)})"
+        return f"setpoint: using {used}, not the cluster of this directory ({display_path(choice.skipped)})"
     return ""
 
 

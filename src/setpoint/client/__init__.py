@@ -1,13 +1,13 @@
-"""The async client: how every component but the API server sees the system.
+"""The async client: the only way in which components other than the API server access the system.
 
-What callers may rely on:
-- a failure of the server is the error it raised (`setpoint.meta.errors`); a failure to reach it is `Unreachable`;
-- a list is one consistent revision however many pages it took, and its items say their apiVersion and kind;
-- a watch gives every change after its resourceVersion, in order and once, until it ends; it never skips. Where it
-  ended is in `Watch.resource_version`; going on from there is the caller's decision;
-- objects that are handed out belong to the caller, who may change them;
-- nothing is retried behind the caller's back but what the server asked to have retried (Retry-After), and reads on a
-  kept connection that turned out to be closed.
+Callers may rely on these guarantees:
+- an error of the server is raised as its API error (`setpoint.meta.errors`); a failure to reach it is `Unreachable`;
+- a list is of one consistent revision regardless of its pages, and its items have their apiVersion and kind;
+- a watch yields every change after its resourceVersion, in order and exactly once, until it ends. It ended at
+  `Watch.resource_version`; the caller decides whether to continue from there;
+- objects in a result may be shared within the process: read them, and copy them to make changes (see `interface`);
+- nothing is retried implicitly except what the server asks to retry (Retry-After), and reads on a pooled connection
+  that turned out to be closed.
 """
 
 from setpoint.client.client import Client

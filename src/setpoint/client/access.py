@@ -1,4 +1,4 @@
-"""How to reach a server and who to be there: what a kubeconfig comes down to."""
+"""How to connect to a server and with which identity: the resolved content of a kubeconfig."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ExecPlugin:
-    """A program that gives out credentials."""
+    """A credential plugin: a program that returns credentials."""
 
     api_version: str
     command: str
@@ -24,27 +24,28 @@ class ExecPlugin:
     install_hint: str = ""
     interactive_mode: str = "IfAvailable"
     cluster: Mapping[str, object] | None = None
-    """Told to the program if it wants to know."""
+    """The cluster information that is passed to the program on request; None if it is not requested."""
 
 
 @dataclass(slots=True)
 class Access:
     server: str
     ca: bytes | None = None
-    """PEM; None: the system's authorities."""
+    """The trusted certificate authorities, as PEM; None means those of the system."""
     insecure: bool = False
     tls_server_name: str = ""
     certificate: bytes | None = None
     key: bytes | None = None
     token: str = ""
     token_file: Path | None = None
-    """Read again now and then; goes before `token`."""
+    """A file with a bearer token, which is read again at intervals and takes precedence over `token`; None if there is
+    none."""
     username: str = ""
     password: str = ""
     exec: ExecPlugin | None = None
     source: Callable[[], Awaitable[Credential]] | None = None
-    """Gives out credentials in this process; goes before all others."""
+    """Returns credentials from within this process, and takes precedence over all others; None if there is none."""
     impersonate: Impersonation | None = None
     namespace: str = "default"
     in_cluster: bool = False
-    """As the service account of the Pod that this runs in."""
+    """Whether the identity is the service account of the Pod that this process runs in."""

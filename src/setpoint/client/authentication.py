@@ -1,4 +1,4 @@
-"""Credentials on the way to a server: headers and client certificates, renewed when they run out."""
+"""Credentials of requests: headers and client certificates, renewed when they expire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READ_TOKEN_EVERY = 60.0
 
 
 def basic(username: str, password: str) -> str:
-    """What the header says."""
+    """Return the value of a basic Authorization header."""
     return "Basic " + b64encode(f"{username}:{password}".encode()).decode()
 
 
@@ -31,7 +31,7 @@ class Authentication:
 
     @property
     def renewable(self) -> bool:
-        """Whether a refusal may only mean that the credentials are old."""
+        """Whether a 401 may mean that renewable credentials have expired."""
         return self._gives_out or self._access.token_file is not None
 
     @property
@@ -54,7 +54,7 @@ class Authentication:
         return [("authorization", self._basic)] if self._basic else []
 
     async def tls(self) -> TlsClient:
-        """Return what opens new connections: it shows the present client certificate."""
+        """Return the TLS client for new connections, with the current client certificate."""
         certificate, key = self._access.certificate, self._access.key
         if self._gives_out:
             credential = await self._obtained()

@@ -1,4 +1,4 @@
-"""Certificates and keys that are in memory, given to a library that takes them from files alone."""
+"""Load certificates and keys from memory into `ssl`, which accepts only files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ssl
 
 
 def load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Both PEM; they are shown on connections from now on. Raises ssl.SSLError, OSError."""
-    from tempfile import NamedTemporaryFile  # not for those who show no certificate
+    """Use a certificate and key, both PEM, for new connections. Raise ssl.SSLError or OSError if they are invalid."""
+    from tempfile import NamedTemporaryFile  # not needed without a client certificate
 
-    # Readable by its owner alone, and gone at once.
+    # The file is readable only by its owner and is deleted at once.
     with NamedTemporaryFile() as file:
         file.write(certificate.rstrip() + b"\n" + key)
         file.flush()

@@ -10,7 +10,7 @@ from setpoint.client.impersonation import Impersonation
 from setpoint.client.interface import Obj, ObjectList, ResourceRef
 from setpoint.client.paths import path_of, query_of
 from setpoint.client.resources import BY_KIND, BY_PLURAL
-from setpoint.client.sending import JSON, Sender
+from setpoint.client.sender import JSON, Sender
 from setpoint.client.transport import EventStream, Transport
 from setpoint.client.watch import Watch
 from setpoint.kinds.catalog import RESOURCES, Resource
@@ -30,8 +30,8 @@ PATCHES = {
 
 
 class Client:
-    """A Reader and a Writer (see `interface`). One transport may serve many clients, each with its own
-    name and user."""
+    """A Reader and a Writer (see `interface`). Several clients can share one transport, each with its own name and
+    user."""
 
     def __init__(
         self,
@@ -45,8 +45,10 @@ class Client:
         discovery: Discovery | None = None,
         fence: Fence | None = None,
     ) -> None:
-        """`default_namespace` is where objects of namespaced kinds are that do not say so; lists and watches without a
-        namespace are of all namespaces regardless."""
+        """Create a client; `default_namespace` applies to namespaced objects without a namespace.
+
+        Lists and watches without a namespace are of all namespaces regardless.
+        """
         self.default_namespace = default_namespace
         self.sender = Sender(
             transport,
@@ -59,7 +61,7 @@ class Client:
         self.discovery = discovery or Discovery(self.sender.document)
 
     def named(self, user_agent: str, impersonate: Impersonation | None = None, *, fence: Fence | None = None) -> Client:
-        """The same connections, for another component."""
+        """Return a client on the same connections for another component."""
         sender = self.sender
         return Client(
             sender.transport,
@@ -73,23 +75,25 @@ class Client:
         )
 
     def fenced(self, fence: Fence | None) -> Client:
-        """The same client for a component that may write only while it leads; without a fence it is this one."""
+        """Return a client that writes only while `fence` permits, that is, while its component leads; without a fence,
+        this one."""
         return self if fence is None else self.named(self.sender.user_agent, fence=fence)
 
     async def close(self) -> None:
         await self.sender.transport.close()
 
-    # -- finding --------------------------------------------------------------------------------------------------
+    # -- resources -----------------------------------------------------------------------------------------------------
 
     async def resource(self, ref: ResourceRef) -> Resource:
-        """Built-in resources are known; all others are asked for once. Raises NotFound."""
+        """Return the resource; those that are not built in are discovered once. Raise NotFound if the server has
+        none."""
         if isinstance(ref, Resource):
             return ref
         known = BY_KIND.get(ref) if len(ref) == 2 else BY_PLURAL.get(ref)
         return known or await self.discovery.find(ref)
 
     async def _placed(self, obj: Obj, ref: ResourceRef | None, namespace: str = "") -> tuple[Resource, str, str]:
-        """The resource, namespace and name of an object that is to be written."""
+        """Return the resource, namespace and name of an object to write."""
         meta = obj.get("metadata") or {}
         if ref is None:
             ref = (obj.get("apiVersion") or "", obj.get("kind") or "")
@@ -119,8 +123,11 @@ class Client:
         accept: str = JSON,
         content_type: str = JSON,
     ) -> Obj:
-        """The answer to a request for one object, or for a new one. A server that does not know the path may serve the
-        kind in the other scope by now: its definition was deleted and made again. Then the path is worked out anew."""
+        """Send a request for one object, or for a new one, and return the answer.
+
+        A server that does not know the path may serve the kind in the other scope by now, because its definition was
+        recreated. The path is then determined again.
+        """
 
         async def send(to: Resource) -> Obj:
             path = path_of(to, self._namespace(to, namespace), name, subresource)
@@ -131,7 +138,7 @@ class Client:
         except NotFound as error:
             if error.details or resource in RESOURCES:
                 raise
-            current = await self.discovery.renewed(resource)
+            current = await self.discovery.refresh(resource)
             if current is None or current.namespaced == resource.namespaced:
                 raise
         return await send(current)
@@ -182,7 +189,7 @@ class Client:
                     resource, namespace, limit=page_size, continue_token=found.continue_token, **following
                 )
             except Expired:
-                # The pages so far are of a revision that is gone: only all at once can still be of one.
+                # The continue token has expired: only a list without pages can still be of one revision.
                 return await self.list_page(resource, namespace, **options)
             found.items += page.items
             found.continue_token = page.continue_token
@@ -202,7 +209,8 @@ class Client:
         continue_token: str = "",
         metadata_only: bool = False,
     ) -> ObjectList:
-        """One page, and in `continue_token` where the next begins. Raises Expired for a token that is too old."""
+        """Return one page, with the token of the next one in `continue_token`. Raise Expired for a token that is too
+        old."""
         found = await self.resource(resource)
         query = query_of(
             {
@@ -394,7 +402,7 @@ def _object_list(answer: Mapping[str, Any], resource: Resource, metadata_only: b
     meta = answer.get("metadata") or {}
     items: list[Obj] = answer.get("items") or []
     if not metadata_only and items and "kind" not in items[0]:
-        # On the wire only the list says what its items are.
+        # The items of a list have no apiVersion and kind on the wire.
         api_version, kind = resource.api_version, resource.kind
         for item in items:
             item["apiVersion"] = api_version

@@ -1,4 +1,4 @@
-"""Which cluster is acted on: the one rule that the command line, the components and operators share.
+"""Choose the cluster to act on: one rule for the command line, the components and operators.
 
 1. An explicit choice wins: `--kubeconfig`, `--context`, `--cluster`, `--server`, or `$KUBECONFIG`.
 2. Else it is the cluster of this directory, if there is one: a `.setpoint` here or in a parent directory. It is the
@@ -20,15 +20,15 @@ from setpoint.client.kubeconfig import Kubeconfig, KubeconfigError, in_cluster
 
 DATA_DIRECTORY = ".setpoint"
 ADMIN = "admin.kubeconfig"
-"""The kubeconfig of its administrator in a cluster's data directory."""
-DIRECTORY, USUAL = "directory", "usual file"
-"""How a cluster was chosen, where no flag or variable did it."""
+"""File name of the administrator's kubeconfig in a cluster's data directory."""
+DIRECTORY, DEFAULT_FILE = "directory", "usual file"
+"""Values of `Choice.how` if no flag or variable decided."""
 _BY_FILE = ("--kubeconfig", "KUBECONFIG", "--data-dir")
-"""Ways to choose that name the kubeconfig: it need not be trusted any less for where it is."""
+"""Values of `Choice.how` that name a kubeconfig explicitly, so that its location needs no check."""
 
 
-class Wanted(NamedTuple):
-    """What the flags say; empty where they do not."""
+class ClusterFlags(NamedTuple):
+    """The values of the connection flags; empty for those that are not set."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -39,66 +39,68 @@ class Wanted(NamedTuple):
 
 class Choice(NamedTuple):
     how: str
-    """The flag or variable that decided, or `DIRECTORY` or `USUAL`."""
+    """The flag or variable that decided, or `DIRECTORY` or `DEFAULT_FILE`."""
     paths: tuple[Path, ...] = ()
-    """The kubeconfig files; of every setting and entry, the first file that has it decides."""
+    """The kubeconfig files; for every setting and entry, the first file that has it decides."""
     directory: Path | None = None
-    """The data directory of the cluster that was chosen; None if it is not the cluster of this directory."""
-    passed_over: Path | None = None
-    """The data directory of the cluster of this directory where another cluster was chosen."""
+    """The data directory of the chosen cluster; None if it is not the cluster of this directory."""
+    skipped: Path | None = None
+    """The data directory of this directory's cluster if another cluster was chosen; otherwise None."""
 
     @property
     def explicit(self) -> bool:
-        return self.how not in (DIRECTORY, USUAL)
+        return self.how not in (DIRECTORY, DEFAULT_FILE)
 
 
 def data_directory(start: Path, home: Path | None) -> Path | None:
-    """Return the data directory of the cluster of the directory `start`: in it or in the nearest parent that has one.
+    """Return the data directory of the cluster of `start`: in it, or in the nearest parent that has one; None if there
+    is none.
 
-    A cluster in the home directory is that of the home directory alone: whoever once tried something there does not
-    have a cluster in every project below it."""
+    A cluster in the home directory applies to the home directory alone: a forgotten experiment there must not become
+    the cluster of every project below it.
+    """
     start = start.absolute()
     for folder in (start, *start.parents):
         if folder == home and folder != start:
             return None
-        if os.path.isdir(folder / DATA_DIRECTORY):  # not there, or not to be seen by this user
+        if os.path.isdir(folder / DATA_DIRECTORY):  # it does not exist, or this user cannot see it
             return folder / DATA_DIRECTORY
     return None
 
 
-def choose(wanted: Wanted, environment: Mapping[str, str], home: Path | None, start: Path) -> Choice:
+def choose(wanted: ClusterFlags, environment: Mapping[str, str], home: Path | None, start: Path) -> Choice:
     """Apply the rule. Raises KubeconfigError if the files that it must look into cannot be read."""
     local = data_directory(start, home)
     listed = tuple(Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path)
     if wanted.kubeconfig:
-        return _elsewhere("--kubeconfig", (Path(wanted.kubeconfig),), local)
+        return _chosen_by_file("--kubeconfig", (Path(wanted.kubeconfig),), local)
     if listed:
-        return _elsewhere("KUBECONFIG", listed, local)
+        return _chosen_by_file("KUBECONFIG", listed, local)
     usual = (home / ".kube" / "config",) if home is not None else ()
     named = "--context" if wanted.context else "--cluster" if wanted.cluster else ""
     if local is None:
-        return Choice(named or ("--server" if wanted.server else USUAL), usual)
+        return Choice(named or ("--server" if wanted.server else DEFAULT_FILE), usual)
     own = (local / ADMIN,)
     if named:
         if _has(Kubeconfig.load(usual), wanted) or not _has(Kubeconfig.load(own), wanted):
-            return Choice(named, (*usual, *own), passed_over=local)
+            return Choice(named, (*usual, *own), skipped=local)
         return Choice(named, (*own, *usual), local)
     if wanted.server:
         if _address(wanted.server) not in {_address(one.get("server", "")) for one in _clusters(own)}:
-            return Choice("--server", usual, passed_over=local)
+            return Choice("--server", usual, skipped=local)
         return Choice("--server", own, local)
     return Choice(DIRECTORY, (*own, *usual) if wanted.user else own, local)
 
 
-def access(choice: Choice, wanted: Wanted, environment: Mapping[str, str]) -> Access:
-    """Return how to reach what was chosen, and as whom. Raises KubeconfigError."""
+def access(choice: Choice, wanted: ClusterFlags, environment: Mapping[str, str]) -> Access:
+    """Return how to connect to the chosen cluster, and with which identity. Raise KubeconfigError."""
     context = wanted.context
     if choice.how not in _BY_FILE:
         if choice.directory is not None:
-            current = _found_there(choice.directory, choice.paths[0])
+            current = _current_context(choice.directory, choice.paths[0])
             context = context or current
-        elif choice.passed_over is not None and choice.passed_over / ADMIN in choice.paths:
-            _trusted(choice.passed_over, choice.passed_over / ADMIN)
+        elif choice.skipped is not None and choice.skipped / ADMIN in choice.paths:
+            _load_trusted(choice.skipped, choice.skipped / ADMIN)
     found = Kubeconfig.load(choice.paths, must_exist=bool(wanted.kubeconfig))
     if not (found.contexts or found.clusters or wanted.kubeconfig):
         if "KUBERNETES_SERVICE_HOST" in environment and not any(wanted):
@@ -106,10 +108,10 @@ def access(choice: Choice, wanted: Wanted, environment: Mapping[str, str]) -> Ac
         if not wanted.server:
             paths = " or ".join(str(path) for path in choice.paths)
             raise KubeconfigError(
-                "there is no cluster to talk to: "
+                "no cluster to connect to was found: "
                 + (f"no kubeconfig at {paths}, and " if paths else "")
                 + f"no cluster of `setpoint up` in {DATA_DIRECTORY}.\n"
-                + "Start a cluster with `setpoint up`, or say --kubeconfig, or set KUBECONFIG."
+                + "Start a cluster with `setpoint up`, or set --kubeconfig or KUBECONFIG."
             )
     return found.access(context=context, cluster=wanted.cluster, user=wanted.user, server=wanted.server)
 
@@ -123,26 +125,29 @@ def find_access(
     start: Path | None = None,
     part: str = "",
 ) -> Access:
-    """Return how to reach the cluster that the rule chooses, for an operator or a `part` of a control plane: see
-    `choose_for`. Raises KubeconfigError."""
-    wanted = Wanted(kubeconfig, context)
+    """Return how to connect to the cluster that the rule chooses, for an operator or a `part` of a control plane.
+
+    See `choose_for`. Raise KubeconfigError.
+    """
+    wanted = ClusterFlags(kubeconfig, context)
     return access(choose_for(part, wanted, environment, home, start), wanted, environment)
 
 
 def choose_for(
     part: str,
-    wanted: Wanted,
+    wanted: ClusterFlags,
     environment: Mapping[str, str] = os.environ,
     home: Path | None = None,
     start: Path | None = None,
 ) -> Choice:
-    """Apply the rule for a process without a command line of ours; `part` is empty for operators.
+    """Apply the rule for a process without our command line; `part` is empty for operators.
 
-    A part of a control plane does not look at the usual file: controllers or nodes for the cluster that somebody's
-    kubectl happens to use are never what was meant. In a cluster of this directory it uses the kubeconfig that was
-    made for it. Raises KubeconfigError."""
+    A component of a control plane ignores the usual file: controllers or nodes must never join the cluster that the
+    user's kubectl happens to use. In a cluster of this directory it uses the kubeconfig that was created for it. Raise
+    KubeconfigError.
+    """
     choice = choose(wanted, environment, home or _home(), start or Path.cwd())
-    if part and choice.how == USUAL:
+    if part and choice.how == DEFAULT_FILE:
         return choice._replace(paths=())
     if part and choice.how == DIRECTORY and choice.directory is not None:
         own = choice.directory / f"{part}.kubeconfig"
@@ -150,30 +155,32 @@ def choose_for(
     return choice
 
 
-def _elsewhere(how: str, paths: tuple[Path, ...], local: Path | None) -> Choice:
-    """A choice by file, which may be that of this directory all the same."""
+def _chosen_by_file(how: str, paths: tuple[Path, ...], local: Path | None) -> Choice:
+    """Return a choice by file, which may still be the cluster of this directory."""
     same = local is not None and len(paths) == 1 and paths[0].absolute().parent == local
     return Choice(how, paths, local if same else None, None if same else local)
 
 
-def _found_there(directory: Path, path: Path) -> str:
+def _current_context(directory: Path, path: Path) -> str:
     """Return the current context of the kubeconfig that `setpoint up` wrote. Raises KubeconfigError."""
     if not path.exists():
         raise KubeconfigError(
-            f"the cluster of this directory ({shown(directory)}) was never started: `setpoint up` starts it. "
+            f"the cluster of this directory ({display_path(directory)}) was never started: `setpoint up` starts it. "
             "Say --context or --kubeconfig for another cluster."
         )
-    current = _trusted(directory, path).current_context
+    current = _load_trusted(directory, path).current_context
     if not current:
         raise KubeconfigError(f"{path} has no current context: `setpoint up` writes it anew")
     return current
 
 
-def _trusted(directory: Path, path: Path) -> Kubeconfig:
-    """Return what is in a file that nobody has named, but that was found. Raises KubeconfigError.
+def _load_trusted(directory: Path, path: Path) -> Kubeconfig:
+    """Return the content of a kubeconfig that was found, not named by the user. Raise KubeconfigError if it is not
+    safe.
 
-    It must be the user's own, and must not run programs. Otherwise a harmless command in a directory that somebody
-    else has prepared would act on a cluster of their choice, or run what they wish."""
+    It must be owned by the user and must not run programs. Otherwise a harmless command in a directory that another
+    user prepared would act on a cluster of their choice, or run their program.
+    """
     owners = {os.lstat(directory).st_uid, os.stat(directory).st_uid, os.stat(path).st_uid} if path.exists() else set()
     if owners - {os.geteuid()}:
         raise KubeconfigError(f"{path} belongs to another user: say --kubeconfig {path} if it is meant all the same")
@@ -183,12 +190,12 @@ def _trusted(directory: Path, path: Path) -> Kubeconfig:
     return found
 
 
-def shown(directory: Path) -> str:
-    """Return a data directory as people would type it."""
+def display_path(directory: Path) -> str:
+    """Return a data directory in the form a user would type."""
     return directory.name if directory.parent == Path.cwd() else str(directory)
 
 
-def _has(found: Kubeconfig, wanted: Wanted) -> bool:
+def _has(found: Kubeconfig, wanted: ClusterFlags) -> bool:
     return wanted.context in found.contexts if wanted.context else wanted.cluster in found.clusters
 
 
@@ -208,4 +215,4 @@ def _home() -> Path | None:
     try:
         return Path.home()
     except RuntimeError:
-        return None  # a user whom the machine does not know, as containers have them
+        return None  # a user without an entry in the user database, as in containers

@@ -1,4 +1,4 @@
-"""A client for the cluster that a kubeconfig points to."""
+"""Create a client for the cluster of a kubeconfig."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from setpoint.meta.clock import Clock
 
 
 def connect(access: Access, clock: Clock, *, user_agent: str = "setpoint", timeout: float = 60.0) -> Client:
-    """`find_access` and `in_cluster` of `kubeconfig` give the access. Nothing is sent yet."""
+    """Return a client for `access`, from `find_access` or `in_cluster` of `kubeconfig`. Nothing is sent yet."""
     transport = HttpsTransport(access, clock, timeout=timeout)
     return Client(
         transport,

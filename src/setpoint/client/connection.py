@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of a client: one exchange at a time, read no faster than it is used."""
+"""One HTTP/1.1 client connection: one exchange at a time, with backpressure on reads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import httptools
 from setpoint.client.transport import Unreachable
 
 READ_AHEAD: Final = 1024 * 1024
-"""Bytes of a body that may wait for their reader before reading pauses."""
+"""Bytes of a body that are buffered before reading is paused."""
 LONGEST_HEAD: Final = 256 * 1024
 
 
 class Exchange:
-    """The answer to one request, as far as it has come."""
+    """The response to one request, as far as it has arrived."""
 
     __slots__ = (
         "_waiter", "chunks", "closes", "complete", "failure", "headers", "headers_done", "inflate", "size", "status",
@@ -31,9 +31,9 @@ class Exchange:
         self.size = 0
         self.complete = False
         self.closes = False
-        """The connection's end is the body's end."""
+        """Whether the end of the connection is the end of the body."""
         self.failure = ""
-        """Why the answer ends early; empty while it has not. A text, since an exception that is kept here would hold
+        """Why the response ends early; empty if it does not. This is a text, because a stored exception would reference
         the frames it was raised in, and they this object."""
         self.inflate: zlib._Decompress | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -54,19 +54,20 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        """Only between `connection_made` and `connection_lost`: it holds methods of this object, which is a cycle."""
+        """The parser, set between `connection_made` and `connection_lost` only: it references methods of this object,
+        which is a cycle."""
         self._exchange: Exchange | None = None
         self._head_size = 0
         self._reading = True
         self.lost = False
         self.answered = False
-        """Whether any byte of the answer to the last request has come."""
+        """Whether any byte of the response to the last request has arrived."""
 
     # -- for the pool ---------------------------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
-        """Fit for another request."""
+        """Whether the connection can be used for another request."""
         return not self.lost and self._exchange is None and self._transport is not None
 
     def send(self, data: bytes) -> Exchange:
@@ -78,14 +79,14 @@ class Connection(asyncio.Protocol):
         return exchange
 
     async def head(self, exchange: Exchange) -> None:
-        """Returns when status and headers are there."""
+        """Wait for the status and the headers."""
         while not exchange.headers_done:
             if exchange.failure:
                 raise Unreachable(exchange.failure)
             await exchange.changed()
 
     async def next_chunk(self, exchange: Exchange) -> bytes:
-        """A piece of the body, or b"" at its end."""
+        """Return the next chunk of the body, or b"" at its end."""
         while not exchange.chunks:
             if exchange.failure:
                 raise Unreachable(exchange.failure)
@@ -119,7 +120,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
-            self.close()  # nobody asked for anything
+            self.close()  # data without a request
             return
         self.answered = True
         if not exchange.headers_done:
@@ -196,7 +197,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         exchange = self._exchange
         if exchange is None or not exchange.headers_done:
-            return  # an interim answer
+            return  # an interim response (1xx)
         if self._parser is not None and not self._parser.should_keep_alive():
             self.lost = True
         self._finish(exchange)

@@ -1,4 +1,4 @@
-"""Which resources a server has: asked for when first needed, kept, and asked for again when something is not found."""
+"""The resources of a server: discovered on first use, cached, and read again when a resource is not found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AGGREGATED = (
     "application/json"
 )
 Fetch = Callable[[str, str], Awaitable[dict[str, Any]]]
-"""The document at a path, in one of the accepted forms."""
+"""Returns the document at a path, in one of the accepted media types."""
 
 
 class Discovery:
@@ -24,19 +24,20 @@ class Discovery:
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
         self._last_read: dict[str, tuple[dict[str, Any], list[Resource]]] = {}
-        """What was read last: who asks again, and some ask every half minute, mostly gets the same."""
+        """The last document and its resources by path, because repeated reads mostly return the same."""
         self.missing: dict[str, str] = {}
-        """The group versions (`metrics.k8s.io/v1`) whose resources could not be had when last asked, and why."""
+        """The group versions (such as `metrics.k8s.io/v1`) whose resources could not be read last time, with the
+        reason."""
 
     async def resources(self, *, fresh: bool = False) -> tuple[Resource, ...]:
-        """In the server's order: groups by priority, their versions preferred first."""
+        """Return all resources in the server's order: groups by priority, and their preferred versions first."""
         if self._resources is None or fresh:
-            self._keep(await self._read())
+            self._set_resources(await self._read())
         assert self._resources is not None
         return self._resources
 
     async def find(self, ref: tuple[str, str] | tuple[str, str, str]) -> Resource:
-        """By (apiVersion, kind) or (group, version, plural). Raises NotFound."""
+        """Find a resource by (apiVersion, kind) or (group, version, plural). Raise NotFound."""
         found = self._lookup(ref)
         if found is None:
             await self.resources(fresh=True)
@@ -45,14 +46,17 @@ class Discovery:
             raise NotFound(_no_match(ref))
         return found
 
-    async def renewed(self, resource: Resource) -> Resource | None:
-        """The resource as the server has it now; None if it has it no more."""
+    async def refresh(self, resource: Resource) -> Resource | None:
+        """Return the resource as the server has it now; None if it no longer exists."""
         await self.resources(fresh=True)
         return self._by_plural.get((resource.group, resource.version, resource.plural))
 
     async def search(self, name: str) -> Resource:
-        """By what people type: `deploy`, `deployments`, `deployment.apps`, `deployments.v1.apps`, in any case.
-        Raises NotFound."""
+        """Find a resource by a name that users type: `deploy`, `deployments`, `deployment.apps`, `deployments.v1.apps`,
+        in any case.
+
+        Raise NotFound.
+        """
         for fresh in (False, True):
             found = _search(await self.resources(fresh=fresh), name.lower())
             if found is not None:
@@ -62,7 +66,7 @@ class Discovery:
     def _lookup(self, ref: tuple[str, str] | tuple[str, str, str]) -> Resource | None:
         return self._by_kind.get(ref) if len(ref) == 2 else self._by_plural.get(ref)
 
-    def _keep(self, resources: list[Resource]) -> None:
+    def _set_resources(self, resources: list[Resource]) -> None:
         if self._resources is not None and list(self._resources) == resources:
             return
         self._resources = tuple(resources)
@@ -103,7 +107,7 @@ class Discovery:
             try:
                 listed = await self._fetch(path, "application/json")
             except (ServiceUnavailable, NotFound) as error:
-                # An aggregated server that is away takes only its own resources along.
+                # An unavailable aggregated server affects only its own resources.
                 missing[f"{group_name}/{version}" if group_name else version] = str(error)
                 continue
             found += _from_resource_list(group_name, version, listed)
@@ -111,7 +115,7 @@ class Discovery:
 
 
 def _stale(document: dict[str, Any]) -> dict[str, str]:
-    """The group versions of which the server says that what it knows about them may be out of date."""
+    """Return the group versions whose discovery the server reports as possibly stale."""
     stale = [
         f"{group['metadata']['name']}/{version['version']}"
         for group in document.get("items") or ()
@@ -180,7 +184,7 @@ def _from_resource_list(group: str, version: str, document: dict[str, Any]) -> l
 
 
 def _search(resources: Iterable[Resource], name: str) -> Resource | None:
-    """Full names go before short ones, and what comes first in discovery before what comes later."""
+    """Prefer full names to short ones, and earlier resources in discovery to later ones."""
     short: Resource | None = None
     for resource in resources:
         names = {resource.plural, resource.singular_name, resource.kind.lower()}

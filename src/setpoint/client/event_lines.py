@@ -1,4 +1,4 @@
-"""The events of a watch over a wire: one JSON document a line."""
+"""Decode a watch from the wire: one JSON document per line."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _LONGEST_REFUSAL = 1024 * 1024
 
 
 class EventLines:
-    """An EventStream."""
+    """An EventStream over newline-delimited JSON."""
 
     def __init__(self, stream: StreamReply) -> None:
         self._stream = stream
         self._lines: deque[bytes] = deque()
-        self._rest = b""
-        """The beginning of a line whose end is still to come."""
+        self._partial_line = b""
+        """The buffered beginning of an incomplete line."""
 
     async def __anext__(self) -> Event:
         while not self._lines:
-            self._take(await self._stream.__anext__())
+            self._append(await self._stream.__anext__())
         try:
             event = orjson.loads(self._lines.popleft())
             return event["type"], event["object"]
@@ -35,18 +35,18 @@ class EventLines:
         self._lines.clear()
         self._stream.close()
 
-    def _take(self, chunk: bytes) -> None:
-        if self._rest:
-            chunk = self._rest + chunk
+    def _append(self, chunk: bytes) -> None:
+        if self._partial_line:
+            chunk = self._partial_line + chunk
         lines = chunk.split(b"\n")
-        self._rest = lines.pop()
-        if len(self._rest) > _LONGEST_LINE:
+        self._partial_line = lines.pop()
+        if len(self._partial_line) > _LONGEST_LINE:
             raise Unreachable("the server sent a watch event that is too long to be one")
         self._lines.extend(lines)
 
 
 async def event_lines(stream: StreamReply) -> EventLines:
-    """Raises what a stream that is none says instead."""
+    """Return the events of a stream, or raise the error that the server answered with instead."""
     if stream.status == 200:
         return EventLines(stream)
     try:

@@ -1,4 +1,4 @@
-"""Programs that give out credentials (client.authentication.k8s.io)."""
+"""Run credential plugins (client.authentication.k8s.io)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class Credential:
     certificate: bytes = b""
     key: bytes = b""
     expires: datetime | None = None
-    """None: good as long as this process lives, or until the server refuses it."""
+    """Expiry of the credential; None means that it is valid for the life of this process or until the server rejects
+    it."""
 
 
 async def obtain(plugin: ExecPlugin) -> Credential:
-    """Runs the program. Raises KubeconfigError."""
+    """Run the program and return its credential. Raise KubeconfigError."""
     interactive = plugin.interactive_mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not interactive:
         raise KubeconfigError(f"the credential plugin {plugin.command!r} needs a terminal, and there is none")

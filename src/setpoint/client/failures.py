@@ -1,4 +1,4 @@
-"""From an answer that is not a success to the error it stands for."""
+"""Map an unsuccessful response to the error it represents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport over a network: HTTP/1.1, with TLS or, on the machine itself, without."""
+"""The network transport: HTTP/1.1 with TLS or, on loopback, without."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class HttpsTransport:
-    """Keeps connections and uses them again. `timeout` is for a whole answer, or for the head of a stream."""
+    """A transport with a connection pool. `timeout` applies to a whole response, or to the head of a stream."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class HttpsTransport:
         self._idle: list[Connection] = []
         fixed = f"host: {url.netloc.rpartition('@')[2]}\r\n"
         if self._host not in _LOOPBACK:
-            fixed += "accept-encoding: gzip\r\n"  # on one machine, packing costs more than it saves
+            fixed += "accept-encoding: gzip\r\n"  # on loopback, compression costs more than it saves
         self._fixed = fixed
 
     async def request(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
         async with self._slots:
             try:
                 async with asyncio.timeout(self._timeout):
-                    reply = await self._whole(method, path, query, headers, body)
+                    reply = await self._collect(method, path, query, headers, body)
                     if reply.status == 401 and self._authentication.renewable:
                         self._authentication.forget()
-                        reply = await self._whole(method, path, query, headers, body)
+                        reply = await self._collect(method, path, query, headers, body)
                     return reply
             except TimeoutError:
                 raise Unreachable(
@@ -77,13 +77,13 @@ class HttpsTransport:
         return _Stream(self, connection, exchange)
 
     async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
-        """A connection of its own that has left HTTP, as the headers ask for; or the answer of a server that did not
-        want to."""
+        """Return an upgraded connection as the headers request, or the response of a server that refused the
+        upgrade."""
         credentials = await self._authentication.headers()
         data = self._encode("GET", path, query, [*headers, *credentials], b"")
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=READ_AHEAD)
-        transport, protocol = await self._dial(lambda: asyncio.StreamReaderProtocol(reader))
+        transport, protocol = await self._open_connection(lambda: asyncio.StreamReaderProtocol(reader))
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
             async with asyncio.timeout(self._timeout):
@@ -109,7 +109,7 @@ class HttpsTransport:
             connection.close()
         self._idle.clear()
 
-    async def _whole(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
+    async def _collect(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
         connection, exchange = await self._exchange(method, path, query, headers, body)
         try:
             pieces: list[bytes] = []
@@ -122,17 +122,17 @@ class HttpsTransport:
         except BaseException:
             connection.close()
             raise
-        self._keep(connection)
+        self._release(connection)
         return Reply(exchange.status, exchange.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     async def _exchange(
         self, method: str, path: str, query: str, headers: Headers, body: bytes
     ) -> tuple[Connection, Exchange]:
-        """A request sent, and the head of its answer."""
+        """Send a request and wait for the head of its response."""
         credentials = await self._authentication.headers()
         data = self._encode(method, path, query, [*headers, *credentials], body)
         while True:
-            kept = self._take_idle()
+            kept = self._acquire_idle()
             connection = kept or await self._connect()
             try:
                 exchange = connection.send(data)
@@ -140,8 +140,8 @@ class HttpsTransport:
                 return connection, exchange
             except Unreachable:
                 connection.close()
-                # A kept connection may have been closed just before the request reached the server, who then has not
-                # seen it. Only for a read it does not matter if it has.
+                # A pooled connection may have been closed just before the request arrived, which the server then has
+                # not seen. It may also have seen it, which is harmless only for a read.
                 if kept is None or connection.answered or method != "GET":
                     raise
             except BaseException:
@@ -158,23 +158,23 @@ class HttpsTransport:
 
     # -- connections ----------------------------------------------------------------------------------------------
 
-    def _take_idle(self) -> Connection | None:
+    def _acquire_idle(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
             if connection.idle:
                 return connection
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _release(self, connection: Connection) -> None:
         if connection.idle and len(self._idle) < MOST_IDLE:
             self._idle.append(connection)
         else:
             connection.close()
 
     async def _connect(self) -> Connection:
-        return (await self._dial(Connection))[1]
+        return (await self._open_connection(Connection))[1]
 
-    async def _dial(self, factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
+    async def _open_connection(self, factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
         loop = asyncio.get_running_loop()
         tls = await self._authentication.tls() if self._tls else None
         try:
@@ -202,7 +202,7 @@ class HttpsTransport:
 
 
 def _keep_alive(sock: socket.socket | None) -> None:
-    """A watch may be silent for a long time: the system finds out whether its peer is still there."""
+    """Enable TCP keepalive: a watch may be idle for a long time, and the system must detect a lost peer."""
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -232,7 +232,7 @@ class _Stream:
             raise
         if not chunk:
             connection, self._connection = self._connection, None
-            self._owner._keep(connection)
+            self._owner._release(connection)
             raise StopAsyncIteration
         return chunk
 

@@ -1,4 +1,4 @@
-"""Acting as somebody else, for those who may."""
+"""Impersonation headers: act as another user, with the permission to do so."""
 
 from __future__ import annotations
 

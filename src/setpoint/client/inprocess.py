@@ -1,4 +1,4 @@
-"""The transports within one process: no sockets, but the whole of the server's pipeline."""
+"""Transports within one process: no sockets, but the server's complete request pipeline."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from setpoint.client.transport import (
 T = TypeVar("T", covariant=True)
 
 
-class Pieces(Protocol[T]):
-    """The body of an answer that comes over time, piece by piece as the server wrote it. Bounded: when its reader falls
-    too far behind the server ends it, and the reader sees what came before the end, then the end."""
+class ResponseChunks(Protocol[T]):
+    """A response body that arrives over time, in the chunks the server wrote.
+
+    It is bounded: if the reader falls too far behind, the server ends it, and the reader gets the buffered chunks and
+    then the end.
+    """
 
     def __aiter__(self) -> AsyncIterator[T]: ...
 
     async def __anext__(self) -> T:
-        """Raises ConnectionError if the server failed midway."""
+        """Return the next chunk. Raise ConnectionError if the server failed midway."""
         ...
 
     def close(self) -> None: ...
@@ -34,34 +37,36 @@ class Pieces(Protocol[T]):
 
 @dataclass(slots=True)
 class InProcessAnswer:
-    """With a body, or with one of the others instead."""
+    """A response with exactly one of a body, chunks, a value or events."""
 
     status: int
     headers: Headers
     body: bytes = b""
     value: dict[str, Any] | None = None
-    chunks: Pieces[bytes] | None = None
-    events: Pieces[Event] | None = None
+    chunks: ResponseChunks[bytes] | None = None
+    events: ResponseChunks[Event] | None = None
 
 
 class InProcessServer(Protocol):
-    """What the composition root puts in front of the API server."""
+    """The interface that the composition root puts in front of the API server."""
 
     async def __call__(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> InProcessAnswer:
-        """As over a wire: the answer is a body or chunks."""
+        """Handle a request as over the wire: the response is a body or chunks."""
         ...
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> InProcessAnswer:
-        """Objects for objects: the answer is a value or events; a body only where it is no object. `value` is neither
-        changed nor kept; None is none at all."""
+        """Handle a request with objects: the response is a value or events, or a body if it is not an object.
+
+        `value` is neither changed nor retained; None means no body.
+        """
         ...
 
 
 class InProcessTransport:
-    """With JSON in between: what comes out is the caller's own, as if it had come over a wire."""
+    """A transport with JSON in between: the returned objects belong to the caller, as over a network."""
 
     def __init__(self, server: InProcessServer, token: str = "") -> None:
-        """`token` authenticates every request, as it would over the wire."""
+        """Create the transport; `token` authenticates every request, as it would over the network."""
         self._server = server
         self._credentials = [("authorization", f"Bearer {token}")] if token else []
 
@@ -83,7 +88,7 @@ class InProcessTransport:
 
 
 class SharingTransport(InProcessTransport):
-    """An ObjectTransport: what comes out is shared with everyone in the process."""
+    """An ObjectTransport: the returned objects are shared by all users of the process."""
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> ObjectReply:
         if self._credentials:

@@ -1,12 +1,12 @@
-"""What the client offers, reads split from writes: whoever only looks is given a Reader.
+"""The interface of the client, with reads split from writes: read-only code gets a Reader.
 
-Objects that come out of a client, from reads, writes and watches alike, are shared: within the process, all who asked
-for an object at one revision hold the same dict (but for a writer, where nobody was watching when it wrote). They are
-read and never changed; whoever wants another one makes it:
+Objects in the results of reads, writes and watches are shared: within the process, all callers that asked for an
+object at one revision hold the same dict (except a writer whose object no watch had cached). They must not be changed;
+make a changed copy instead:
 
     await client.update({**lease, "spec": {**lease["spec"], "renewTime": now}})
 
-What is handed in stays the caller's: it is read until the call returns, and neither changed nor kept.
+Arguments remain the caller's: they are read until the call returns, and neither changed nor retained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ResourceRef = Resource | tuple[str, str] | tuple[str, str, str]
 
 class WatchEvent(NamedTuple):
     type: str
-    """ADDED, MODIFIED, DELETED or BOOKMARK. Errors are raised."""
+    """The type: ADDED, MODIFIED, DELETED or BOOKMARK. Errors are raised instead."""
     object: Obj
 
 
@@ -33,10 +33,10 @@ class WatchEvent(NamedTuple):
 class ObjectList:
     items: list[Obj]
     resource_version: str
-    """Watch from here to miss nothing."""
+    """The revision from which a watch continues without missing an event."""
     continue_token: str = ""
     remaining: int | None = None
-    """How many there are beyond this page, where the server says so."""
+    """The number of objects beyond this page; None if the server does not report it."""
     metadata: Obj = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ class Reader(Protocol):
         resource_version: str = "",
         metadata_only: bool = False,
     ) -> Obj:
-        """Raises NotFound."""
+        """Return one object. Raise NotFound."""
         ...
 
     async def list(
@@ -80,7 +80,8 @@ class Reader(Protocol):
         page_size: int = 500,
         metadata_only: bool = False,
     ) -> ObjectList:
-        """Everything, of one namespace or of all. A list that expires between two pages is read again in one go."""
+        """Return all objects of one namespace or of all. A list whose continue token expires is read again without
+        pages."""
         ...
 
     def watch(
@@ -97,7 +98,7 @@ class Reader(Protocol):
         timeout_seconds: int = 0,
         metadata_only: bool = False,
     ) -> WatchStream:
-        """Changes as they happen. Raises Expired, at the start or midway, when the revision is no longer kept."""
+        """Watch changes as they happen. Raise Expired, at the start or midway, when the revision was compacted."""
         ...
 
 
@@ -114,8 +115,10 @@ class Writer(Protocol):
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        """`resource` and `name` are for subresources such as `binding`; an object alone says what it is.
-        Raises AlreadyExists, Invalid."""
+        """Create an object; `resource` and `name` are needed only for subresources such as `binding`.
+
+        Raise AlreadyExists or Invalid.
+        """
         ...
 
     async def update(
@@ -128,7 +131,7 @@ class Writer(Protocol):
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        """Raises Conflict when the object is not the one it was read as."""
+        """Replace an object. Raise Conflict if it changed since it was read."""
         ...
 
     async def patch(
@@ -144,7 +147,7 @@ class Writer(Protocol):
         field_manager: str = "",
         field_validation: str = "",
     ) -> Obj:
-        """`kind` is `json`, `merge` or `strategic`."""
+        """Patch an object; `kind` is `json`, `merge` or `strategic`."""
         ...
 
     async def apply(
@@ -158,8 +161,10 @@ class Writer(Protocol):
         dry_run: bool = False,
         field_validation: str = "",
     ) -> Obj:
-        """Server-side: what `obj` says belongs to `field_manager` from now on. Raises Conflict, with a cause for each
-        field that belongs to another, unless `force` takes it."""
+        """Apply an object on the server: `field_manager` owns the fields of `obj` from then on.
+
+        Raise Conflict, with a cause for each field that another manager owns, unless `force` takes the ownership.
+        """
         ...
 
     async def delete(
@@ -174,7 +179,7 @@ class Writer(Protocol):
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Obj:
-        """The object while it is on its way out, or a Status when it is gone."""
+        """Delete an object, and return it if it is only marked for deletion, or a Status if it is gone."""
         ...
 
     async def delete_collection(
@@ -188,5 +193,5 @@ class Writer(Protocol):
         grace_period: int | None = None,
         dry_run: bool = False,
     ) -> ObjectList:
-        """Those that were deleted, or told to go."""
+        """Delete all matching objects, and return those that were deleted or marked for deletion."""
         ...

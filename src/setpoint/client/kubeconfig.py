@@ -1,4 +1,4 @@
-"""Kubeconfig files: found, merged, and brought down to one way of reaching one server."""
+"""Kubeconfig files: find and merge them, and resolve one context to the access to one server."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _FILES = {
     "clusters": ("certificate-authority",),
     "users": ("client-certificate", "client-key", "tokenFile"),
 }
-"""Settings that are paths, relative to the file that has them."""
+"""Settings that are paths, relative to the file that contains them."""
 
 
 class KubeconfigError(Exception):
-    """What is wrong, in one sentence for the person who wrote the file."""
+    """A problem with a kubeconfig; the message is one sentence for users."""
 
 
 class Kubeconfig:
-    """One or several files as one: of every setting and of every named entry, the first file that has it decides."""
+    """One or several merged files: for every setting and named entry, the first file that has it decides."""
 
     def __init__(self) -> None:
         self.clusters: dict[str, dict[str, Any]] = {}
@@ -36,7 +36,7 @@ class Kubeconfig:
 
     @classmethod
     def load(cls, paths: Sequence[Path], *, must_exist: bool = False) -> Kubeconfig:
-        """Files that are not there are passed over, unless `must_exist`."""
+        """Load files; missing ones are skipped unless `must_exist`."""
         merged = cls()
         for path in paths:
             try:
@@ -65,8 +65,10 @@ class Kubeconfig:
     def access(
         self, *, context: str = "", cluster: str = "", user: str = "", server: str = "", needs_user: bool = True
     ) -> Access:
-        """What the named (or current) context leads to; `cluster` and `user` go before what it says. With a `server`
-        no cluster needs to be known; unless it `needs_user`, one that is not there is nobody."""
+        """Return the access of the named (or current) context; `cluster` and `user` override it.
+
+        With a `server` no cluster needs to exist; unless it `needs_user`, a missing user means no credentials.
+        """
         name = context or self.current_context
         chosen: dict[str, Any] = {}
         if name:
@@ -95,7 +97,7 @@ def _named_by(context: str, chosen: Mapping[str, Any], key: str, name: str) -> s
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> Access:
-    """As the service account of the Pod that this runs in."""
+    """Return the access of the service account of the Pod that this process runs in."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise KubeconfigError("this does not run in a Pod: KUBERNETES_SERVICE_HOST and _PORT are not set")
@@ -114,11 +116,11 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SE
 
 
 def read_kubeconfig(data: bytes, path: Path) -> dict[str, Any]:
-    """The content of a file. Raises KubeconfigError."""
+    """Parse the content of a file. Raise KubeconfigError."""
     try:
         content = json.loads(data)
     except ValueError:
-        # Here, because kubeconfigs in JSON, as ours are, need no YAML, which is slow to load.
+        # Imported here because kubeconfigs in JSON, such as ours, need no YAML, which is slow to load.
         from setpoint.meta.body import BodyError
         from setpoint.meta.yaml_read import read
 
@@ -152,7 +154,7 @@ def _anchored(body: dict[str, Any], section: str, directory: Path) -> dict[str, 
 
 
 def _content(body: Mapping[str, Any], key: str, who: str) -> bytes | None:
-    """Inline data goes before a file."""
+    """Return inline data, or else the content of the file."""
     data = body.get(f"{key}-data")
     if data:
         try:

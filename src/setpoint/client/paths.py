@@ -1,4 +1,4 @@
-"""Where a resource is: URL paths and queries."""
+"""URL paths and queries of resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _plain = re.compile(r"[A-Za-z0-9._:~-]+").fullmatch
 
 
 def segment(text: str, what: str) -> str:
-    """One piece of a path; nothing that a server or a proxy could take for more than one."""
+    """Return one encoded path segment. Raise an error for text that a server or proxy could read as several
+    segments."""
     if text in (".", ".."):
         raise ValueError(f"invalid {what} \"{text}\": may not be '{text}'")
     if _plain(text):
@@ -36,7 +37,7 @@ def path_of(resource: Resource, namespace: str = "", name: str = "", subresource
 
 
 def query_of(options: Mapping[str, str | int | bool | None]) -> str:
-    """Only what is set is said."""
+    """Encode the options that are set."""
     given = {}
     for key, value in options.items():
         if value is True:

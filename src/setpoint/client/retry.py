@@ -1,4 +1,4 @@
-"""Reading, changing and writing until nobody was faster."""
+"""Retry read-modify-write cycles on conflicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 async def retry_on_conflict(
     attempt: Callable[[], Awaitable[T]], clock: Clock, *, attempts: int = 5, pause: float = 0.01
 ) -> T:
-    """`attempt` reads afresh, changes and writes. After the last conflict, the conflict is raised."""
+    """Call `attempt`, which reads, changes and writes, until there is no conflict. Raise the last Conflict after
+    `attempts`."""
     for _ in range(attempts - 1):
         try:
             return await attempt()

@@ -1,4 +1,4 @@
-"""To be a service account: with tokens that are asked for when they are needed, and again before they run out."""
+"""Act as a service account, with tokens that are requested on use and renewed before they expire."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from setpoint.meta.errors import AlreadyExists, NotFound
 _ACCOUNTS = builtin("serviceaccounts")
 _LASTING = 3600
 _USED_FOR = 0.8
-"""Of a token's time: then a new one is asked for."""
+"""The share of a token's lifetime after which a new one is requested."""
 
 
 def as_service_account(access: Access, client: Client, clock: Clock, name: str, namespace: str) -> Access:
-    """The same server, as this account. `client` may ask for tokens in its name; an account that is missing is made."""
+    """Return access to the same server as this account, which is created if it does not exist. `client` requests the
+    tokens."""
     return replace(
         access, certificate=None, key=None, token="", token_file=None, username="", password="", exec=None,
         impersonate=None, source=_tokens(client, clock, name, namespace),

@@ -26,7 +26,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 LONGEST_RSA: Final = 8192
 _MOST_SENT = 32
-"""Certificates that a server may send."""
+"""The maximum number of certificates a server may send."""
 _WEAK_IN_OPENSSL = tuple(
     bytes.fromhex(identifier)
     for identifier in ("0603551d1e", "0603551d21", "0603551d24", "2a8648ce3d040301", "2a864886f70d01010e")
@@ -38,12 +38,15 @@ _BASIC_CONSTRAINTS = bytes.fromhex("0603551d13")
 
 
 class ServerCertificateError(OSError):
-    """The certificate of a server is refused; the text says why, in the words of Go's `crypto/tls`."""
+    """A server certificate is rejected; the message is that of Go's `crypto/tls`."""
 
 
 class Trust:
-    """The authorities that vouch for a server. The functions of `setpoint.meta.x509` are imported when the first server
-    is verified: they take `cryptography` with them, which is slow to import."""
+    """The certificate authorities that are trusted.
+
+    `setpoint.meta.x509` is imported when the first server is verified, because it imports `cryptography`, which is
+    slow.
+    """
 
     def __init__(self, clock: Clock, roots: bytes = b"") -> None:
         """`roots` are the trusted certificates, PEM; empty means those of the system.

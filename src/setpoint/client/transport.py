@@ -1,4 +1,4 @@
-"""What carries requests to an API server: over a wire or within the process, the client cannot tell."""
+"""The interface that carries requests to an API server, over a network or within the process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ if TYPE_CHECKING:
     from setpoint.client.upgraded import Upgraded
 
 Headers = Sequence[tuple[str, str]]
-"""Names in lower case, in the order sent; a name may come more than once."""
+"""Header names in lower case with their values, in the order sent; a name may occur several times."""
 
 
 class Unreachable(ConnectionError):
-    """The server could not be reached, or went away before its answer was complete: nobody knows what it did.
-    The message is one sentence for people."""
+    """The server could not be reached, or the connection was lost before the response was complete: the outcome is
+    unknown.
+
+    The message is one sentence for users.
+    """
 
 
 def header(headers: Headers, name: str) -> str:
-    """The first value, or the empty text."""
+    """Return the first value of a header, or an empty string."""
     for key, value in headers:
         if key == name:
             return value
@@ -34,8 +37,10 @@ class Reply:
 
 
 class StreamReply(Protocol):
-    """An answer whose body comes over time. Iterating gives its pieces, in order, until the server ends it;
-    raises Unreachable if it broke off before."""
+    """A response whose body arrives over time.
+
+    Iterating yields its chunks, in order, until the server ends it; it raises Unreachable if the connection is lost.
+    """
 
     status: int
     headers: Headers
@@ -45,7 +50,7 @@ class StreamReply(Protocol):
     async def __anext__(self) -> bytes: ...
 
     def close(self) -> None:
-        """The rest is not wanted: frees everything, at once, any number of times."""
+        """Close the stream and free its resources, immediately and idempotently."""
         ...
 
 
@@ -54,59 +59,61 @@ class ObjectReply:
     status: int
     headers: Headers
     value: dict[str, Any] | None
-    """Shared: read and never changed. None: the answer is no object, and `body` has it."""
+    """The object, which is shared and must not be changed; None means that the response is not an object and is in
+    `body`."""
     body: bytes = b""
 
 
 Event = tuple[str, dict[str, Any]]
-"""Type and object, as they stand in a watch."""
+"""Type and object of a watch event."""
 
 
 class EventStream(Protocol):
     async def __anext__(self) -> Event:
-        """The next, in order, until the server ends it with StopAsyncIteration; ConnectionError if it broke off."""
+        """Return the next event in order. Raise StopAsyncIteration at the end, and ConnectionError if the stream is
+        broken."""
         ...
 
     def close(self) -> None:
-        """The rest is not wanted: frees everything, at once, any number of times."""
+        """Close the stream and free its resources, immediately and idempotently."""
         ...
 
 
 class Transport(Protocol):
-    """Both calls raise Unreachable, and take being cancelled at any time."""
+    """Sends requests. Both calls raise Unreachable and can be cancelled at any time."""
 
     async def request(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> Reply:
-        """`path` is percent-encoded; `query` is without the question mark."""
+        """Send a request; `path` is percent-encoded, and `query` has no question mark."""
         ...
 
     async def stream(self, method: str, path: str, query: str, headers: Headers, body: bytes) -> StreamReply:
-        """Returns when the head of the answer is there. The caller closes what it gets."""
+        """Return when the head of the response has arrived. The caller closes the result."""
         ...
 
     async def close(self) -> None: ...
 
 
 class ObjectTransport(Transport, Protocol):
-    """A transport that has no wire to cross can take objects as they are, and hand out those that everyone shares."""
+    """A transport within the process that accepts objects without encoding, and returns shared objects."""
 
     async def exchange(self, method: str, path: str, query: str, headers: Headers, value: Any) -> ObjectReply:
-        """`value` is neither changed nor kept. None: there is none."""
+        """Send a request with an object. `value` is neither changed nor retained; None means no body."""
         ...
 
     async def follow(self, path: str, query: str, headers: Headers) -> EventStream | ObjectReply:
-        """A watch, or the refusal."""
+        """Return a watch, or the server's refusal."""
         ...
 
 
 def takes_objects(transport: Transport) -> TypeGuard[ObjectTransport]:
-    # Every component has clients of its own, and asking a Protocol takes long.
+    # Cached, because every component has its own clients and a Protocol check is slow.
     return hasattr(transport, "exchange")
 
 
 @runtime_checkable
 class UpgradingTransport(Transport, Protocol):
-    """One with a wire, which can be used for something else than HTTP."""
+    """A transport whose connections can be upgraded to another protocol."""
 
     async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
-        """Raises Unreachable."""
+        """Upgrade a connection. Raise Unreachable."""
         ...

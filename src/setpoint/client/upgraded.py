@@ -1,4 +1,4 @@
-"""A connection that has left HTTP: how it gets there, and what it is then."""
+"""Upgraded connections: the HTTP upgrade handshake, and the raw streams after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Upgraded(NamedTuple):
     writer: asyncio.StreamWriter
 
     def close(self) -> None:
-        """At once, any number of times."""
+        """Close the connection, immediately and idempotently."""
         self.writer.transport.abort()
 
 
@@ -26,7 +26,7 @@ class Head(NamedTuple):
     headers: Headers
 
     async def body(self, reader: asyncio.StreamReader) -> bytes:
-        """Of a refusal: what there is of it, up to a length beyond which nobody would read on."""
+        """Return the body of a refusal, truncated to a limit."""
         if "chunked" in header(self.headers, "transfer-encoding"):
             return await _chunked(reader)
         length = header(self.headers, "content-length")
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 
 
 async def switched_head(reader: asyncio.StreamReader) -> Head:
-    """The head of the answer to a request that asked for another protocol. Raises Unreachable."""
+    """Read the head of the response to an upgrade request. Raise Unreachable."""
     try:
         data = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -65,5 +65,5 @@ async def _chunked(reader: asyncio.StreamReader) -> bytes:
             found += await reader.readexactly(size)
             await reader.readline()
     except (ValueError, asyncio.IncompleteReadError):
-        pass  # what came is what there is to tell
+        pass  # the connection ended: return what has arrived
     return found

@@ -1,4 +1,4 @@
-"""A watch: changes as they happen, until somebody has enough."""
+"""A watch: a stream of changes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from setpoint.client.transport import EventStream, Unreachable
 
 
 class Watch:
-    """Begins with the first event that is asked for, or with `async with`. Ends with StopAsyncIteration when the server
-    ends it, with Unreachable when the connection broke, with Expired when the revision asked for is gone; all the same
-    to one who goes on from `resource_version`, but for the last, who must list again.
+    """An iterator of watch events, which connects on the first event or on `async with`.
 
-    Whoever stops before the end closes it: by `async with`, by `close`, or by letting go of it."""
+    It ends with StopAsyncIteration when the server ends it, with Unreachable when the connection is lost, and with
+    Expired when the revision was compacted. After the first two, continue from `resource_version`; after Expired, list
+    again. Close it before its end with `async with` or `close`; garbage collection closes it too.
+    """
 
     def __init__(self, start: Callable[[], Awaitable[EventStream]], resource_version: str = "") -> None:
         self._start: Callable[[], Awaitable[EventStream]] | None = start
         self._stream: EventStream | None = None
         self.resource_version = resource_version
-        """Of the last event given out: nothing up to here is missing."""
+        """The resource version of the last yielded event; no event up to here is missing."""
 
     def __aiter__(self) -> Watch:
         return self

@@ -1,4 +1,4 @@
-"""The client's side of a WebSocket, and the streams that Kubernetes sends through one."""
+"""The client side of a WebSocket, and the Kubernetes streams that are multiplexed over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from setpoint.client.failures import failure
-from setpoint.client.sending import Sender
+from setpoint.client.sender import Sender
 from setpoint.client.transport import Reply, Unreachable, header
 from setpoint.client.upgraded import Upgraded
 from setpoint.meta.errors import ApiError
@@ -16,11 +16,11 @@ from setpoint.meta.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, acc
 
 _LONGEST_MESSAGE: Final = 64 * 1024 * 1024
 _LONGEST_PIECE: Final = 32 * 1024
-"""What is sent in one message: servers need not take long ones."""
+"""The maximum payload of one message in bytes: servers need not accept longer ones."""
 
 
 async def open_socket(sender: Sender, path: str, query: str, protocols: Sequence[str]) -> WebSocket:
-    """Raises ApiError when the server refuses, Unreachable when there is none."""
+    """Open a WebSocket. Raise ApiError if the server refuses, and Unreachable if there is none."""
     key = b64encode(os.urandom(16)).decode()
     asked = [
         ("upgrade", "websocket"),
@@ -34,7 +34,7 @@ async def open_socket(sender: Sender, path: str, query: str, protocols: Sequence
         raise _refusal(answer)
     if header(answer.headers, "sec-websocket-accept") != accepts(key):
         answer.close()
-        raise Unreachable("the server switched to something that is no WebSocket")
+        raise Unreachable("the server switched to a protocol other than WebSocket")
     return WebSocket(answer, header(answer.headers, "sec-websocket-protocol"))
 
 
@@ -48,7 +48,7 @@ def _refusal(answer: Reply) -> ApiError:
 
 
 class WebSocket:
-    """Whole messages, in order. One task sends while another receives."""
+    """Sends and receives whole messages, in order. One task may send while another receives."""
 
     def __init__(self, connection: Upgraded, protocol: str) -> None:
         self.protocol = protocol
@@ -56,7 +56,7 @@ class WebSocket:
         self._closed = False
 
     async def send(self, data: bytes) -> None:
-        """Raises Unreachable."""
+        """Send one message. Raise Unreachable."""
         self._write(frame(BINARY, data, os.urandom(4)))
         try:
             await self._connection.writer.drain()
@@ -64,7 +64,8 @@ class WebSocket:
             raise Unreachable(f"the connection is gone: {error}") from None
 
     async def receive(self) -> bytes | None:
-        """None: the server has no more. Raises Unreachable when it went away without saying so."""
+        """Return the next message; None at the end. Raise Unreachable if the connection is lost without a close
+        frame."""
         message = bytearray()
         while True:
             final, code, payload = await self._frame()
@@ -83,7 +84,7 @@ class WebSocket:
                     return bytes(message)
 
     def close(self) -> None:
-        """At once, any number of times."""
+        """Close the connection, immediately and idempotently."""
         if not self._closed:
             self._closed = True
             end = goodbye()
@@ -99,7 +100,7 @@ class WebSocket:
         if size > 125:
             size = int.from_bytes(await self._exactly(2 if size == 126 else 8), "big")
         if size > _LONGEST_MESSAGE or second & 0x80:
-            raise Unreachable("what the server sends is no WebSocket")
+            raise Unreachable("the server sent an invalid WebSocket frame")
         return bool(first & 0x80), first & 0x0F, await self._exactly(size)
 
     async def _exactly(self, size: int) -> bytes:
@@ -110,7 +111,7 @@ class WebSocket:
 
 
 class Channels:
-    """Several streams in one: every message begins with the number of its own."""
+    """Several streams in one WebSocket: every message begins with its channel number."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -121,12 +122,12 @@ class Channels:
             await self._socket.send(bytes((channel,)) + view[at : at + _LONGEST_PIECE])
 
     async def end(self, channel: int) -> None:
-        """No more will come through this one."""
+        """Close one channel for sending."""
         if self._socket.protocol == V5:
             await self._socket.send(bytes((_CLOSE, channel)))
 
     async def receive(self) -> tuple[int, bytes] | None:
-        """The stream and what came through it; None: all of them have ended."""
+        """Return a channel and the data that arrived on it; None when all channels have ended."""
         while (message := await self._socket.receive()) is not None:
             if len(message) > 1:
                 return message[0], message[1:]

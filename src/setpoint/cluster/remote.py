@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from setpoint import __version__
 from setpoint.client import Client, Impersonation, Unreachable
 from setpoint.client.access import Access
-from setpoint.client.cluster_choice import Wanted, choose_for, find_access
+from setpoint.client.cluster_choice import ClusterFlags, choose_for, find_access
 from setpoint.client.connect import connect
-from setpoint.client.counted_requests import RequestCounts
 from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.client.request_metrics import RequestMetrics
 from setpoint.client.resources import builtin
 from setpoint.client.service_account import as_service_account
 from setpoint.cluster.component_door import DoorConfig, component_door
@@ -72,8 +72,8 @@ class RemoteClients:
         self._access = access
         self._clock = clock
         self._own_accounts = own_accounts
-        self.counts = RequestCounts(access.server)
-        self._client = self.counts.watch_over(connect(access, clock, user_agent=f"setpoint/v{__version__}"))
+        self.counts = RequestMetrics(access.server)
+        self._client = self.counts.instrument(connect(access, clock, user_agent=f"setpoint/v{__version__}"))
         self._controllers: dict[str, Client] = {}
         self._nodes: dict[str, Client] = {}
         self._speaks_for_nodes = False
@@ -92,7 +92,7 @@ class RemoteClients:
         if found is None:
             access = as_service_account(self._access, self._client, self._clock, name, _NAMESPACE)
             agent = f"kube-controller-manager/v{__version__}/system:serviceaccount:{_NAMESPACE}:{name}"
-            found = self.counts.watch_over(connect(access, self._clock, user_agent=agent))
+            found = self.counts.instrument(connect(access, self._clock, user_agent=agent))
             self._controllers[name] = found
         return found
 
@@ -154,7 +154,7 @@ def access_of(config: RemoteConfig) -> Access:
 
 def data_directory_of(config: RemoteConfig) -> Path | None:
     """Return the data directory that the kubeconfig of a part is in; None if it is somewhere else."""
-    choice = choose_for(config.part, Wanted(config.kubeconfig))
+    choice = choose_for(config.part, ClusterFlags(config.kubeconfig))
     directory = choice.paths[0].absolute().parent if choice.paths else Path("/")
     ours = (directory / "pki").is_dir() and os.access(directory, os.W_OK)
     return directory if ours and directory.stat().st_uid == os.geteuid() else None

@@ -16,8 +16,8 @@ from setpoint.client import Client, Unreachable
 from setpoint.client.access import Access
 from setpoint.client.cluster_choice import find_access
 from setpoint.client.connect import connect
-from setpoint.client.counted_requests import RequestCounts
 from setpoint.client.kubeconfig import KubeconfigError
+from setpoint.client.request_metrics import RequestMetrics
 from setpoint.meta.clock import Clock, Ids
 from setpoint.meta.errors import ApiError
 from setpoint.meta.exposition import Family, gauge
@@ -91,8 +91,8 @@ async def _main(operator: Operator, options: RunOptions) -> int:
     log.info("connecting to the cluster at %s", access.server)
     stop = asyncio.Event()
     _add_signal_handlers(stop)
-    clock, counts = SystemClock(), RequestCounts(access.server)
-    client = counts.watch_over(connect(access, clock, user_agent=f"{operator.name}/setpoint-v{__version__}"))
+    clock, counts = SystemClock(), RequestMetrics(access.server)
+    client = counts.instrument(connect(access, clock, user_agent=f"{operator.name}/setpoint-v{__version__}"))
     return await OperatorProcess(operator, options, access, client, clock, RandomIds(), counts).run(stop)
 
 
@@ -119,7 +119,7 @@ class OperatorProcess:
         client: Client,
         clock: Clock,
         ids: Ids,
-        counts: RequestCounts | None = None,
+        counts: RequestMetrics | None = None,
     ) -> None:
         self._operator = operator
         self._options = options

@@ -164,7 +164,7 @@ def test_somebody_else_in_the_cluster_of_this_directory(home: Path, local: Path)
     assert reached_by(home, "get pods").token == "t"
     switched = typed(home, "config use-context hers")
     assert (
-        "In this directory commands go to its own cluster (.setpoint) all the same: say --context hers" in switched.err
+        "In this directory, commands still use its own cluster (.setpoint): set --context hers" in switched.err
     )
     assert reached_by(home, "get pods").token == "t"
     assert typed(home, "config current-context").out == "setpoint\n"
@@ -199,7 +199,7 @@ def test_a_token_is_not_outdone_by_a_certificate(home: Path) -> None:
 def test_what_is_not_there_is_said(home: Path, local: Path, flags: str, says: str) -> None:
     assert typed(home, f"{flags} get pods").err == says
     rmtree(local.parent)
-    assert typed(home, f"{flags} get pods").err.startswith("error: there is no cluster to talk to: no kubeconfig at")
+    assert typed(home, f"{flags} get pods").err.startswith("error: no cluster to connect to was found: no kubeconfig")
 
 
 def test_several_files(home: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_program_tells_its_version_where_there_is_no_cluster(
     monkeypatch.chdir(tmp_path)
     done = typed_offline("version", tmp_path)
     assert (done.code, done.out) == (1, f"Client Version: v{__version__}\n")
-    assert done.err.startswith("error: there is no cluster to talk to")
+    assert done.err.startswith("error: no cluster to connect to was found")
 
 
 def test_an_unknown_command_is_answered_with_a_suggestion(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_no_cluster_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.Mo
     done = typed_offline("api-versions", tmp_path)
     assert done.code == 1
     assert done.out == ""
-    assert done.err.startswith("error: there is no cluster to talk to")
+    assert done.err.startswith("error: no cluster to connect to was found")
     assert "setpoint up" in done.err
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from setpoint.client.cluster_choice import Wanted, access, choose, find_access
+from setpoint.client.cluster_choice import ClusterFlags, access, choose, find_access
 from setpoint.client.kubeconfig import KubeconfigError
 
 
@@ -25,14 +25,14 @@ def kubeconfig(path: Path, name: str, **user: object) -> None:
     path.write_text(json.dumps(content))
 
 
-NOTHING = Wanted()
+NOTHING = ClusterFlags()
 
 
 class Machine(NamedTuple):
     home: Path
     project: Path
 
-    def reached(self, wanted: Wanted = NOTHING, start: Path | None = None, **environment: str) -> str:
+    def reached(self, wanted: ClusterFlags = NOTHING, start: Path | None = None, **environment: str) -> str:
         """The server and the token that it is shown, or the beginning of the error."""
         try:
             choice = choose(wanted, environment, self.home, start or self.project)
@@ -58,30 +58,30 @@ def machine(tmp_path: Path) -> Machine:
     ("start", "wanted", "variable", "reached"),
     [
         # Nothing is said: the cluster of this directory, in its subdirectories too; elsewhere the usual file.
-        ("project", Wanted(), "", "project as project"),
-        ("project/src/deep", Wanted(), "", "project as project"),
-        ("elsewhere", Wanted(), "", "production as production"),
+        ("project", ClusterFlags(), "", "project as project"),
+        ("project/src/deep", ClusterFlags(), "", "project as project"),
+        ("elsewhere", ClusterFlags(), "", "production as production"),
         # An explicit choice wins.
-        ("project", Wanted(kubeconfig="third"), "", "third as third"),
-        ("project", Wanted(), "third", "third as third"),
-        ("project", Wanted(kubeconfig="home/.kube/config"), "third", "production as production"),
-        ("project", Wanted(context="production"), "", "production as production"),
-        ("project", Wanted(cluster="production"), "", "production as production"),
-        ("elsewhere", Wanted(context="production"), "", "production as production"),
+        ("project", ClusterFlags(kubeconfig="third"), "", "third as third"),
+        ("project", ClusterFlags(), "third", "third as third"),
+        ("project", ClusterFlags(kubeconfig="home/.kube/config"), "third", "production as production"),
+        ("project", ClusterFlags(context="production"), "", "production as production"),
+        ("project", ClusterFlags(cluster="production"), "", "production as production"),
+        ("elsewhere", ClusterFlags(context="production"), "", "production as production"),
         # Contexts of the directory have names as well, and a name in a file that was chosen is looked for there only.
-        ("project", Wanted(context="project"), "", "project as project"),
-        ("project", Wanted(context="project"), "third", "error: the kubeconfig has no context 'project'"),
-        ("project", Wanted(context="nobody"), "", "error: the kubeconfig has no context 'nobody'"),
-        ("elsewhere", Wanted(context="project"), "", "error: the kubeconfig has no context 'project'"),
+        ("project", ClusterFlags(context="project"), "", "project as project"),
+        ("project", ClusterFlags(context="project"), "third", "error: the kubeconfig has no context 'project'"),
+        ("project", ClusterFlags(context="nobody"), "", "error: the kubeconfig has no context 'nobody'"),
+        ("elsewhere", ClusterFlags(context="project"), "", "error: the kubeconfig has no context 'project'"),
         # A server by its address: credentials of this directory's cluster are shown to it alone.
-        ("project", Wanted(server="https://project:1/some/path"), "", "project as project"),
-        ("project", Wanted(server="https://other:1"), "", "production as production"),
-        ("project", Wanted(server="https://other:1"), "third", "third as third"),
+        ("project", ClusterFlags(server="https://project:1/some/path"), "", "project as project"),
+        ("project", ClusterFlags(server="https://other:1"), "", "production as production"),
+        ("project", ClusterFlags(server="https://other:1"), "third", "third as third"),
     ],
 )  # fmt: skip
 def test_the_rule(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    start: str, wanted: Wanted, variable: str, reached: str,
+    start: str, wanted: ClusterFlags, variable: str, reached: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     environment = {"KUBECONFIG": variable} if variable else {}
@@ -104,32 +104,33 @@ def test_a_cluster_that_was_never_started_is_not_passed_over(machine: Machine) -
 
 def test_credentials_are_not_mixed_up_with_those_of_the_same_name(machine: Machine) -> None:
     """Both files have a user called admin."""
-    assert machine.reached(Wanted(user="admin")) == "project as project"
-    assert machine.reached(Wanted(context="project")) == "project as project"
-    assert machine.reached(Wanted(context="production")) == "production as production"
+    assert machine.reached(ClusterFlags(user="admin")) == "project as project"
+    assert machine.reached(ClusterFlags(context="project")) == "project as project"
+    assert machine.reached(ClusterFlags(context="production")) == "production as production"
 
 
 def test_a_file_that_was_found_does_not_run_programs(machine: Machine) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "rm", "interactiveMode": "Never"}
     path = machine.project / ".setpoint" / "admin.kubeconfig"
     kubeconfig(path, "project", exec=plugin)
-    for wanted in (Wanted(), Wanted(context="project"), Wanted(server="https://project:1"), Wanted(user="admin")):
+    by_server = ClusterFlags(server="https://project:1")
+    for wanted in (ClusterFlags(), ClusterFlags(context="project"), by_server, ClusterFlags(user="admin")):
         assert f"{path} names a program to run" in machine.reached(wanted)
-    assert machine.reached(Wanted(kubeconfig=str(path))) == "project as project"
+    assert machine.reached(ClusterFlags(kubeconfig=str(path))) == "project as project"
 
 
 def test_a_file_that_was_found_belongs_to_its_user(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert "belongs to another user" in machine.reached()
-    assert machine.reached(Wanted(context="production"), machine.home / "elsewhere") == "production as production"
+    assert machine.reached(ClusterFlags(context="production"), machine.home / "elsewhere") == "production as production"
 
 
 def test_in_a_pod_without_files(tmp_path: Path) -> None:
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     nothing = Machine(tmp_path, tmp_path)
     assert "cannot read the service account token" in nothing.reached(**pod)
-    assert "there is no cluster to talk to" in nothing.reached()
-    assert nothing.reached(Wanted(server="https://some:1")) == "some as nobody"
+    assert "no cluster to connect to was found" in nothing.reached()
+    assert nothing.reached(ClusterFlags(server="https://some:1")) == "some as nobody"
 
 
 def test_parts_of_a_control_plane_do_not_use_the_usual_file(machine: Machine) -> None:
@@ -138,7 +139,7 @@ def test_parts_of_a_control_plane_do_not_use_the_usual_file(machine: Machine) ->
     def found(start: Path, part: str = "scheduler", **environment: str) -> str:
         return find_access(environment=environment, home=machine.home, start=start, part=part).token
 
-    with pytest.raises(KubeconfigError, match="there is no cluster to talk to"):
+    with pytest.raises(KubeconfigError, match="no cluster to connect to was found"):
         found(machine.home / "elsewhere")
     assert found(machine.home / "elsewhere", part="") == "production"  # an operator
     assert found(machine.project) == "project"

@@ -114,7 +114,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Path, "home", nowhere)
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    with pytest.raises(KubeconfigError, match="there is no cluster to talk to: no cluster of"):
+    with pytest.raises(KubeconfigError, match="no cluster to connect to was found: no cluster of"):
         find_access(environment={}, start=Path("/"))
     with pytest.raises(KubeconfigError, match="cannot read the service account token"):
         find_access(environment=pod, start=Path("/"))
@@ -149,7 +149,7 @@ def test_missing_names_are_said(tmp_path: Path) -> None:
         find_access(str(path), "z")
     with pytest.raises(KubeconfigError, match="does not exist"):
         find_access(str(tmp_path / "missing"))
-    with pytest.raises(KubeconfigError, match="there is no cluster to talk to"):
+    with pytest.raises(KubeconfigError, match="no cluster to connect to was found"):
         find_access(environment={}, home=tmp_path, start=tmp_path)
     path.write_text("a: [")
     with pytest.raises(KubeconfigError, match="is not YAML"):

@@ -7,7 +7,7 @@ from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
 from setpoint.cli.kubeconfig_files import Entry, Files
-from setpoint.client.cluster_choice import shown
+from setpoint.client.cluster_choice import display_path
 from setpoint.meta.goformat import quote
 
 
@@ -23,8 +23,8 @@ def use(call: Call) -> None:
     call.say(f"Switched to context {quote(name)}.")
     if files.local is not None:
         call.tell(
-            f"In this directory commands go to its own cluster ({shown(files.local)}) all the same: "
-            f"say --context {name} to use this one here."
+            f"In this directory, commands still use its own cluster ({display_path(files.local)}): "
+            f"set --context {name} to use this one here."
         )
 
 
@@ -40,8 +40,8 @@ def set_context(call: Call) -> None:
     files = Files(call)
     if flags.current and files.local is not None:
         raise Failed(
-            f"the current context is that of the cluster of this directory ({shown(files.local)}), whose kubeconfig "
-            "this does not change: name a context, or put the cluster into your kubeconfig with "
+            f"the current context is that of the cluster of this directory ({display_path(files.local)}), whose "
+            "kubeconfig this command does not change: name a context, or merge the cluster into your kubeconfig with "
             "`setpoint kubeconfig --merge`"
         )
     with files.changing() as settings:

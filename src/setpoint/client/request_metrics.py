@@ -1,4 +1,4 @@
-"""What a component asks of the API server, counted."""
+"""Metrics of a component's requests to the API server."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from setpoint.meta.exposition import Family, counter
 _NO_ANSWER = "<error>"
 
 
-class RequestCounts:
-    """By code, method and host, as upstream's clients count."""
+class RequestMetrics:
+    """Request counters by code, method and host, with client-go's names."""
 
     def __init__(self, server: str) -> None:
         self._host = urlsplit(server).netloc
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def watch_over(self, client: Client) -> Client:
+    def instrument(self, client: Client) -> Client:
         inner = client.sender.transport
         if isinstance(inner, UpgradingTransport):
-            client.sender.transport = _CountedUpgrading(inner, self._counts)
+            client.sender.transport = _MeteredUpgradingTransport(inner, self._counts)
         else:
-            client.sender.transport = _Counted(inner, self._counts)
+            client.sender.transport = _MeteredTransport(inner, self._counts)
         return client
 
     def families(self) -> list[Family]:
@@ -36,7 +36,7 @@ class RequestCounts:
         return [counter("rest_client_requests_total", "Requests to the API server.", series)]
 
 
-class _Counted:
+class _MeteredTransport:
     def __init__(self, inner: Transport, counts: Counter[tuple[str, str]]) -> None:
         self._inner = inner
         self._counts = counts
@@ -63,7 +63,7 @@ class _Counted:
         await self._inner.close()
 
 
-class _CountedUpgrading(_Counted):
+class _MeteredUpgradingTransport(_MeteredTransport):
     def __init__(self, inner: UpgradingTransport, counts: Counter[tuple[str, str]]) -> None:
         super().__init__(inner, counts)
         self._upgrading = inner

@@ -1,4 +1,4 @@
-"""Requests under one name and user: headers, the server's wish to be asked later, warnings, errors."""
+"""Requests with one user agent and user: headers, Retry-After, warnings, errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sender:
         on_warning: Callable[[str], None] | None = None,
         fence: Fence | None = None,
     ) -> None:
-        """`fence` is asked before every write, and again before each further attempt."""
+        """Create a sender; `fence` is checked before every write, and again before each retry."""
         self.transport = transport
         self.clock = clock
         self.user_agent = user_agent
@@ -69,7 +69,7 @@ class Sender:
         accept: str = JSON,
         content_type: str = JSON,
     ) -> Reply:
-        """The answer, if it is a success. Waits and tries again where the server asks for that."""
+        """Return a successful response. Retry when the server requests it with Retry-After."""
         for attempt in range(_MOST_RETRIES + 1):
             headers = self._headers(method, bool(body), accept, content_type)
             reply = await self.transport.request(method, path, query, headers, body)
@@ -93,7 +93,7 @@ class Sender:
         accept: str = JSON,
         content_type: str = JSON,
     ) -> StreamReply:
-        """An answer of any status, to be read piece by piece and closed."""
+        """Return a response of any status as a stream, which the caller reads and closes."""
         headers = self._headers(method, bool(body), accept, content_type)
         stream = await self.transport.stream(method, path, query, headers, body)
         if self.on_warning is not None:
@@ -101,7 +101,7 @@ class Sender:
         return stream
 
     async def upgrade(self, path: str, query: str, headers: Headers) -> Upgraded | Reply:
-        """A connection that leaves HTTP, or the refusal."""
+        """Return an upgraded connection, or the server's refusal."""
         if not isinstance(self.transport, UpgradingTransport):
             raise Unreachable("streams in both directions need a server on the network")
         return await self.transport.upgrade(path, query, [*self._who, *headers])
@@ -109,7 +109,7 @@ class Sender:
     async def json(
         self, method: str, path: str, query: str = "", body: Any = None, *, accept: str = JSON, content_type: str = JSON
     ) -> dict[str, Any]:
-        """The object in the answer to the object in `body`."""
+        """Send the object in `body` and return the object in the response."""
         if self._objects is not None and not isinstance(body, bytes):
             return await self._exchange(self._objects, method, path, query, body, accept, content_type)
         sent = b"" if body is None else body if isinstance(body, bytes) else _encoded(body)
@@ -118,7 +118,7 @@ class Sender:
         return found
 
     async def document(self, path: str, accept: str) -> dict[str, Any]:
-        """The object at a path, in one of the accepted forms."""
+        """Return the object at a path, in one of the accepted media types."""
         return await self.json("GET", path, accept=accept)
 
     async def watch(self, path: str, query: str, *, accept: str = JSON) -> EventStream:
@@ -132,7 +132,7 @@ class Sender:
     async def _exchange(
         self, objects: ObjectTransport, method: str, path: str, query: str, value: Any, accept: str, content_type: str
     ) -> dict[str, Any]:
-        """As `request`, without bytes on either side."""
+        """Do the same as `request`, with objects instead of bytes."""
         for attempt in range(_MOST_RETRIES + 1):
             headers = self._headers(method, value is not None, accept, content_type)
             reply = await objects.exchange(method, path, query, headers, value)
@@ -150,8 +150,8 @@ class Sender:
         raise _refusal(reply)
 
     def _headers(self, method: str, body: bool, accept: str, content_type: str) -> list[tuple[str, str]]:
-        """The same list for every request alike: nobody changes it. Raises Conflict for a write that the fence
-        refuses."""
+        """Return the headers of a request. The lists are cached and must not be changed. Raise Conflict for a write
+        that the fence refuses."""
         term = None if self.fence is None or method == "GET" else self.fence.term()
         key = (accept, content_type if body else "", term)
         headers = self._known.get(key)
@@ -189,7 +189,7 @@ def _encoded(body: Any) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError:
-        # A text that is no Unicode, or a number that is none of JSON's: what Go's clients make of it is sent.
+        # Encode invalid Unicode and non-finite numbers as Go's clients do.
         from setpoint.meta.gojson import compact
 
         return compact(body, ordered=False).encode()
