@@ -173,7 +173,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
         "singularName": resource.singular_name,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": resource.shown_verbs,
+        "verbs": resource.discovery_verbs,
     }
     if resource.short:
         row["shortNames"] = resource.short
@@ -192,7 +192,7 @@ def _aggregate(resource: Resource) -> dict[str, Any]:
         "responseKind": {**own, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular_name,
-        "verbs": resource.shown_verbs,
+        "verbs": resource.discovery_verbs,
     }
     if resource.short:
         row["shortNames"] = resource.short

@@ -286,7 +286,7 @@ class Registry:
         stale = self.env.stale
         if stale is not None and await stale(entry.key):
             return True
-        if not self.strategy.settles_late(obj):
+        if not self.strategy.writes_after_create(obj):
             return False
         stored = await self.env.store.get(entry.key)
         return stored is not None and stored.mod_revision == stored.create_revision == entry.revision

@@ -269,7 +269,7 @@ def _in_order(registry: Registry, entries: Sequence[Entry]) -> Sequence[Entry]:
     if len(entries) < 2:
         return entries
     by_identity = {id(registry.encoding.obj(entry)): entry for entry in entries}
-    ordered = registry.strategy.in_table_order([registry.encoding.obj(entry) for entry in entries])
+    ordered = registry.strategy.sorted_for_table([registry.encoding.obj(entry) for entry in entries])
     return [by_identity[id(obj)] for obj in ordered]
 
 

@@ -28,13 +28,13 @@ class Subresource(NamedTuple):
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""
-    """Of the kind, where it is not the parent's."""
+    """Version of the kind; empty if it is the parent's."""
 
 
 STATUS = Subresource("status", "", ("get", "patch", "update"))
 SCALE = Subresource("scale", "Scale", ("get", "patch", "update"), group="autoscaling", version="v1")
 
-# Kinds that are served in several groups or versions are kept in one form.
+# Kinds that are served in several groups or versions are stored in one form.
 _STORED_AS = {
     ("events.k8s.io", "v1", "Event"): ("", "v1"),
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): ("autoscaling", "v2"),
@@ -42,7 +42,7 @@ _STORED_AS = {
 
 _IN_SEVERAL_VERSIONS = {(storage, kind) for (_, _, kind), storage in _STORED_AS.items()}
 
-# Where upstream's stored version lags behind the served one.
+# Kinds whose storage version upstream lags behind the served one.
 _HASHED_AS = {
     ("apiextensions.k8s.io", "CustomResourceDefinition"): ("apiextensions.k8s.io", "v1beta1"),
     ("certificates.k8s.io", "ClusterTrustBundle"): ("certificates.k8s.io", "v1beta1"),
@@ -54,7 +54,7 @@ _HASHED_AS = {
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource in one version. Also what a custom resource is, once its definition is established."""
+    """One resource in one version; also used for a custom resource once its definition is established."""
 
     group: str
     version: str
@@ -68,9 +68,9 @@ class Resource:
     subresources: tuple[Subresource, ...] = ()
 
     is_custom = False
-    """Whether a CustomResourceDefinition brought it."""
+    """Whether the resource is defined by a CustomResourceDefinition."""
     deprecation = ""
-    """What a client is told that still uses this version."""
+    """Warning for clients that use this deprecated version; empty if it is not deprecated."""
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -84,8 +84,8 @@ class Resource:
         return self.singular or self.kind.lower()
 
     @property
-    def shown_verbs(self) -> tuple[str, ...]:
-        """What discovery says; more may work."""
+    def discovery_verbs(self) -> tuple[str, ...]:
+        """Return the verbs that discovery lists; the server may support more."""
         return self.verbs
 
     @property
@@ -94,28 +94,28 @@ class Resource:
 
     @property
     def is_stored(self) -> bool:
-        """Whether objects of this resource are kept, or each is answered on the spot (reviews, bindings)."""
+        """Return whether objects of this resource are stored, rather than answered directly (reviews, bindings)."""
         return "get" in self.verbs
 
     @cached_property
     def storage(self) -> tuple[str, str]:
-        """(group, version) of the form in which objects are kept."""
+        """Return the (group, version) in which objects are stored."""
         return _STORED_AS.get((self.group, self.version, self.kind), (self.group, self.version))
 
     @cached_property
     def storage_prefix(self) -> str:
-        """Where this resource's keys live; ends in a slash, so no resource's keys can run into another's."""
+        """Return the prefix of this resource's keys, with a trailing slash so that prefixes cannot overlap."""
         group = self.storage[0]
         return f"{group}/{self.plural}/" if group else f"core/{self.plural}/"
 
     @property
     def has_versions(self) -> bool:
-        """Whether the same objects are served in another version or group too."""
+        """Return whether the same objects are also served in another version or group."""
         return (self.storage, self.kind) in _IN_SEVERAL_VERSIONS
 
     @property
     def storage_version_hash(self) -> str:
-        """Clients compare it, nothing more; it names the version in which upstream keeps the kind."""
+        """Return the hash of upstream's storage version of the kind. Clients only compare it."""
         group, version = _HASHED_AS.get((self.group, self.kind), self.storage)
         return b64encode(sha256(f"{group}/{version}/{self.kind}".encode()).digest()[:8]).decode()
 

@@ -15,7 +15,7 @@ UNSET = "<unset>"
 
 
 def since(timestamp: str | None, now: datetime) -> str:
-    """How long ago, as people read it: `5m`, `3d2h`."""
+    """Return the time elapsed since `timestamp` in human-readable form: `5m`, `3d2h`."""
     if not timestamp:
         return UNKNOWN
     return human_duration((now - parse_time(timestamp)).total_seconds())

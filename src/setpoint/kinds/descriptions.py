@@ -1,4 +1,4 @@
-"""What kinds and fields are for, in a line each, from `data/descriptions.txt`. Only documents read this."""
+"""One-line descriptions of kinds and fields from `data/descriptions.txt`, used only for documentation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GROUPS = ("List", "Condition", "VolumeSource")
 
 @lru_cache(maxsize=1)
 def _data() -> dict[str, dict[str, str]]:
-    """By definition and field."""
+    """Return the descriptions by definition and field."""
     known: dict[str, dict[str, str]] = {}
     fields: dict[str, str] = {}
     text = Path(__file__).with_name("data").joinpath("descriptions.txt").read_text()
@@ -30,7 +30,7 @@ def _data() -> dict[str, dict[str, str]]:
 
 
 def describe(definition: str) -> str:
-    """What the definition is for; empty if nothing is known."""
+    """Return the description of the definition; empty if there is none."""
     known = _data()
     if definition in known:
         return known[definition][_ITSELF]
@@ -40,7 +40,7 @@ def describe(definition: str) -> str:
 
 
 def describe_fields(definition: str) -> dict[str, str]:
-    """What is known of its fields; what many definitions have in common is said once."""
+    """Return the descriptions of its fields, including those that many definitions share."""
     known = _data()
     said = dict(known["*"])
     for group in _GROUPS:

@@ -1,4 +1,4 @@
-"""Compiles the expressions of policies and selectors, to say what is wrong with them."""
+"""Compilation of the expressions of policies and selectors, to report their errors."""
 
 from __future__ import annotations
 

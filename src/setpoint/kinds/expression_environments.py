@@ -1,4 +1,4 @@
-"""Which variables expressions have, by where they stand: in admission policies, in schemas, in device selectors."""
+"""The variables of expressions by location: admission policies, schemas, device selectors."""
 
 from __future__ import annotations
 
@@ -124,8 +124,9 @@ def admission_environment(
     stored: bool = False,
     variables: Mapping[str, Type] | None = None,
 ) -> Environment:
-    """Of policies and match conditions. `variables`: the types of what may be used as `variables.<name>`, or None
-    where there is no such thing."""
+    """Return the environment of policies and match conditions.
+
+    `variables` holds the types of `variables.<name>`, or None where composition variables do not exist."""
     base = _admission(has_params, has_authorizer, patch_types, stored)
     if variables is None:
         return base
@@ -136,8 +137,9 @@ def admission_environment(
 def typed_admission_environment(
     kind: SchemaType | None, has_params: bool, params: SchemaType | None, variables: Mapping[str, Type]
 ) -> Environment:
-    """Of a policy for objects of one kind, to check its expressions: `object`, `oldObject` and `params` have the types
-    of their schemas, as far as these are known."""
+    """Return the environment to type-check a policy for objects of one kind.
+
+    `object`, `oldObject` and `params` have the types of their schemas, as far as these are known."""
     types = {"object": kind.type, "oldObject": kind.type} if kind is not None else {}
     if params is not None:
         types["params"] = params.type
@@ -158,7 +160,7 @@ def variable_type(result: Type) -> Type:
 
 
 def schema_environment(schema: SchemaType, *, optional_old: bool = False, stored: bool = False) -> Environment:
-    """Of the rules in a schema: `self`, and `oldSelf`, which is optional if the rule says so."""
+    """Return the environment of the rules in a schema: `self`, and `oldSelf`, which is optional with `optional_old`."""
     old = optional_of(schema.type) if optional_old else schema.type
     return kubernetes_environment(stored).extended({"self": schema.type, "oldSelf": old}, schema.structs)
 
@@ -192,12 +194,12 @@ _DEVICE_SIZES: dict[Path, int] = {
 
 @cache
 def device_environment() -> Environment:
-    """Of the selectors of devices: one variable, `device`, and `cel.bind`."""
+    """Return the environment of device selectors: one variable, `device`, and `cel.bind`."""
     return kubernetes_environment().extended({"device": _DEVICE.type}, (_DEVICE,), libraries=(BINDINGS,))
 
 
 def device_size(path: Path, _: Type) -> SizeRange | None:
-    """How large the parts of a device can be; all attributes are alike, whatever their names."""
+    """Return the size of a part of a device; all attributes have the same, regardless of their names."""
     if not path or path[0] != "device":
         return None
     place = path[1:]

@@ -11,9 +11,9 @@ from setpoint.meta.cel import DYN, CelProblem, Environment, SchemaType, Type
 
 class TypedKind(NamedTuple):
     shown: str
-    """How warnings name it."""
+    """Name of the kind in warnings."""
     type: SchemaType | None
-    """Of its objects; None: nothing is known about them."""
+    """Type of the kind's objects; None if unknown."""
 
 
 class TypedPolicy:
@@ -29,7 +29,7 @@ class TypedPolicy:
         self._environments = [(kind.shown, _with_variables(kind.type, has_params, params, variables)) for kind in kinds]
 
     def problems(self, text: str) -> str:
-        """What is wrong with an expression, for every kind that it does not suit; empty: it suits them all."""
+        """Return the type errors of an expression for each kind; empty if it is valid for all of them."""
         found = []
         for shown, environment in self._environments:
             try:

@@ -1,4 +1,4 @@
-"""Where objects carry CEL: every rule that lets users write an expression asks here whether it compiles."""
+"""Validation of the CEL expressions in objects: every rule with a user-written expression uses this module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from setpoint.meta.field import Errors, FieldError, forbidden, internal, invalid
 
 
 class Purpose(Enum):
-    """What an expression is for: decides the variables it may use and the type it must have."""
+    """The purpose of an expression, which determines its variables and its result type."""
 
     MATCH_CONDITION = "match condition"  # bool
     VALIDATION = "validation"  # bool
@@ -24,7 +24,7 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Where an expression stands."""
+    """The location of an expression and the variables available there."""
 
     purpose: Purpose
     has_params: bool = False
@@ -36,7 +36,8 @@ class Usage:
 
 
 def check_expression(text: str, usage: Usage) -> list[str]:
-    """What is wrong with the expression, in words; empty: nothing. The one place where the compiler is called.
+    """Return the errors of the expression; empty if it is valid. Only this function calls the compiler.
+
     (The rules in the schemas of custom resources have their own: `apiextensions.rule_compiler`.)"""
     # The compiler is loaded for the first expression that there is: many clusters have none.
     from setpoint.kinds.expression_checks import check_admission, check_selector

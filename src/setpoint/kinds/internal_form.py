@@ -1,4 +1,4 @@
-"""How messages show a whole struct: as the reference's internal type prints, with every field, under Go's names."""
+"""Structs as messages show them: printed like the reference's internal type, with every field, under Go's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the published schemas say of the built-in kinds: values of enums, defaults, unions. Read on first use."""
+"""Facts about built-in kinds that only the published schemas contain: enums, defaults, unions. Loaded on first use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SchemaFacts:
     enum: dict[str, list[str]] = field(default_factory=dict)
     """Values by type name, such as `v1.PullPolicy`."""
     default: dict[str, Any] = field(default_factory=dict)
-    """By definition and field; other fields default to their empty value if they are always written."""
+    """Defaults by definition and field; other fields default to their empty value if they are always written."""
     union: dict[str, list[Any]] = field(default_factory=dict)
-    """By definition."""
+    """Unions by definition."""
     mark: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Extensions by definition and field, where they differ from what the type implies."""
 

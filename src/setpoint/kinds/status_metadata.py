@@ -1,4 +1,4 @@
-"""For kinds whose `/status` leaves metadata alone too."""
+"""Strategy of kinds whose `/status` does not change metadata either."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from setpoint.kinds.strategy import Context, Obj, StatusStrategy
 _KEPT = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences")
 
 
-def keep_metadata(obj: Obj, old: Obj) -> None:
-    """All of metadata as in `old` but for what the server itself keeps there about this write."""
+def retain_metadata(obj: Obj, old: Obj) -> None:
+    """Restore metadata from `old`, except for what the server itself records there about this write."""
     meta, old_meta = obj["metadata"], old["metadata"]
     for name in _KEPT:
         if name in old_meta:
@@ -26,4 +26,4 @@ class BareStatusStrategy(StatusStrategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
+        retain_metadata(obj, old)

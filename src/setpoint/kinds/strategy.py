@@ -38,7 +38,7 @@ class UserInfo:
 
 
 class Context(NamedTuple):
-    """What a hook may know of the request."""
+    """The parts of a request that a hook may use."""
 
     now: datetime
     user: UserInfo = UserInfo()
@@ -46,20 +46,21 @@ class Context(NamedTuple):
     subresource: str = ""
     dry_run: bool = False
     warn: Callable[[str], None] = lambda text: None
-    """For what validation finds and lets pass."""
+    """Callback for warnings about input that validation accepts."""
     from_file: bool = False
-    """Nobody asked for it: an administrator has put it into a file."""
+    """Whether the object comes from a static file of the administrator, without a request."""
     emptied: Sequence[tuple[Obj, str]] = ()
     """The places, by object and field, where the client sent an empty list that decoding made null."""
 
     def was_empty(self, part: Obj, name: str) -> bool:
-        """Whether the client sent an empty list for this field, instead of nothing at all."""
+        """Return whether the client sent an empty list for this field, rather than omitting it."""
         return any(where is part and field == name for where, field in self.emptied)
 
 
 class Column(NamedTuple):
-    """A table column; `cell` gets the object and the current time. Without a name it is a cell that rows have and the
-    table's list of columns does not tell of."""
+    """A table column; `cell` gets the object and the current time.
+
+    A column without a name adds a cell to rows that the table's column definitions do not list."""
 
     name: str
     cell: Callable[[Obj, datetime], Any]
@@ -84,7 +85,7 @@ class Strategy:
     collects_garbage = True
     """Dependents are collected; False: propagation policies mean nothing here (Namespaces, Events)."""
     has_status = False
-    """There is a `/status` subresource: main writes keep the stored status, status writes keep the stored spec."""
+    """Whether there is a `/status` subresource: main writes retain the stored status, status writes the stored spec."""
     has_generation = False
     """metadata.generation starts at 1 and grows whenever `spec_fields` change."""
     spec_fields: tuple[str, ...] = ("spec",)
@@ -92,7 +93,7 @@ class Strategy:
 
     @property
     def resets(self) -> tuple[str, ...]:
-        """Dotted paths that a write through this door cannot change: who sends them does not come to own them."""
+        """Return the dotted paths that a write through this endpoint resets; the client does not become their owner."""
         return ("status",) if self.has_status else ()
 
     subresources: Mapping[str, Strategy] = {}
@@ -104,14 +105,14 @@ class Strategy:
     qualified_finalizers = True
     """Finalizers must have a domain, but for the standard ones."""
     generates_names = True
-    """A generateName gets a suffix; False: it is taken as the name."""
+    """Whether generateName gets a random suffix; if False it is used as the name."""
     returns_deleted = False
     """DELETE answers with the removed object instead of a Status."""
     field_labels: frozenset[str] = frozenset({"metadata.name", "metadata.namespace"})
     """Field selectors that clients may use; others are refused."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        """What is wrong with the name; `prefix` when it is a generateName. Default: a DNS-1123 subdomain."""
+        """Return the errors of a name; `prefix` marks a generateName. By default a DNS-1123 subdomain is required."""
         return dns1123_subdomain(name.rstrip("-") if prefix else name)
 
     def default(self, obj: Obj) -> None:
@@ -132,21 +133,21 @@ class Strategy:
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         """Take over from `old` what this write may not change."""
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        """By default what is valid to create is valid to update to."""
+        """Validate an update. By default the rules of a create apply."""
         self.validate(obj, errs, ctx)
 
     def warnings_on_update(self, obj: Obj, old: Obj, ctx: Context) -> list[str]:
         return self.warnings_on_create(obj, ctx)
 
     def is_new_generation(self, obj: Obj, old: Obj) -> bool:
-        """Whether an update is more than bookkeeping (of kinds with `has_generation`)."""
+        """Return whether an update increments the generation, for kinds with `has_generation`."""
         return any(obj.get(name) != old.get(name) for name in self.spec_fields)
 
     def warnings_on_delete(self, policy_given: bool) -> list[str]:
-        """`policy_given`: the client said what is to become of the dependents."""
+        """Return the warnings of a delete; `policy_given` says whether the client chose a propagation policy."""
         return []
 
     def undeletable(self, name: str) -> str:
@@ -158,12 +159,14 @@ class Strategy:
         return None
 
     def removable(self, obj: Obj) -> bool:
-        """Whether a deleted object without finalizers may go; Namespaces hold finalizers in their spec too."""
+        """Return whether a deleted object without finalizers may be removed; Namespaces have finalizers in their spec
+        too."""
         return True
 
     def begin_deletion(self, obj: Obj, now: str) -> bool:
-        """For kinds that mark the deletion of their objects in a way of their own: whether `obj` (its metadata and top
-        level are its own, the rest is shared) was marked just now."""
+        """Mark a deletion for kinds that do so in their own way, and return whether `obj` was marked now.
+
+        Metadata and the top level of `obj` may be modified; the rest is shared."""
         return False
 
     def mark_deleted(self, obj: Obj) -> None:
@@ -178,21 +181,22 @@ class Strategy:
         """The columns of a list of these objects, for kinds where one object's cells depend on the others."""
         return self.columns
 
-    def in_table_order(self, objs: Sequence[Obj]) -> Sequence[Obj]:
+    def sorted_for_table(self, objs: Sequence[Obj]) -> Sequence[Obj]:
         """The order in which a table of several objects lists them; by default as they come."""
         return objs
 
-    def settles_late(self, obj: Obj) -> bool:
-        """Whether the first write after its creation takes a revision even if it changes nothing: upstream stores
-        such an object without something that every read fills in."""
+    def writes_after_create(self, obj: Obj) -> bool:
+        """Return whether the first write after creation takes a revision even if it changes nothing.
+
+        Upstream stores such an object without a field that every read fills in."""
         return False
 
     def unsupported_field(self, label: str) -> str | None:
-        """The words that refuse a field selector, if they are not the usual ones."""
+        """Return the error message for an unsupported field selector, or None for the usual one."""
         return None
 
     def row_conditions(self, obj: Obj) -> list[dict[str, str]]:
-        """What a table row says about itself beside its cells (a Pod that is done)."""
+        """Return the conditions of a table row (of a Pod that has completed)."""
         return []
 
     # -- for subclasses -------------------------------------------------------------------------------------------
@@ -204,9 +208,9 @@ class Strategy:
 
             obj["status"] = zero(self.type.fields["status"].type)
 
-    def keep_status(self, obj: Obj, old: Obj) -> None:
+    def retain_status(self, obj: Obj, old: Obj) -> None:
         if self.has_status:
-            _take(obj, old, "status")
+            _copy_field(obj, old, "status")
 
 
 class StatusStrategy(Strategy):
@@ -230,7 +234,7 @@ class StatusStrategy(Strategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         for name in self.reset_fields:
-            _take(obj, old, name)
+            _copy_field(obj, old, name)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         """Subclasses check the status they allow."""
@@ -242,8 +246,8 @@ class StatusStrategy(Strategy):
         return self.main.selectable_fields(obj)
 
 
-def _take(obj: Obj, old: Obj, name: str) -> None:
-    """`obj[name]` as it is in `old`. The value is shared: from here on nobody changes it."""
+def _copy_field(obj: Obj, old: Obj, name: str) -> None:
+    """Set `obj[name]` as in `old`. The value is shared and must not be modified afterwards."""
     if name in old:
         obj[name] = old[name]
     else:

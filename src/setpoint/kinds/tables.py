@@ -37,8 +37,9 @@ _SCHEMA_UNIONS = {f"{_SCHEMA}OrBool", f"{_SCHEMA}OrArray", f"{_SCHEMA}OrStringAr
 _Types = dict[tuple[Any, ...], Type]
 
 _types: _Types = {}
-"""By everything that tells one Type from another: two fields of the same make share one. A Type is put here when it is
-complete, with all that it refers to: two threads may ask at once."""
+"""Types by everything that distinguishes them, so that equal fields share one.
+
+A Type is added when it is complete with everything that it refers to, because two threads may look it up at once."""
 
 
 @lru_cache(maxsize=1)
@@ -71,8 +72,10 @@ def type_of(definition: str) -> Type:
 
 
 def _struct(made: _Types, definition: str, atomic: bool, nullable: bool, granular: bool = False) -> Type:
-    """`made` holds what is not complete yet. `atomic` and `nullable` add to what the definition itself says, `granular`
-    takes its atomicity away: a field may use it in its own way."""
+    """Build a struct; `made` holds incomplete types.
+
+    `atomic` and `nullable` add to what the definition itself says, `granular` removes its atomicity: a field may
+    override its type."""
     key = (definition, atomic, nullable, granular)
     known = _types.get(key) or made.get(key)
     if known is not None:

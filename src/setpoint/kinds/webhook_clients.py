@@ -1,4 +1,4 @@
-"""How the server is told to reach a webhook: by URL, or by a service of the cluster."""
+"""Client configuration of webhooks: a URL, or a service of the cluster."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def validate_url(url: str, path: str, errs: Errors) -> None:
 
 
 def validate_service(service: dict[str, Any], path: str, errs: Errors, swapped: bool = False) -> None:
-    """`swapped`: name and namespace are taken for each other, as the reference does for admission webhooks."""
+    """Validate a service reference. With `swapped`, name and namespace are exchanged as upstream does for admission
+    webhooks."""
     names = ("namespace", "name") if swapped else ("name", "namespace")
     for field, source in zip(("name", "namespace"), names):
         if not service.get(source):

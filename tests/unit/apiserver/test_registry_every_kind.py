@@ -79,7 +79,7 @@ async def test_dry_runs_store_nothing(door: FrontDoor, resource: Resource) -> No
 @every_kind
 async def test_writing_the_same_again_changes_nothing(door: FrontDoor, resource: Resource) -> None:
     path, obj = await made(door, resource)
-    if resource.strategy.settles_late(obj):
+    if resource.strategy.writes_after_create(obj):
         assert (await door.patch(path, {})).json["metadata"]["resourceVersion"] > obj["metadata"]["resourceVersion"]
     current = (await door.get(path)).json
     revision = door.store.revision

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from setpoint.client.resources import builtin
 from setpoint.controllers.bootstrap_tokens.secrets import detached_signature, signing_token
 from setpoint.controllers.serviceaccount.unused_tokens import UnusedTokens
-from setpoint.kinds.core.bootstrap_token import seconds_left
+from setpoint.kinds.core.bootstrap_token import seconds_until_expiry
 from setpoint.meta.clock import Clock
 from setpoint.meta.times import format_time
 from setpoint.reconcile import Manager
@@ -33,13 +33,13 @@ BOOTSTRAP = virtual(nodes=0, scheduler=False, controllers=["bootstrap-signer-con
 
 
 def token(token_id: str = "abcdef", expires: str = "", signs: str = "true", **data: str) -> Obj:
-    said = {"token-id": token_id, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": signs, **data}
+    text_value = {"token-id": token_id, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": signs, **data}
     if expires:
-        said["expiration"] = expires
+        text_value["expiration"] = expires
     return {
         "apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token",
         "metadata": {"name": f"bootstrap-token-{token_id}", "namespace": "kube-system"},
-        "data": {name: b64encode(text.encode()).decode() for name, text in said.items()},
+        "data": {name: b64encode(text.encode()).decode() for name, text in text_value.items()},
     }  # fmt: skip
 
 
@@ -77,9 +77,9 @@ def test_which_tokens_are_signed_with(secret: Obj, signs: bool) -> None:
 
 
 def test_when_a_token_expires() -> None:
-    assert seconds_left(token(), EPOCH) is None
-    assert seconds_left(token(expires=format_time(EPOCH + timedelta(minutes=1))), EPOCH) == 60
-    assert seconds_left(token(expires="never"), EPOCH) == 0
+    assert seconds_until_expiry(token(), EPOCH) is None
+    assert seconds_until_expiry(token(expires=format_time(EPOCH + timedelta(minutes=1))), EPOCH) == 60
+    assert seconds_until_expiry(token(expires="never"), EPOCH) == 0
 
 
 def test_a_signature_without_its_content() -> None:

@@ -8,7 +8,16 @@ from hmac import compare_digest
 
 from setpoint.apiserver.filters.authenticate import AudienceAgnostic, Verified, with_everybody
 from setpoint.apiserver.tokens import Lookup
-from setpoint.kinds.core.bootstrap_token import NAMESPACE, PREFIX, TOKEN, TYPE, Obj, groups, said, seconds_left
+from setpoint.kinds.core.bootstrap_token import (
+    NAMESPACE,
+    PREFIX,
+    TOKEN,
+    TYPE,
+    Obj,
+    groups,
+    seconds_until_expiry,
+    text_value,
+)
 from setpoint.kinds.strategy import UserInfo
 from setpoint.meta.clock import Clock
 
@@ -46,11 +55,11 @@ class BootstrapTokens(AudienceAgnostic):
             return "is deleted and awaiting removal"
         if secret.get("type") != TYPE or not secret.get("data"):
             return f"has invalid type, expected {TYPE}"
-        if not compare_digest(said(secret, "token-secret").encode(), key.encode()):
+        if not compare_digest(text_value(secret, "token-secret").encode(), key.encode()):
             return "has invalid value for key token-secret"
-        if said(secret, "token-id") != token:
+        if text_value(secret, "token-id") != token:
             return "has invalid value for key token-id"
-        if seconds_left(secret, self._clock.now()) == 0.0:
+        if seconds_until_expiry(secret, self._clock.now()) == 0.0:
             return "has expired"
         usage = "usage-bootstrap-authentication"
-        return "" if said(secret, usage) == "true" else f"not marked {usage}=true"
+        return "" if text_value(secret, usage) == "true" else f"not marked {usage}=true"

@@ -38,7 +38,7 @@ class CustomResource(Resource):
     is_custom = True
 
     @property
-    def shown_verbs(self) -> tuple[str, ...]:
+    def discovery_verbs(self) -> tuple[str, ...]:
         return _LAST_VERBS if self.life.terminating else self.verbs
 
     @property

@@ -9,7 +9,7 @@ from setpoint.apiserver.handlers.scale import ReplicasPaths
 from setpoint.apiserver.registry import Registry
 from setpoint.apiserver.watch_cache import Obj
 from setpoint.kinds.apiextensions.printer_columns import printer_columns
-from setpoint.kinds.apiextensions.scale_rules import ScalePaths, ScaleProblem, keys
+from setpoint.kinds.apiextensions.scale_rules import ScaleError, ScalePaths, keys
 from setpoint.kinds.autoscaling.scale_mapping import replicas_of
 from setpoint.meta.errors import BadRequest, InternalError, PlainServerError
 from setpoint.meta.field import Errors
@@ -46,7 +46,7 @@ class CustomScaling:
             if scale.replicas(obj) is None:
                 raise InternalError.of(f'the spec replicas field "{scale.spec}" does not exist')
             return scale.to_scale(obj)
-        except ScaleProblem as problem:
+        except ScaleError as problem:
             raise PlainServerError(str(problem)) from None
 
     def live_scale(self, registry: Registry, obj: Obj) -> Obj:
@@ -55,7 +55,7 @@ class CustomScaling:
             made = scale.to_scale(obj)
             if scale.replicas(obj) is None:
                 made["spec"] = {"replicas": _UNSET}
-        except ScaleProblem as problem:
+        except ScaleError as problem:
             raise PlainServerError(str(problem)) from None
         return made
 

@@ -10,7 +10,7 @@ from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_annotations, write_indented_labels, write_labels, write_list
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
-from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.meta.goformat import plain
 from setpoint.meta.quantity import canonical
 

@@ -12,7 +12,7 @@ from setpoint.cli.describe.volumes import write_persistent_source
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
 from setpoint.kinds.columns import NONE, labels_text
-from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.meta.goformat import plain
 from setpoint.meta.quantity import canonical
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from setpoint.controllers.bootstrap_tokens.secrets import SECRETS
 from setpoint.controllers.options import ControllerOptions
-from setpoint.kinds.core.bootstrap_token import NAMESPACE, TYPE, seconds_left
+from setpoint.kinds.core.bootstrap_token import NAMESPACE, TYPE, seconds_until_expiry
 from setpoint.meta.errors import Conflict, NotFound
 from setpoint.reconcile import Controller, Manager, Result, key_of
 
@@ -19,7 +19,7 @@ def token_cleaner(manager: Manager, _: ControllerOptions) -> Controller:
 
     async def reconcile(key: str) -> Result | None:
         secret = tokens.get(key)
-        left = seconds_left(secret, manager.clock.now()) if secret is not None else None
+        left = seconds_until_expiry(secret, manager.clock.now()) if secret is not None else None
         if secret is None or left is None:
             return None
         if left > 0:

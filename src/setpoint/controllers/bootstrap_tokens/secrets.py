@@ -9,7 +9,7 @@ from datetime import datetime
 import orjson
 
 from setpoint.client.resources import builtin
-from setpoint.kinds.core.bootstrap_token import Obj, said, seconds_left
+from setpoint.kinds.core.bootstrap_token import Obj, seconds_until_expiry, text_value
 from setpoint.meta import base64url
 
 SECRETS = builtin("secrets")
@@ -19,10 +19,10 @@ _NAME = re.compile(r"bootstrap-token-([a-z0-9]{6})")
 def signing_token(secret: Obj, now: datetime) -> tuple[str, str] | None:
     """Return the token's id and secret if it may be used for signing, otherwise None."""
     named = _NAME.fullmatch(secret["metadata"]["name"])
-    token, key = said(secret, "token-id"), said(secret, "token-secret")
+    token, key = text_value(secret, "token-id"), text_value(secret, "token-secret")
     if named is None or named[1] != token or not key:
         return None
-    if seconds_left(secret, now) == 0.0 or said(secret, "usage-bootstrap-signing") != "true":
+    if seconds_until_expiry(secret, now) == 0.0 or text_value(secret, "usage-bootstrap-signing") != "true":
         return None
     return token, key
 

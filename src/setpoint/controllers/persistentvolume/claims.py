@@ -17,8 +17,8 @@ from setpoint.kinds.storage.binding import (
     asks_for_class,
     claim_class,
     is_reserved_for,
+    mismatch_reason,
     waits_for_consumer,
-    why_not,
 )
 from setpoint.kinds.storage.storageclass import default_class
 from setpoint.reconcile import EventRecorder, Informer, key_of
@@ -121,7 +121,7 @@ class Claims:
         if volume is None:
             await self._ledger.set_claim_status(claim, "Pending", None)
         elif not volume["spec"].get("claimRef"):
-            if reason := why_not(volume, claim):
+            if reason := mismatch_reason(volume, claim):
                 text = f'Cannot bind to requested volume "{name}": {reason}'
                 self._recorder.warning(claim, "VolumeMismatch", text)
                 await self._ledger.set_claim_status(claim, "Pending", None)

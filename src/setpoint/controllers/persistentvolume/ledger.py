@@ -8,7 +8,7 @@ from typing import Any
 from setpoint.client import Client
 from setpoint.client.resources import builtin
 from setpoint.controllers.persistentvolume.latest import Latest
-from setpoint.kinds.core.volume_words import access_modes_text
+from setpoint.kinds.core.volume_attributes import access_modes_text
 from setpoint.kinds.storage.binding import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,

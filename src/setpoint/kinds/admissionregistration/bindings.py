@@ -116,7 +116,7 @@ class BindingStrategy(Strategy):
         return static_name_warnings(obj)
 
     def _validate(self, spec: dict[str, Any], errs: Errors) -> None:
-        late: Errors = []  # of validating bindings, what is missing is told last
+        late: Errors = []  # validating bindings report missing fields last
         policy, match = spec.get("policyName", ""), spec.get("matchResources")
         if policy:
             errs.extend(invalid("spec.policyName", policy, text) for text in dns1123_subdomain(policy))

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: expressions that say how a write is changed."""
+"""MutatingAdmissionPolicy: expressions that mutate a write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What validating and mutating policies share: parameters, matching, variables."""
+"""Rules that validating and mutating policies share: parameters, matching, variables."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PolicyStrategy(Strategy):
         default_match_resources(spec.get("matchConstraints"))
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, None, errs)

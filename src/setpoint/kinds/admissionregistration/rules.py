@@ -1,4 +1,4 @@
-"""Which requests a webhook or policy is about."""
+"""Rules that select the requests of a webhook or policy."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def validate_match_resources(match: dict[str, Any] | None, path: str, errs: Erro
 
 
 def validate_mutating_operations(match: dict[str, Any], path: str, errs: Errors) -> None:
-    """Nothing can be changed about a deletion."""
+    """Reject DELETE, which cannot be mutated."""
     for rule in match.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             known(operation, _MUTATING_OPERATIONS, f"{path}.resourceRules.operations", errs)

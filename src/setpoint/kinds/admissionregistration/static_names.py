@@ -1,4 +1,4 @@
-"""A suffix of names is kept for configuration that comes from files."""
+"""The name suffix that is reserved for configuration from files."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from setpoint.meta.names import qualified_name
 from setpoint.meta.objectmeta import validate_conditions
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-_MOST_ANNOTATIONS = 20
-_LONGEST_VALUE = 5 * 1024
+_MAX_ANNOTATIONS = 20
+_MAX_VALUE_LENGTH = 5 * 1024
 _ANNOTATION_FORM = {"key": "", "valueExpression": ""}
 
 
@@ -85,9 +85,9 @@ def _validate_annotations(
     obj: Obj, annotations: Sequence[dict[str, Any]], usage: Usage, stored: set[str], errs: Errors
 ) -> None:
     name, path = obj["metadata"].get("name", ""), "spec.auditAnnotations"
-    if len(annotations) > _MOST_ANNOTATIONS:
+    if len(annotations) > _MAX_ANNOTATIONS:
         shown = [internal_form(annotation, _ANNOTATION_FORM) for annotation in annotations]
-        errs.append(invalid(path, shown, f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"))
+        errs.append(invalid(path, shown, f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"))
     seen: set[str] = set()
     for i, annotation in enumerate(annotations):
         at, key, value = f"{path}[{i}]", annotation.get("key", ""), annotation.get("valueExpression", "")
@@ -98,8 +98,8 @@ def _validate_annotations(
         expression = value.strip()
         if not expression:
             errs.append(required(f"{at}.valueExpression", "valueExpression is not specified"))
-        elif len(expression.encode()) > _LONGEST_VALUE:
-            errs.append(required(f"{at}.valueExpression", f"must not exceed {_LONGEST_VALUE} bytes in length"))
+        elif len(expression.encode()) > _MAX_VALUE_LENGTH:
+            errs.append(required(f"{at}.valueExpression", f"must not exceed {_MAX_VALUE_LENGTH} bytes in length"))
         else:
             note = replace(usage, purpose=Purpose.AUDIT_ANNOTATION, stored=value in stored)
             validate_expression(expression, value, note, f"{at}.valueExpression", errs)

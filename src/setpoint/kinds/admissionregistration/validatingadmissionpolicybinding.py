@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicyBinding: puts a validating policy to work, and says what a failure leads to."""
+"""ValidatingAdmissionPolicyBinding: activates a validating policy and sets the actions for failures."""
 
 from __future__ import annotations
 

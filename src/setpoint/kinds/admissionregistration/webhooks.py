@@ -41,8 +41,8 @@ Hooks = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tolerance:
-    """What a stored object already does wrong, it may go on doing."""
+class _Ratcheting:
+    """Ratcheting validation: rules that the stored object already breaks and an update may break too."""
 
     conditions: bool = False
     side_effects: bool = False
@@ -52,13 +52,13 @@ class _Tolerance:
     expressions: frozenset[str] = frozenset()
 
 
-def _tolerance(hooks: Hooks, old: Hooks) -> _Tolerance:
+def _ratcheting(hooks: Hooks, old: Hooks) -> _Ratcheting:
     names = [hook.get("name", "") for hook in old]
     selector_errors: Errors = []
     for hook in old:
         for name in _SELECTORS:
             validate_label_selector(hook.get(name), "", selector_errors)
-    return _Tolerance(
+    return _Ratcheting(
         conditions=len(hooks) == len(old)
         and all(a.get("matchConditions") == b.get("matchConditions") for a, b in zip(hooks, old)),
         side_effects=any(hook.get("sideEffects") not in _NO_SIDE_EFFECTS for hook in old),
@@ -107,7 +107,7 @@ def _validate_versions(versions: Sequence[str], tolerated: bool, path: str, errs
         errs.append(invalid(path, versions, f"must include at least one of {shown}"))
 
 
-def _validate_hook(hook: dict[str, Any], tolerance: _Tolerance, mutating: bool, path: str, errs: Errors) -> None:
+def _validate_hook(hook: dict[str, Any], tolerance: _Ratcheting, mutating: bool, path: str, errs: Errors) -> None:
     _validate_name(hook.get("name", ""), f"{path}.name", errs)
     for i, rule in enumerate(hook.get("rules") or ()):
         validate_rule(rule, f"{path}.rules[{i}]", errs)
@@ -157,13 +157,13 @@ class WebhookConfigurationStrategy(Strategy):
                 service.setdefault("port", 443)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
-        self._validate(obj, _Tolerance(), errs)
+        self._validate(obj, _Ratcheting(), errs)
         validate_static_name(obj, errs, ctx)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        self._validate(obj, _tolerance(obj.get("webhooks") or (), old.get("webhooks") or ()), errs)
+        self._validate(obj, _ratcheting(obj.get("webhooks") or (), old.get("webhooks") or ()), errs)
 
-    def _validate(self, obj: Obj, tolerance: _Tolerance, errs: Errors) -> None:
+    def _validate(self, obj: Obj, tolerance: _Ratcheting, errs: Errors) -> None:
         seen: set[str] = set()
         for i, hook in enumerate(obj.get("webhooks") or ()):
             path, name = f"webhooks[{i}]", hook.get("name", "")

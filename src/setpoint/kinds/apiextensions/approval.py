@@ -14,7 +14,7 @@ def is_protected(group: str) -> bool:
 
 
 def approval(obj: dict[str, Any]) -> tuple[str, str]:
-    """How the group's use was approved, if it was: the state, and the annotation."""
+    """Return the approval state of a protected group, and the annotation."""
     text = (obj["metadata"].get("annotations") or {}).get(APPROVED, "")
     if not text:
         return "missing", text

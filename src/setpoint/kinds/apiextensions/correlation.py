@@ -1,4 +1,4 @@
-"""Which old value belongs to which new one: what an update left alone may stay as it is, valid or not."""
+"""Correlation of old and new values, for ratcheting: what an update leaves unchanged may stay, valid or not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Correlated:
 
     @property
     def same(self) -> bool:
-        """Nothing has changed here, but for the order of items with keys."""
+        """Return whether nothing has changed, ignoring the order of items with keys."""
         if self._same is None:
             self._same = self._compare()
         return self._same

@@ -1,5 +1,6 @@
-"""What a definition says of its kind's objects, in one version: a Strategy like those of built-in kinds, but made from
-a schema. Everything is compiled once, when the version begins to be served.
+"""The Strategy of one version of a custom resource: like that of a built-in kind, but built from a schema.
+
+Everything is compiled once, when the version starts to be served.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class CustomStrategy(Strategy):
     qualified_finalizers = False
 
     def __init__(self, version: Mapping[str, Any], api_version: str, kind: str, preserve: bool = False) -> None:
-        """`version`: one of `spec.versions`. `preserve`: the definition keeps unknown fields everywhere."""
+        """Compile one of `spec.versions`. `preserve` says that the definition preserves unknown fields everywhere."""
         self._schema: Schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         self._identity = {"apiVersion": api_version, "kind": kind}
         subresources = version.get("subresources") or {}
@@ -63,7 +64,7 @@ class CustomStrategy(Strategy):
         return f"field label not supported: {label}"
 
     def whole(self, obj: Obj) -> Obj:
-        """As the schema sees it: with kind and version."""
+        """Return the object with kind and apiVersion, as the schema describes it."""
         return {**self._identity, **obj}
 
     # -- the life of an object ------------------------------------------------------------------------------------
@@ -73,12 +74,12 @@ class CustomStrategy(Strategy):
             obj.pop("status", None)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
 
     def is_new_generation(self, obj: Obj, old: Obj) -> bool:
         apart = ("metadata", "status") if self.has_status else ("metadata",)
         new, before = _without(obj, apart), _without(old, apart)
-        # To Python True is 1.
+        # In Python True equals 1.
         return new != before or orjson.dumps(new, option=_SORTED) != orjson.dumps(before, option=_SORTED)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
@@ -104,7 +105,7 @@ class CustomStrategy(Strategy):
             self._rules.validate(whole, before, self._schema, errs, ctx.warn)
 
     def validate_lists(self, whole: Obj, before: Obj, errs: Errors) -> None:
-        """What was no set before need not become one."""
+        """Validate sets and keyed lists; a list that had duplicates before may still have them."""
         if self._lists is None:
             return
         found: Errors = []
@@ -200,7 +201,7 @@ def _selectable(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _finalizer_warnings(finalizers: Any) -> list[str]:
-    """What would be refused for a built-in kind."""
+    """Return warnings for finalizers that a built-in kind would reject."""
     found = []
     for name in sorted(set(finalizers)):
         at = f"metadata.finalizers: {quote(name)}: "

@@ -15,10 +15,12 @@ _LIST_TYPES = {"set": ListType.SET, "map": ListType.MAP}
 
 
 def custom_type(schema: Schema | None, preserve: bool = False, defaults: bool = True) -> Type:
-    """Of a whole object. `preserve`: the definition itself says that unknown fields stay, everywhere. `defaults`:
-    whether decoding fills them in; not after a conversion, for the other version had its own."""
+    """Return the Type of a whole object.
+
+    `preserve` says that the definition preserves unknown fields everywhere. `defaults` says whether decoding applies
+    defaults; it does not after a conversion, because the other version has its own."""
     if schema is None or preserve:
-        # Nothing is pruned, and no defaults are there to be filled in.
+        # Nothing is pruned, and there are no defaults to apply.
         return Type(Shape.STRUCT, fields=_object_fields({}, defaults, root=True), preserve_unknown=True)
     return Type(
         Shape.STRUCT,
@@ -33,15 +35,15 @@ def _field(name: str, schema: Schema, defaults: bool) -> Field:
 
 
 def _object_fields(properties: Mapping[str, Schema], defaults: bool, root: bool = False) -> dict[str, Field]:
-    """With those that every object has; of them nobody else can say anything about the metadata. At the root there is
-    always some."""
+    """Return the fields including those of every object; a schema cannot redefine metadata, which the root always
+    has."""
     fields = {name: Field(name, Type(Shape.STRING, go="string"), Presence.KEEP) for name in ("apiVersion", "kind")}
     fields["metadata"] = Field("metadata", type_of(_META), Presence.KEEP, default={} if root else None)
     return fields | {name: _field(name, part, defaults) for name, part in properties.items() if name not in fields}
 
 
 def _type(schema: Schema, defaults: bool, preserve: bool = False) -> Type:
-    """`preserve`: a list around it keeps what its items have, known or not."""
+    """Return the Type of a schema. `preserve` says that an enclosing list preserves unknown fields of its items."""
     kind, nullable = schema.get("type", ""), bool(schema.get("nullable"))
     preserve = preserve or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     properties, others, items = schema.get("properties"), schema.get("additionalProperties"), schema.get("items")

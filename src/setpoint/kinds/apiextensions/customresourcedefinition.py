@@ -8,7 +8,7 @@ from typing import Any
 
 from setpoint.kinds.apiextensions.approval import APPROVED, SEE, approval, is_protected
 from setpoint.kinds.apiextensions.definition_conditions import CLEANUP, pending_deletion, put
-from setpoint.kinds.apiextensions.definition_rules import Tolerance, is_ca_bundle, validate_definition, validate_names
+from setpoint.kinds.apiextensions.definition_rules import Ratcheting, is_ca_bundle, validate_definition, validate_names
 from setpoint.kinds.apiextensions.hoisting import hoisted
 from setpoint.kinds.apiextensions.schema_formats import is_recognized
 from setpoint.kinds.apiextensions.structural import parts
@@ -136,7 +136,7 @@ class CustomResourceDefinitionStrategy(Strategy):
             obj["status"]["storedVersions"] = [stored]
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         stored, status = _storage_version(obj["spec"]), obj.get("status") or {}
         if stored is not None and stored not in (status.get("storedVersions") or ()):
             obj["status"] = {**status, "storedVersions": [*(status.get("storedVersions") or ()), stored]}
@@ -145,13 +145,13 @@ class CustomResourceDefinitionStrategy(Strategy):
         name, spec = obj["metadata"].get("name", ""), obj["spec"]
         if name and name != f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}":
             errs.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-        validate_definition(hoisted(spec), Tolerance(), errs, _no_versions(spec, ctx))
-        _validate_rest(obj, None, errs)
+        validate_definition(hoisted(spec), Ratcheting(), errs, _no_versions(spec, ctx))
+        _validate_status_and_approval(obj, None, errs)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         spec, before = obj["spec"], old["spec"]
         shared = hoisted(spec)
-        validate_definition(shared, _tolerance(obj, shared, old), errs, _no_versions(spec, ctx))
+        validate_definition(shared, _ratcheting(obj, shared, old), errs, _no_versions(spec, ctx))
         names, old_names = spec.get("names") or {}, before.get("names") or {}
         fixed = [("group", spec, before), ("names.plural", names, old_names)]
         if is_established(old):
@@ -160,7 +160,7 @@ class CustomResourceDefinitionStrategy(Strategy):
             key = path.rpartition(".")[2]
             if new.get(key, "") != stored.get(key, ""):
                 errs.append(invalid(f"spec.{path}", new.get(key, ""), IMMUTABLE))
-        _validate_rest(obj, old, errs)
+        _validate_status_and_approval(obj, old, errs)
 
     def begin_deletion(self, obj: Obj, now: str) -> bool:
         meta = obj["metadata"]
@@ -181,11 +181,11 @@ class CustomResourceDefinitionStrategy(Strategy):
 
 
 def _no_versions(spec: Obj, ctx: Context) -> list[Any] | None:
-    """How a missing list of versions is shown: null, or an empty list if that is what was sent."""
+    """Return how a message shows a missing list of versions: null, or an empty list if that was sent."""
     return [] if ctx.was_empty(spec, "versions") else None
 
 
-def _tolerance(obj: Obj, spec: dict[str, Any], old: Obj) -> Tolerance:
+def _ratcheting(obj: Obj, spec: dict[str, Any], old: Obj) -> Ratcheting:
     before = hoisted(old["spec"])
     rules = [rule for schema in _schemas(old["spec"]) for rule in schema.get("x-kubernetes-validations") or ()]
     schemas = {version.get("name", ""): version.get("schema") for version in old["spec"].get("versions") or ()}
@@ -199,7 +199,7 @@ def _tolerance(obj: Obj, spec: dict[str, Any], old: Obj) -> Tolerance:
     old_versions = {version.get("name", ""): version for version in before["versions"]}
     pairs = [("", spec, before)]
     pairs += [(v.get("name", ""), v, old_versions.get(v.get("name", ""), {})) for v in spec["versions"]]
-    return Tolerance(
+    return Ratcheting(
         review_versions=bool(versions) and not _REVIEW_VERSIONS & set(versions),
         ca_bundle=not is_established(old) or (bool(bundle) and not is_ca_bundle(bundle)),
         selectable=frozenset(
@@ -213,7 +213,7 @@ def _tolerance(obj: Obj, spec: dict[str, Any], old: Obj) -> Tolerance:
     )  # fmt: skip
 
 
-def _validate_rest(obj: Obj, old: Obj | None, errs: Errors) -> None:
+def _validate_status_and_approval(obj: Obj, old: Obj | None, errs: Errors) -> None:
     spec, status = obj["spec"], obj.get("status") or {}
     validate_names(status.get("acceptedNames") or {}, "status.acceptedNames", errs)
     _validate_stored(status.get("storedVersions"), spec, "status.storedVersions", errs)

@@ -1,4 +1,4 @@
-"""The conditions of a definition: how far it has come on its way to being served, or away from it."""
+"""The conditions of a CustomResourceDefinition: its progress to being served, or to being removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_true(obj: Obj, kind: str) -> bool:
 
 
 def equivalent(one: Obj | None, other: Obj | None) -> bool:
-    """But for the time."""
+    """Return whether two conditions are equal except for their transition time."""
     if one is None or other is None:
         return one is other
     return all(one.get(name, "") == other.get(name, "") for name in ("type", "status", "reason", "message"))
@@ -88,8 +88,8 @@ def accept_names(obj: Obj, others: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
         if text:
             problem = condition(NAMES_ACCEPTED, "False", reason, text)
         else:
-            _take(names, wanted, name)
-    _take(names, wanted, "categories")
+            _copy_field(names, wanted, name)
+    _copy_field(names, wanted, "categories")
     accepted = problem or condition(NAMES_ACCEPTED, "True", "NoConflicts", "no conflicts found")
     established = find(obj, ESTABLISHED) or condition(ESTABLISHED, "False", "NotAccepted", "not all names are accepted")
     if established.get("status") != "True" and accepted["status"] == "True":
@@ -97,7 +97,7 @@ def accept_names(obj: Obj, others: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
     return names, accepted, established
 
 
-def _take(names: Obj, wanted: Obj, name: str) -> None:
+def _copy_field(names: Obj, wanted: Obj, name: str) -> None:
     if wanted.get(name):
         names[name] = wanted[name]
     else:
@@ -132,7 +132,7 @@ def establish(obj: Obj) -> Obj:
 
 
 def approval_condition(obj: Obj) -> Obj | None:
-    """None: the group is nobody's business."""
+    """Return the approval condition, or None if the group needs no approval."""
     if not is_protected(obj["spec"].get("group", "")):
         return None
     state, text = approval(obj)
@@ -149,7 +149,7 @@ def approval_condition(obj: Obj) -> Obj | None:
 
 
 def structural_condition(obj: Obj) -> Obj | None:
-    """None: all its schemas are structural."""
+    """Return the NonStructuralSchema condition, or None if all schemas are structural."""
     # Loaded with the first definition.
     from setpoint.kinds.apiextensions.structural import unsupported, validate_structural
 

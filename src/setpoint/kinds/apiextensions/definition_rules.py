@@ -9,7 +9,7 @@ from typing import Any
 
 from setpoint.kinds.apiextensions.internal_schema import show_versions
 from setpoint.kinds.apiextensions.schema_paths import PathError, follow, validate_simple_path
-from setpoint.kinds.apiextensions.schema_rules import Known, validate_schema
+from setpoint.kinds.apiextensions.schema_rules import StoredFacts, validate_schema
 from setpoint.kinds.apiextensions.structural import parts, unsupported
 from setpoint.kinds.webhook_clients import validate_service, validate_url
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_supported, required, too_many
@@ -19,13 +19,13 @@ from setpoint.meta.x509.pem import blocks
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
-_MOST_SELECTABLE = 8
+_MAX_SELECTABLE = 8
 _STRATEGIES = ("None", "Webhook")
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
-    """What the stored definition already does, it may go on doing."""
+class Ratcheting:
+    """Ratcheting validation: rules that the stored definition already breaks and an update may break too."""
 
     review_versions: bool = False
     ca_bundle: bool = True
@@ -37,8 +37,8 @@ class Tolerance:
     unchanged: frozenset[str] = field(default_factory=frozenset)
     """Versions whose schema stays as it is."""
 
-    def known(self, version: str) -> Known:
-        return Known(self.rules, self.messages, version in self.unchanged)
+    def known(self, version: str) -> StoredFacts:
+        return StoredFacts(self.rules, self.messages, version in self.unchanged)
 
 
 def _join(texts: Sequence[str]) -> str:
@@ -46,7 +46,7 @@ def _join(texts: Sequence[str]) -> str:
 
 
 def validate_definition(
-    spec: dict[str, Any], tolerance: Tolerance, errs: Errors, no_versions: list[Any] | None = None
+    spec: dict[str, Any], tolerance: Ratcheting, errs: Errors, no_versions: list[Any] | None = None
 ) -> None:
     """`spec`: hoisted. `no_versions` is how a message shows that there are no versions."""
     group, versions = spec.get("group", ""), spec["versions"]
@@ -115,7 +115,7 @@ def _one_of(value: str, allowed: Sequence[str], path: str, errs: Errors) -> None
 
 
 def _validate_version(
-    version: dict[str, Any], spec: Mapping[str, Any], tolerance: Tolerance, path: str, errs: Errors
+    version: dict[str, Any], spec: Mapping[str, Any], tolerance: Ratcheting, path: str, errs: Errors
 ) -> None:
     name, warning = version.get("name", ""), version.get("deprecationWarning")
     if texts := dns1035_label(name):
@@ -148,10 +148,10 @@ def _warning_errors(warning: str) -> list[str]:
 
 
 def _validate_shared(
-    holder: Mapping[str, Any], schema: Mapping[str, Any] | None, version: str, tolerance: Tolerance, path: str,
+    holder: Mapping[str, Any], schema: Mapping[str, Any] | None, version: str, tolerance: Ratcheting, path: str,
     errs: Errors,
 ) -> None:  # fmt: skip
-    """What can stand in a version or, for all of them, at the top."""
+    """Validate the fields that a version can have or that are at the top level for all versions."""
     scale = (holder.get("subresources") or {}).get("scale")
     if scale is not None:
         _validate_scale(scale, f"{path}.subresources.scale", errs)
@@ -226,8 +226,8 @@ def _validate_selectable(
         if tuple(keys) in seen:
             errs.append(duplicate(at, json_path))
         seen.add(tuple(keys))
-    if len(seen) > _MOST_SELECTABLE and not crowd_tolerated:
-        errs.append(too_many(path, len(seen), _MOST_SELECTABLE))
+    if len(seen) > _MAX_SELECTABLE and not crowd_tolerated:
+        errs.append(too_many(path, len(seen), _MAX_SELECTABLE))
 
 
 def validate_names(names: Mapping[str, Any], path: str, errs: Errors) -> None:
@@ -250,7 +250,7 @@ def _validate_labels(names: Mapping[str, Any], name: str, path: str, errs: Error
             errs.append(invalid(f"{path}.{name}[{i}]", value, _join(texts)))
 
 
-def _validate_conversion(conversion: Mapping[str, Any], tolerance: Tolerance, path: str, errs: Errors) -> None:
+def _validate_conversion(conversion: Mapping[str, Any], tolerance: Ratcheting, path: str, errs: Errors) -> None:
     strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook") or {}
     client, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
     _one_of(strategy, _STRATEGIES, f"{path}.strategy", errs)
@@ -279,7 +279,7 @@ def _validate_conversion(conversion: Mapping[str, Any], tolerance: Tolerance, pa
         errs.append(invalid(at, versions, f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"))
 
 
-def _validate_client(client: Mapping[str, Any], tolerance: Tolerance, path: str, errs: Errors) -> None:
+def _validate_client(client: Mapping[str, Any], tolerance: Ratcheting, path: str, errs: Errors) -> None:
     url, service, bundle = client.get("url"), client.get("service"), client.get("caBundle")
     if (url is None) == (service is None):
         errs.append(required(path, "exactly one of url or service is required"))

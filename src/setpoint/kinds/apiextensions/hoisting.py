@@ -1,4 +1,4 @@
-"""What all versions of a definition have in common is spoken of once, at the top: messages name fields accordingly."""
+"""Field paths of what all versions share: upstream hoists it to the top level, and messages name fields accordingly."""
 
 from __future__ import annotations
 

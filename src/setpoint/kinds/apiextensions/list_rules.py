@@ -1,4 +1,4 @@
-"""How lists and maps merge: sets, lists keyed by their items' fields, atoms."""
+"""Merge rules of lists and maps: sets, keyed lists, atomic values."""
 
 from __future__ import annotations
 

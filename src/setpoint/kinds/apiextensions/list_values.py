@@ -39,7 +39,7 @@ def _check_set(value: Any, path: str, errs: Errors) -> None:
 
 
 def _repeated(values: Sequence[Any]) -> list[int]:
-    """Where each value that comes more than once comes the second time."""
+    """Return the index of the second occurrence of each repeated value."""
     times: dict[bytes, int] = {}
     found = []
     for i, value in enumerate(values):

@@ -9,8 +9,8 @@ import re2
 from setpoint.meta.memoize import memoized
 from setpoint.meta.regex_limits import OPTIONS, TOO_LARGE, is_too_large
 
-# Go has its own words for what the library says.
-_WORDS = {
+# Go's messages for the library's errors.
+_GO_MESSAGES = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
     "trailing \\": "trailing backslash at end of expression",
@@ -30,7 +30,7 @@ def compile_pattern(pattern: str) -> Any:
 
 @memoized(maxsize=4096)
 def pattern_error(pattern: str) -> str:
-    """What is wrong with the pattern, in Go's words; empty: nothing."""
+    """Return Go's error message for the pattern; empty if it is valid."""
     if is_too_large(pattern):
         return f"error parsing regexp: {TOO_LARGE}"
     try:
@@ -39,6 +39,6 @@ def pattern_error(pattern: str) -> str:
         text = error.args[0]
         said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
         what, _, where = said.partition(": ")
-        what = _WORDS.get(what, what)
+        what = _GO_MESSAGES.get(what, what)
         return f"error parsing regexp: {what}: `{where}`"
     return ""

@@ -25,14 +25,14 @@ from setpoint.meta.cel.schema import MAX_REQUEST_BYTES
 
 Schema = Mapping[str, Any]
 Stored = Callable[[str], bool]
-"""Whether an expression was in the cluster before: it may use everything that its environment knows."""
+"""Predicate for expressions that are stored already: they may use everything that the environment supports."""
 
 
 @dataclass(slots=True)
 class CompiledRule:
     rule: Mapping[str, Any]
     program: Program | None = None
-    """None: the rule does not compile (`problem` says why), or there is none."""
+    """The compiled rule; None if it does not compile (`problem` has the error) or there is none."""
     problem: str = ""
     message: Program | None = None
     message_problem: str = ""
@@ -40,7 +40,7 @@ class CompiledRule:
     """The most that one evaluation can cost, by the sizes that the schema allows."""
     message_cost: int = 0
     most_values: int = 0
-    """How often such a value fits into a request."""
+    """Maximum number of such values in a request."""
     path: str = ""
     """The field to which a failure is pinned, below the value; empty: the value itself."""
 
@@ -54,7 +54,7 @@ class CompiledRule:
 
 
 def self_type(schema: Schema, resource: bool) -> SchemaType | None:
-    """What `self` is; None: expressions cannot see such a value."""
+    """Return the type of `self`, or None if expressions cannot access such a value."""
     return schema_type(schema, root=resource)
 
 

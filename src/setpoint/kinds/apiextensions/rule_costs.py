@@ -1,4 +1,4 @@
-"""What the rules of a definition may cost: each, and all of a schema together."""
+"""Cost limits of the rules of a definition: of each rule, and of all rules of a schema."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Schema = Mapping[str, Any]
 
 RULE_LIMIT = 10_000_000
 SCHEMA_LIMIT = 100_000_000
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 
 
 _UNBOUNDED = 2**64 - 1
 
 
 def has_rules(schema: Schema) -> bool:
-    """Whether there is a rule in the schema or in one of its parts."""
+    """Return whether the schema or one of its parts has a rule."""
     if schema.get("x-kubernetes-validations"):
         return True
     parts = [*(schema.get("properties") or {}).values(), *(schema.get("allOf") or ())]
@@ -29,7 +29,7 @@ def bounded(cost: int) -> int:
 
 
 class TotalCost:
-    """Of all the rules of one schema together, and which of them cost most."""
+    """The total cost of the rules of one schema, and the most expensive ones."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -40,7 +40,7 @@ class TotalCost:
         if cost >= SCHEMA_LIMIT // 100:
             self._expensive.append((cost, path))
             self._expensive.sort(key=lambda entry: -entry[0])
-            del self._expensive[_MOST_NAMED:]
+            del self._expensive[_MAX_NAMED:]
 
     @property
     def most_expensive(self) -> list[str]:
@@ -51,8 +51,8 @@ def times(cost: int, values: int) -> int:
     return bounded(cost * values)
 
 
-def most_elements(schema: Schema) -> int | None:
-    """By what a schema multiplies the number of its parts; None: nothing bounds it."""
+def max_elements(schema: Schema) -> int | None:
+    """Return the maximum number of elements of a value, or None if it is unbounded."""
     kind = schema.get("type")
     if kind == "object" and schema.get("additionalProperties") is not None:
         limit = schema.get("maxProperties")

@@ -1,8 +1,8 @@
-"""Objects against the rules of their schema, with what they were before.
+"""Validation of objects by the rules of their schema, with the old object.
 
-A rule that speaks of `oldSelf` is asked only where there is something to compare with. One that does not, and fails on
-what did not change, becomes a warning: it was so before. All rules together have a budget; when it is spent, nothing
-more is evaluated, and the object is invalid.
+A rule that uses `oldSelf` is evaluated only where there is an old value. A rule that does not, and fails on an
+unchanged value, becomes a warning (ratcheting). All rules together have a cost budget; when it is exceeded, evaluation
+stops and the object is invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from setpoint.meta.field import OMIT, Errors, FieldError, duplicate, forbidden, 
 Schema = Mapping[str, Any]
 BUDGET = 10_000_000
 _EMBEDDED = "x-kubernetes-embedded-resource"
-_LONGEST_MESSAGE = 5 * 1024
+_MAX_MESSAGE_LENGTH = 5 * 1024
 _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _BLOCKING = frozenset(
     ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
@@ -40,8 +40,8 @@ class _Run:
 
 
 @dataclass(slots=True, frozen=True)
-class _Before:
-    """How a value is tied to what was there before: itself, or else the nearest around it that can be compared."""
+class _OldValue:
+    """The correlation of a value with the old object: its own old value, or the closest comparable ancestor."""
 
     current: Correlated | None = None
     nearest: Correlated | None = None
@@ -51,15 +51,15 @@ class _Before:
         known = self.current if self.current is not None else self.nearest
         return known is not None and known.same
 
-    def key(self, name: str) -> _Before:
+    def key(self, name: str) -> _OldValue:
         if self.current is None:
             return self
         if self.nearest is None and name in ("apiVersion", "kind"):
-            return _Before()
-        return _Before(self.current.key(name), self.current)
+            return _OldValue()
+        return _OldValue(self.current.key(name), self.current)
 
-    def item(self, at: int) -> _Before:
-        return self if self.current is None else _Before(self.current.item(at), self.current)
+    def item(self, at: int) -> _OldValue:
+        return self if self.current is None else _OldValue(self.current.item(at), self.current)
 
 
 @dataclass(slots=True)
@@ -84,19 +84,19 @@ class RuleValidator:
             )
             errs.append(invalid("<nil>", None, text))
             return
-        before = _Before(Correlated(obj, old, schema)) if old is not None else _Before()
+        before = _OldValue(Correlated(obj, old, schema)) if old is not None else _OldValue()
         try:
             self._validate(_Run(errs, warn), "", obj, old, before)
         except _Spent:
             return
 
-    def _validate(self, run: _Run, path: str, obj: Any, old: Any, before: _Before) -> None:
+    def _validate(self, run: _Run, path: str, obj: Any, old: Any, before: _OldValue) -> None:
         if obj is None:
             return
         if self.rules:
             self._evaluate(run, path, obj, old, before)
         for part in self.all_of:
-            part._validate(run, path, obj, old, _Before(None, before.nearest))
+            part._validate(run, path, obj, old, _OldValue(None, before.nearest))
         if obj.__class__ is dict:
             known = old if old.__class__ is dict else {}
             if self.others is not None:
@@ -112,7 +112,7 @@ class RuleValidator:
                 pair = pairs.item(i)
                 self.items._validate(run, f"{path}[{i}]", value, pair.old if pair else None, before.item(i))
 
-    def _evaluate(self, run: _Run, path: str, obj: Any, old: Any, before: _Before) -> None:
+    def _evaluate(self, run: _Run, path: str, obj: Any, old: Any, before: _OldValue) -> None:
         at, kind, errs, declared = path or "<nil>", self.schema.get("type", ""), run.errs, self.declared
         if run.budget <= 0:
             errs.append(invalid(at, kind, _OUT_OF_BUDGET))
@@ -143,7 +143,7 @@ class RuleValidator:
                 self._report(run, compiled, bindings, path, obj, before)
 
     def _report(
-        self, run: _Run, compiled: CompiledRule, bindings: Mapping[str, Any], path: str, obj: Any, before: _Before
+        self, run: _Run, compiled: CompiledRule, bindings: Mapping[str, Any], path: str, obj: Any, before: _OldValue
     ) -> None:
         """The rule does not hold."""
         at, kind = path or "<nil>", self.schema.get("type", "")
@@ -191,7 +191,7 @@ def _report_failure(compiled: CompiledRule, error: str, exceeded: bool, at: str,
 def _evaluated_message(
     run: _Run, program: Program, rule: Mapping[str, Any], bindings: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """What the rule itself has to say (empty: nothing of use), and what ends all validation."""
+    """Return the message of the rule's messageExpression (empty if unusable), and an error that ends the validation."""
     outcome = program.evaluate(bindings)
     if outcome.cost > run.budget:
         return "", (
@@ -206,7 +206,7 @@ def _evaluated_message(
     if outcome.error is not None or not isinstance(outcome.value, str):
         return "", ""
     said = outcome.value.strip()
-    return ("" if len(said.encode()) > _LONGEST_MESSAGE or "\n" in said else said), ""
+    return ("" if len(said.encode()) > _MAX_MESSAGE_LENGTH or "\n" in said else said), ""
 
 
 def _error(at: str, value: Any, detail: str, reason: str | None) -> FieldError:
@@ -220,7 +220,7 @@ def _error(at: str, value: Any, detail: str, reason: str | None) -> FieldError:
 
 
 def compile_validator(schema: Schema, resource: bool = True) -> RuleValidator | None:
-    """None: there are no rules in the schema."""
+    """Return the validator of a schema, or None if it has no rules."""
     return _validator(schema, schema, resource) if has_rules(schema) else None
 
 

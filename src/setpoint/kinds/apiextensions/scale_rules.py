@@ -1,4 +1,4 @@
-"""Where a custom kind keeps its replicas, and the Scale that is made of them."""
+"""The scale subresource of custom kinds: the paths of the replicas, and the Scale object."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from setpoint.meta.field import Errors, invalid
 from setpoint.meta.goformat import plain, type_name
 
-_MOST = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 
 
-class ScaleProblem(ValueError):
-    """A value on the way is not what it must be; the text says so."""
+class ScaleError(ValueError):
+    """A value on the path has the wrong type; the message says which."""
 
 
 class ScalePaths(NamedTuple):
@@ -37,7 +37,7 @@ class ScalePaths(NamedTuple):
         if self.selector:
             try:
                 _nested(obj, self.selector, str)
-            except ScaleProblem as problem:
+            except ScaleError as problem:
                 errs.append(invalid(self.selector, "", str(problem)))
 
     def replicas(self, obj: Mapping[str, Any]) -> int | None:
@@ -62,7 +62,7 @@ class ScalePaths(NamedTuple):
         }
 
     def with_replicas(self, obj: Mapping[str, Any], replicas: int) -> dict[str, Any]:
-        """A copy, as far as it is another."""
+        """Return a copy with these replicas that shares the unchanged parts."""
         result = here = dict(obj)
         *way, last = keys(self.spec)
         for key in way:
@@ -85,7 +85,7 @@ def _nested(obj: Any, path: str, kind: type) -> Any:
         if obj is None:
             return None
         if not isinstance(obj, dict):
-            raise ScaleProblem(
+            raise ScaleError(
                 f"{walked} accessor error: {plain(obj)} is of the type {type_name(obj)}, "
                 "expected map[string]interface{}"
             )
@@ -94,17 +94,17 @@ def _nested(obj: Any, path: str, kind: type) -> Any:
         obj = obj[key]
     if obj.__class__ is not kind:
         wanted = "int64" if kind is int else "string"
-        raise ScaleProblem(f"{walked} accessor error: {plain(obj)} is of the type {type_name(obj)}, expected {wanted}")
+        raise ScaleError(f"{walked} accessor error: {plain(obj)} is of the type {type_name(obj)}, expected {wanted}")
     return obj
 
 
 def _validate_replicas(obj: Mapping[str, Any], path: str, errs: Errors) -> None:
     try:
         replicas = _nested(obj, path, int) or 0
-    except ScaleProblem as problem:
+    except ScaleError as problem:
         errs.append(invalid(path, 0, str(problem)))
         return
     if replicas < 0:
         errs.append(invalid(path, replicas, "should be a non-negative integer"))
-    elif replicas > _MOST:
-        errs.append(invalid(path, replicas, f"should be less than or equal to {_MOST}"))
+    elif replicas > _MAX_INT32:
+        errs.append(invalid(path, replicas, f"should be less than or equal to {_MAX_INT32}"))

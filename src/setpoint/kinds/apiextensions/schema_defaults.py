@@ -14,7 +14,7 @@ _EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-
 
 
 def has_unknown(value: Any, schema: Schema | None, embedded: bool = False) -> bool:
-    """Whether pruning by this schema would take something away."""
+    """Return whether pruning by this schema would remove something."""
     if isinstance(value, dict):
         if schema is None:
             return bool(value)
@@ -83,7 +83,7 @@ def validate_embedded(value: Any, schema: Schema | None, path: str, errs: Errors
 
 
 def validate_defaults(schema: Schema, path: str, errs: Errors) -> None:
-    """Of a structural schema only: elsewhere there are no defaults."""
+    """Validate the defaults of a structural schema; other schemas have none."""
     _validate(schema, path, errs, inside_meta=False, root=True)
 
 

@@ -12,7 +12,7 @@ _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+'?[^.\[\]]*", re.DOTAL
 
 
 class PathError(ValueError):
-    """The path does not fit the schema; the text says why."""
+    """The path does not fit the schema; the message says why."""
 
 
 def validate_simple_path(path: str, at: str, errs: Errors) -> bool:

@@ -13,7 +13,7 @@ from setpoint.kinds.apiextensions.rule_costs import (
     SCHEMA_LIMIT,
     TotalCost,
     cost_message,
-    most_elements,
+    max_elements,
     times,
 )
 from setpoint.kinds.apiextensions.schema_defaults import META_FIELDS, validate_defaults
@@ -37,8 +37,8 @@ _ROOT_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """What holds for a schema because of where it stands."""
+class _Context:
+    """The context of a schema: the properties that follow from its position."""
 
     root: bool = False
     no_defaults: str = ""
@@ -49,12 +49,12 @@ class _Place:
     uncorrelatable: str = ""
     """The outermost list or map whose items of before and after cannot be matched: inside it there is no `oldSelf`."""
     most: int | None = 1
-    """How many such values an object can have; None: nothing bounds it."""
+    """Maximum number of such values in an object; None if it is unbounded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the stored definition has already."""
+class StoredFacts:
+    """Facts about the stored definition, for ratcheting."""
 
     rules: frozenset[str] = frozenset()
     messages: frozenset[str] = frozenset()
@@ -66,12 +66,14 @@ class Known:
 class _Rules:
     """The rules found on the way: what is wrong with them, and what they cost."""
 
-    known: Known
+    known: StoredFacts
     errs: Errors
     total: TotalCost
 
 
-def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors, known: Known | None = None) -> None:
+def validate_schema(
+    schema: Schema, with_status: bool, path: str, errs: Errors, known: StoredFacts | None = None
+) -> None:
     """The whole schema of a version. `with_status`: the version has a status subresource."""
     path = f"{path}.openAPIV3Schema"
     found: Errors = []
@@ -87,8 +89,8 @@ def validate_schema(schema: Schema, with_status: bool, path: str, errs: Errors, 
         if len(found) == before:
             validate_defaults(schema, path, found)
         sound = len(found) == before
-    rules = _Rules(known or Known(), [], TotalCost())
-    _validate(schema, path, _Place(root=True, rules=sound), found, rules)
+    rules = _Rules(known or StoredFacts(), [], TotalCost())
+    _validate(schema, path, _Context(root=True, rules=sound), found, rules)
     found += rules.errs
     if rules.total.total > SCHEMA_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
@@ -120,11 +122,11 @@ def _validate_root_fields(schema: Schema, path: str, errs: Errors) -> None:
             return
 
 
-def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rules: _Rules) -> None:
+def _validate(schema: Schema, path: str, place: _Context, errs: Errors, rules: _Rules) -> None:
     before = len(errs)
     _validate_fields(schema, path, place, errs)
     others, properties = schema.get("additionalProperties"), schema.get("properties") or {}
-    factor = most_elements(schema)
+    factor = max_elements(schema)
     most = None if place.most is None or factor is None else times(place.most, factor)
     below = replace(place, root=False, most=most)
     if schema.get("uniqueItems"):
@@ -172,7 +174,7 @@ def _validate(schema: Schema, path: str, place: _Place, errs: Errors, rules: _Ru
         _check_rules(schema, path, place, rules)
 
 
-def _validate_fields(schema: Schema, path: str, place: _Place, errs: Errors) -> None:
+def _validate_fields(schema: Schema, path: str, place: _Context, errs: Errors) -> None:
     kind = schema.get("type", "")
     if kind and kind not in _TYPES:
         errs.append(not_supported(f"{path}.type", kind, _TYPES))
@@ -230,7 +232,7 @@ def _leads_somewhere(path: str, schema: Schema) -> bool:
     return True
 
 
-def _check_rules(schema: Schema, path: str, place: _Place, rules: _Rules) -> None:
+def _check_rules(schema: Schema, path: str, place: _Context, rules: _Rules) -> None:
     if not schema.get("x-kubernetes-validations"):
         return
     # Loaded with the first rule: the expression language takes its time.
@@ -248,7 +250,7 @@ def _check_rules(schema: Schema, path: str, place: _Place, rules: _Rules) -> Non
         _check_rule(rule, f"{path}[{i}]", place, rules)
 
 
-def _check_rule(compiled: CompiledRule, path: str, place: _Place, rules: _Rules) -> None:
+def _check_rule(compiled: CompiledRule, path: str, place: _Context, rules: _Rules) -> None:
     errs, rule = rules.errs, compiled.rule
     shown = internal_form(rule, RULE_FORM)
     cost = times(compiled.cost, compiled.most_values if place.most is None else place.most)

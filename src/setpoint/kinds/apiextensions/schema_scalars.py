@@ -39,7 +39,7 @@ def unpinned(text: str) -> Problem:
 
 
 def quick_test(schema: Schema) -> Callable[[Any], bool] | None:
-    """Whether a value certainly fits, of schemas that describe plain scalars."""
+    """Return a fast test that a value is certainly valid, for schemas of plain scalars; None otherwise."""
     kind = schema.get("type")
     if schema.get("x-kubernetes-int-or-string"):
         return None
@@ -145,7 +145,7 @@ def check_of_format(schema: Schema) -> Check | None:
 
 
 _FORMATS = {"integer": "int64", "number": "float64"}
-"""What a value is called where the schema names a format."""
+"""Names of values in messages where the schema has a format."""
 _RANGES = {"int32": 2**31, "int64": 2**63}
 
 

@@ -33,7 +33,7 @@ def validate_value(check: Check, value: Any, path: str, errs: Errors, old: Old =
     problems: Problems = []
     check(value, "", problems, None)
     if problems and old is not None:
-        # A second look, with the old value in hand; most updates are spared it.
+        # Check again with the old value; most updates do not need this.
         problems.clear()
         if not old.same:
             check(value, "", problems, old)
@@ -54,7 +54,7 @@ def compile_schema(schema: Schema, of_default: bool = False) -> Check:
     string, format_check, number = check_of_text(schema), check_of_format(schema), check_of_number(schema)
     items, properties = _list_check(schema, of_default), _object_check(schema, of_default)
     before, counted = (type_check, alternatives), 3 + (type_check is not None)
-    # Per kind of value: the checks that have something to say, and how many tests count as passed in any case.
+    # By type of value: the checks that apply, and how many tests count as passed in any case.
     plans: dict[type, tuple[tuple[Check, ...], int]] = {
         str: (_present(*before, string, format_check, enum), counted + 1 + (format_check is not None)),
         int: (_present(*before, number, enum), counted + 1),
@@ -66,7 +66,7 @@ def compile_schema(schema: Schema, of_default: bool = False) -> Check:
 
     fits = quick_test(schema) if enum is None and alternatives is None and format_check is None else None
     if fits is not None:
-        # Nearly all values are scalars that fit, and one test tells; what is wrong with the others takes longer.
+        # Nearly all values are valid scalars, for which one test suffices; errors take the slow path.
         kind = str if schema["type"] == "string" else int if schema["type"] == "integer" else bool
         passes = plans[kind][1] + 1 + (kind is int)
 
@@ -133,7 +133,7 @@ def _alternatives(schema: Schema, of_default: bool) -> Check | None:
 
 
 def _try(checks: list[Check], value: Any, name: str, old: Old, stop: bool) -> tuple[int, Problems, int]:
-    """How many hold; of those that do not, the problems of the one that got furthest; and how far that was."""
+    """Return how many checks pass, the errors of the failed one that passed most tests, and that number of tests."""
     best: Problems = []
     valid, furthest = 0, -1
     for item in checks:

@@ -1,6 +1,6 @@
-"""Structural schemas: the type of every field is said once, in the open; conditions only narrow it.
+"""Structural schemas: the type of every field is specified outside of conditions, which can only constrain it.
 
-Checks work on the schema as it is written. What stands inside `allOf`, `anyOf`, `oneOf` or `not` is a condition.
+Checks use the schema as written. Everything inside `allOf`, `anyOf`, `oneOf` or `not` is a condition.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _invariants(schema: Schema, level: str, path: str, errs: Errors) -> None:
         at, metadata = f"{path}.properties[metadata]", properties["metadata"]
         if (level is _ROOT or embedded) and metadata.get("type", "") != "object":
             errs.append(invalid(f"{at}.type", metadata.get("type", ""), "must be object"))
-        if level is _ROOT and _says_too_much(metadata):
+        if level is _ROOT and _has_other_constraints(metadata):
             text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
             errs.append(forbidden(at, text))
     if embedded and not schema.get(_PRESERVE) and not properties:
@@ -112,7 +112,7 @@ def _invariants(schema: Schema, level: str, path: str, errs: Errors) -> None:
         errs.append(required(f"{path}.properties", text))
 
 
-def _says_too_much(metadata: Schema) -> bool:
+def _has_other_constraints(metadata: Schema) -> bool:
     rest = {name for name in metadata if name not in ("type", "default")}
     if set(metadata.get("properties") or ()) <= {"name", "generateName"}:
         rest.discard("properties")
@@ -156,7 +156,7 @@ def _condition(condition: Schema, path: str, errs: Errors, skip_any_of: bool = F
 
 
 def _complete_conditions(condition: Schema, schema: Schema, path: str, condition_path: str, errs: Errors) -> None:
-    """What a condition speaks of must be specified outside of conditions too."""
+    """Validate that the fields of a condition are specified outside of conditions too."""
     if condition.get("not") is not None:
         _complete(condition["not"], schema, path, f"{condition_path}.not", errs)
     for name in ("allOf", "anyOf", "oneOf"):

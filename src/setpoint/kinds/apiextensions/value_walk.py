@@ -9,13 +9,13 @@ from setpoint.meta.field import Errors
 
 Schema = Mapping[str, Any]
 Rule = Callable[[Any, str, Errors], None]
-"""Gets a value, its path, and where to tell what is wrong with it."""
+"""Function that gets a value, its path, and the list to which it appends errors."""
 RuleFor = Callable[[Schema], Rule | None]
 """The rule for the values of a schema (not of its parts), if it has one."""
 
 
 def compile_walk(schema: Schema, rule_for: RuleFor) -> Rule | None:
-    """None: there is nothing to look at anywhere in such a value."""
+    """Return a rule that visits all parts of a value, or None if no part has a rule."""
     own, items, others = rule_for(schema), schema.get("items"), schema.get("additionalProperties")
     parts: dict[str, Rule] = {}
     for name, part in (schema.get("properties") or {}).items():

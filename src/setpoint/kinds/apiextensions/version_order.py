@@ -19,7 +19,7 @@ def version_rank(version: str) -> tuple[Any, ...]:
 
 
 def deprecation_warning(spec: Mapping[str, Any], version: str) -> str:
-    """What users of a version are told; empty: it is as good as any."""
+    """Return the deprecation warning of a version; empty if it is not deprecated."""
     given = next(one for one in spec["versions"] if one["name"] == version)
     if not given.get("deprecated"):
         return ""

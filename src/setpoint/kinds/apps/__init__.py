@@ -1,1 +1,1 @@
-"""Kinds that keep sets of Pods running: apps/v1."""
+"""Workload kinds that manage sets of Pods: apps/v1."""

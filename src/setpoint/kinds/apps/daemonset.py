@@ -48,7 +48,7 @@ class DaemonSetStrategy(Strategy):
 
     def default(self, obj: Obj) -> None:
         check_template_generation(obj)
-        # Upstream's conversion writes the annotation before anybody's ownership is worked out.
+        # Upstream's conversion writes the annotation before field ownership is computed.
         set_template_generation(obj, template_generation(obj))
         spec = obj.setdefault("spec", {})
         strategy = spec.setdefault("updateStrategy", {})
@@ -74,7 +74,7 @@ class DaemonSetStrategy(Strategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         drop_disabled_template_fields(obj["spec"]["template"], old["spec"].get("template"))
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         generation = template_generation(old)
         if obj["spec"]["template"] != old["spec"].get("template"):
             generation += 1

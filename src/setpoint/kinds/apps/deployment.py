@@ -67,7 +67,7 @@ class DeploymentStrategy(Strategy):
         drop_disabled_template_fields(obj["spec"]["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled_template_fields(obj["spec"]["template"], old["spec"]["template"])
         # Annotations count as desired state here: they are copied to the ReplicaSets.
         meta, before = obj["metadata"], old["metadata"]

@@ -1,4 +1,4 @@
-"""What ReplicaSet, Deployment, StatefulSet and DaemonSet ask of their selector and pod template."""
+"""Validation of the selector and pod template of ReplicaSet, Deployment, StatefulSet and DaemonSet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def usable_selector(selector: Mapping[str, Any] | None) -> Selector | None:
 
 
 def validate_selector(selector: Mapping[str, Any] | None, path: str, errs: Errors, *, empty: str) -> None:
-    """`empty` is what to say about a selector that selects everything."""
+    """Validate a selector; `empty` is the error for one that selects everything."""
     if selector is None:
         errs.append(required(path))
         return

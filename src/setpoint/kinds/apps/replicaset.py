@@ -39,7 +39,7 @@ class ReplicaSetStrategy(Strategy):
         drop_disabled_template_fields(obj["spec"]["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled_template_fields(obj["spec"]["template"], old["spec"].get("template"))
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:

@@ -88,7 +88,7 @@ class StatefulSetStrategy(Strategy):
         drop_disabled_template_fields(obj["spec"]["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled_template_fields(obj["spec"]["template"], old["spec"].get("template"))
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
@@ -155,7 +155,7 @@ def _history_warning(spec: dict[str, Any]) -> list[str]:
 def _validate_spec(
     spec: dict[str, Any], errs: Errors, options: PodOptions, *, update: bool = False, skip_template: bool = False
 ) -> None:
-    """On an update, what cannot change is not judged again."""
+    """Validate the spec. An update does not validate immutable fields again."""
     policy = spec.get("podManagementPolicy", "")
     if not policy:
         errs.append(required("spec.podManagementPolicy"))
@@ -193,7 +193,7 @@ def _validate_template(
     if not skip:
         validate_pod_template(template, path, errs, options=options)
         return
-    # Of a template that was stored with faults, only the metadata is judged again.
+    # Of a template that was stored invalid, only the metadata is validated again.
     meta = template.get("metadata") or {}
     validate_labels(meta.get("labels"), f"{path}.labels", errs)
     annotations = meta.get("annotations")

@@ -53,7 +53,7 @@ def claim_warnings(claims: Sequence[dict[str, Any]], suffix: str) -> list[str]:
 
 
 def shown_claim_templates(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """As messages print them."""
+    """Return the templates as messages show them."""
     return [_shown(claim) for claim in claims] or None
 
 

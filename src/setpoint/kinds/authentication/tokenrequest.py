@@ -9,7 +9,7 @@ from setpoint.meta.field import Errors, invalid, not_supported
 from setpoint.meta.names import dns1123_subdomain
 
 _HOUR = 3600
-_LEAST, _MOST = 600, 2**32
+_MIN_SECONDS, _MAX_SECONDS = 600, 2**32
 _ATTESTATION = "admissionReviewAPIGroups"
 _WEBHOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 
@@ -24,9 +24,9 @@ def validate_token_request(request: Obj, errs: Errors) -> None:
     spec = request.get("spec") or {}
     seconds = spec.get("expirationSeconds", 0)
     path = "spec.expirationSeconds"
-    if seconds < _LEAST:
+    if seconds < _MIN_SECONDS:
         errs.append(invalid(path, seconds, "may not specify a duration less than 10 minutes"))
-    if seconds > _MOST:
+    if seconds > _MAX_SECONDS:
         errs.append(invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"))
     attestations = spec.get("attestations")
     if _is_webhook(spec.get("boundObjectRef") or {}):
@@ -36,7 +36,7 @@ def validate_token_request(request: Obj, errs: Errors) -> None:
         _validate_attestations(attestations, errs)
     elif attestations:
         text = "attestations may only be specified with a webhook bound object reference"
-        # This one stands alone, whatever else is wrong.
+        # This error is reported alone, regardless of others.
         errs[:] = [invalid("spec.attestations", attestations, text)]
 
 

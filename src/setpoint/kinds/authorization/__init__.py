@@ -1,1 +1,1 @@
-"""authorization.k8s.io: may somebody do something? Asked and answered at once, never stored."""
+"""authorization.k8s.io: access reviews, which are answered directly and never stored."""

@@ -1,4 +1,4 @@
-"""What all access reviews are checked for before they are answered."""
+"""Validation that all access reviews share."""
 
 from __future__ import annotations
 

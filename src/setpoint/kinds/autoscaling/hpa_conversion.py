@@ -300,7 +300,7 @@ def _behavior_from_annotation(text: str | None) -> Item | None:
         if isinstance(rules, dict):
             behavior[name] = _rules_from(_caseless(rules))
     if behavior and all(rules.get("policies") for rules in behavior.values()):
-        # What is stored gets the defaults of v2; what is invalid stays as it is, to be refused.
+        # The stored form gets the defaults of v2; an invalid one stays unchanged, to be rejected.
         default_behavior(behavior)
     return behavior or None
 

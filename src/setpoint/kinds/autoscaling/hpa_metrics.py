@@ -1,4 +1,4 @@
-"""What an autoscaler measures: rules for metrics and their targets, and their line in the table."""
+"""Metrics of an autoscaler: validation of metrics and their targets, and their table cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIELDS = {
     "ContainerResource": "containerResource",
 }  # fmt: skip
 _ORDER = ("object", "external", "pods", "resource", "containerResource")
-"""In which upstream looks at the sources; only the first that is there gets looked into."""
+"""Order in which upstream checks the sources; only the first one present is validated."""
 _RAW_OR_UTILIZATION = "must set either a target raw value or a target utilization"
 _UNKNOWN = "<unknown>"
 

@@ -1,4 +1,4 @@
-"""How a Scale is shown in a table."""
+"""Table columns of a Scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a Job counts as failed, and when as done: its failure policy, success policy, and lists of indexes."""
+"""Failure and completion of a Job: its failure policy, success policy, and index lists."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _validate_success_rule(rule: dict[str, Any], completions: int, path: str, er
 
 
 def count_indexes(text: str, completions: int) -> int:
-    """How many indexes `1,3-5,7` names. Raises ValueError when it does not ascend, or leaves the completions."""
+    """Return the number of indexes in `1,3-5,7`. Raises ValueError if they do not ascend or exceed the completions."""
     if not text:
         return 0
     total, last = 0, -1
@@ -194,7 +194,7 @@ def _index(text: str, completions: int) -> int:
 
 
 def shown_success_policy(policy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """As messages print it."""
+    """Return the policy as messages show it."""
     if policy is None:
         return None
     rules = [

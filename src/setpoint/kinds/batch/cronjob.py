@@ -57,7 +57,7 @@ class CronJobStrategy(Strategy):
         drop_disabled_template_fields(_job(obj)["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled_fields(_job(obj), _job(old))
         drop_disabled_template_fields(_job(obj)["template"], _job(old).get("template"))
 

@@ -54,7 +54,7 @@ class JobStrategy(Strategy):
         labels = (template.get("metadata") or {}).get("labels")
         meta = obj.setdefault("metadata", {})
         if labels and not meta.get("labels"):
-            # One and the same map, on purpose: labels that are added to the template's reach the Job too.
+            # The map is shared on purpose: labels added to the template's also become the Job's.
             meta["labels"] = labels
         if spec.get("completionMode") is None:
             spec["completionMode"] = "NonIndexed"
@@ -76,7 +76,7 @@ class JobStrategy(Strategy):
         drop_disabled_template_fields(obj["spec"]["template"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled_fields(obj["spec"], old["spec"])
         drop_disabled_template_fields(obj["spec"]["template"], old["spec"].get("template"))
 
@@ -116,7 +116,7 @@ class JobStrategy(Strategy):
             "them or set propagationPolicy=Orphan to suppress this warning"
         ]
 
-    def settles_late(self, obj: Obj) -> bool:
+    def writes_after_create(self, obj: Obj) -> bool:
         """A Job made without any labels shows those of its template, which upstream works out on every read."""
         labels = obj["metadata"].get("labels")
         template = (obj["spec"].get("template") or {}).get("metadata") or {}
@@ -130,7 +130,7 @@ class JobStrategy(Strategy):
 
 
 def _generate_selector(obj: Obj) -> None:
-    """Pods are told apart by the Job's uid, which no other controller's Pods carry."""
+    """Select Pods by the Job's uid, which the Pods of no other controller have."""
     meta, spec = obj["metadata"], obj["spec"]
     pod_meta = spec["template"].setdefault("metadata", {})
     labels = pod_meta.get("labels") or {}
@@ -201,7 +201,7 @@ def _validate_completions(spec: dict[str, Any], old: dict[str, Any], errs: Error
 
 
 def _template_is_mutable(old: Obj) -> bool:
-    """A suspended Job without Pods may still be told where, and with how much, they will run."""
+    """Return whether the scheduling fields of the template may change: in a suspended Job without Pods."""
     status = old.get("status") or {}
     idle = status.get("startTime") is None or condition_is(status, "Suspended", "True")
     return bool(old["spec"].get("suspend")) and idle and not status.get("active")

@@ -1,4 +1,4 @@
-"""What a Job's status may say, and how it may change."""
+"""Validation of a Job's status and its changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may change in the pod template of a Job: nothing, or while it waits, where its Pods go and what they get."""
+"""Changes to the pod template of a Job: none, or while it is suspended, scheduling constraints and resources."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every cluster starts with: objects an API server makes, and makes again when they are missing or narrowed."""
+"""Bootstrap objects of every cluster, which the API server creates and restores when they are missing or reduced."""

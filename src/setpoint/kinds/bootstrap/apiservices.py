@@ -1,4 +1,4 @@
-"""One APIService for every group version that this server answers itself."""
+"""An APIService for every group version that this server serves itself."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def api_services() -> list[Obj]:
 
 
 def custom_api_service(group: str, version: str) -> Obj:
-    """For a group version that custom resources brought."""
+    """Return the APIService of a group version of custom resources."""
     return _service(group, version, 1000, 100, "true")
 
 

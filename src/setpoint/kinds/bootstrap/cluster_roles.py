@@ -1,4 +1,4 @@
-"""What people and components may do: the roles that do not belong to one controller."""
+"""Bootstrap roles of users and components that do not belong to one controller."""
 
 from __future__ import annotations
 

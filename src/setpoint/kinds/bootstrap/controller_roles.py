@@ -1,4 +1,4 @@
-"""What each built-in controller may do, by the name of its service account."""
+"""Bootstrap roles of the built-in controllers, by the name of their service account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How requests share the server by default: levels of priority, and which request belongs to which."""
+"""Default flow control: priority levels, and the flow schemas that assign requests to them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from setpoint.meta.times import format_time
 
 API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
-"""Annotation: the server keeps the spec of this object as it ships it."""
+"""Annotation of objects whose spec the server keeps up to date."""
 MANDATORY = frozenset({"exempt", "catch-all"})
 """Names of the objects, of both kinds, that can be neither changed nor missing."""
 
-# nominal shares, percent that may be lent to others, (queues, hand size) or None to reject at once
+# nominal shares, lendable percent, (queues, hand size) or None to reject at once
 _LEVELS: dict[str, tuple[int, int, tuple[int, int] | None]] = {
     "catch-all": (5, 0, None),
     "system": (30, 33, (64, 6)),

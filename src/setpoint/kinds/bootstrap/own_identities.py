@@ -1,6 +1,6 @@
-"""What those may do who are in every cluster of ours and in none of upstream's.
+"""Permissions of identities that exist in every Setpoint cluster and not upstream.
 
-They are no roles: a new cluster has upstream's roles and bindings, and no others.
+They are not RBAC roles: a new cluster has exactly upstream's roles and bindings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 
 
 def _as_node(verbs: str, groups: str, resources: str) -> Obj:
-    """To do this in the name of any node, if the node may do it."""
+    """Return a rule that allows this on behalf of any node, if the node itself is allowed to."""
     return rule(" ".join(f"impersonate-on:arbitrary-node:{verb}" for verb in verbs.split()), groups, resources)
 
 
@@ -26,7 +26,7 @@ OWN_IDENTITIES: dict[str, tuple[Obj, ...]] = {
         rule(READ, "certificates.k8s.io", "clustertrustbundles"),
         rule(READ, "discovery.k8s.io", "endpointslices"),
         events(),
-        # Who asks a node for logs and the like, and whether they may.
+        # TokenReviews and SubjectAccessReviews for requests to a node, such as for logs.
         rule("create", "authentication.k8s.io", "tokenreviews"),
         rule("create", "authorization.k8s.io", "subjectaccessreviews"),
         # Over the wire each write is made in the name of the node that it is about.

@@ -13,7 +13,7 @@ FOLLOW = "list watch"
 
 
 def rule(verbs: str, groups: str, resources: str, names: str = "") -> Obj:
-    """All arguments are words between spaces; `core` is the group without a name. The result is sorted."""
+    """Return a sorted rule. All arguments are lists separated by spaces; `core` is the group without a name."""
     policy: Obj = {
         "verbs": sorted(verbs.split()),
         "apiGroups": sorted("" if group == "core" else group for group in groups.split()),

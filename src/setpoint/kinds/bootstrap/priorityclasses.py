@@ -1,4 +1,4 @@
-"""The priorities reserved for what keeps a cluster alive."""
+"""The priority classes reserved for critical components."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _CONTROLLER = "system:controller:"
 _LEADER_LOCKING = "system::leader-locking-"
 _SYSTEM, _PUBLIC = "kube-system", "kube-public"
 
-# Of an aggregated role the rules are those of all roles labelled for it; a controller fills them in.
+# The rules of an aggregated role are those of all roles with its label; a controller fills them in.
 _AGGREGATED = ("admin", "edit", "view")
 _AGGREGATED_INTO = {
     "edit": "admin", "view": "edit",

@@ -1,1 +1,1 @@
-"""certificates.k8s.io: asking for certificates, and the bundles that tell whom to trust."""
+"""certificates.k8s.io: certificate requests and trust bundles."""

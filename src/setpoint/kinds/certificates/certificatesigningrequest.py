@@ -1,4 +1,4 @@
-"""CertificateSigningRequest: who asks is written down at creation; after that only approval and status may speak."""
+"""CertificateSigningRequest: the requester is recorded at creation; then only approval and status may change it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from setpoint.kinds.certificates.csr_conditions import (
     DENIED,
     FAILED,
     conditions_of,
-    keep_instances,
     of_type,
+    retain_instances,
     stamp,
     validate_conditions,
 )
@@ -24,7 +24,7 @@ from setpoint.meta.field import Errors, duplicate, forbidden, invalid, not_suppo
 from setpoint.meta.times import human_duration
 
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
-_SHORTEST = 600
+_MIN_SECONDS = 600
 _IDENTITY = ("username", "uid", "groups", "extra")
 _USAGES = frozenset({
     "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
@@ -93,13 +93,13 @@ class CertificateSigningRequestStrategy(Strategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         obj["spec"] = old["spec"]
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self.validate_request(obj, None, errs)
 
     def validate_request(self, obj: Obj, old: Obj | None, errs: Errors) -> None:
-        """What is already wrong in `old` may stay wrong."""
+        """Validate the request; errors that `old` already has are tolerated."""
         spec = obj["spec"]
         old_spec: dict[str, Any] = (old or {}).get("spec") or {}
         request = spec.get("request") or ""
@@ -123,7 +123,7 @@ class CertificateSigningRequestStrategy(Strategy):
         else:
             validate_signer_name(signer, "spec.signerName", errs)
         seconds = spec.get("expirationSeconds")
-        if seconds is not None and seconds < _SHORTEST:
+        if seconds is not None and seconds < _MIN_SECONDS:
             text = "may not specify a duration less than 600 seconds (10 minutes)"
             errs.append(invalid("spec.expirationSeconds", seconds, text))
         validate_conditions(conditions_of(obj), conditions_of(old), "status.conditions", errs)
@@ -188,7 +188,7 @@ class CSRStatusStrategy(Strategy):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         obj["spec"] = old["spec"]
         for kind in (APPROVED, DENIED):
-            keep_instances(obj, old, kind)
+            retain_instances(obj, old, kind)
         stamp(obj, old, ctx.now)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:

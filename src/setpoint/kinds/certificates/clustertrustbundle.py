@@ -11,7 +11,7 @@ from setpoint.meta.field import Errors, invalid, too_long
 from setpoint.meta.objectmeta import IMMUTABLE
 from setpoint.meta.x509.pem import blocks
 
-_LARGEST = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _OMITTED = "<value omitted>"
 
 
@@ -21,10 +21,10 @@ def _signer(obj: Obj, now: datetime) -> str:
 
 def _validate_bundle(text: str, path: str, errs: Errors) -> None:
     raw = text.encode()
-    if len(raw) > _LARGEST:
-        errs.append(too_long(path, _LARGEST))
+    if len(raw) > _MAX_BYTES:
+        errs.append(too_long(path, _MAX_BYTES))
         return
-    # Here, because every start looks for bundles, few write one, and what reads certificates is slow to load.
+    # Imported here because every start lists bundles, few are written, and the certificate parser is slow to load.
     from setpoint.kinds.certificates.trust_anchor import anchor_error
 
     before = len(errs)

@@ -23,8 +23,8 @@ def of_type(conditions: Conditions, kind: str) -> Conditions:
     return [condition for condition in conditions if condition.get("type", "") == kind]
 
 
-def keep_instances(obj: Obj, old: Obj, kind: str) -> None:
-    """Take the conditions of this type from `old`, unless some were added or removed: that is for validation to say."""
+def retain_instances(obj: Obj, old: Obj, kind: str) -> None:
+    """Restore the conditions of this type from `old`, unless their number changed, which validation reports."""
     before = of_type(conditions_of(old), kind)
     conditions = conditions_of(obj)
     places = [i for i, condition in enumerate(conditions) if condition.get("type", "") == kind]

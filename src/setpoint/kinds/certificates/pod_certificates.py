@@ -1,4 +1,4 @@
-"""A certificate chain that was issued to a pod: for the key asked for, and valid when the status says."""
+"""A certificate chain that was issued to a pod: it must be for the requested key, and valid as the status says."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _RSA_SIZES = (3072, 4096)
 
 
 def _weakness(key: Any, errs: Errors) -> bool:
-    """Whether the key is of a kind or size that is not accepted."""
+    """Return whether the type or size of the key is not accepted."""
     if isinstance(key, rsa.RSAPublicKey):
         size = (key.key_size + 7) // 8 * 8
         if size not in _RSA_SIZES:

@@ -16,7 +16,7 @@ from setpoint.meta.names import dns1123_subdomain, qualified_name
 from setpoint.meta.objectmeta import IMMUTABLE, validate_conditions
 
 _OUTCOMES = ("Issued", "Denied", "Failed")
-_SHORTEST, _LONGEST, _LONGEST_KUBERNETES = 3600, 91 * 86400, 86400
+_MIN_SECONDS, _MAX_SECONDS, _MAX_SECONDS_KUBERNETES = 3600, 91 * 86400, 86400
 _SPEC_FIELDS = {
     "signerName": "", "podName": "", "podUID": "", "serviceAccountName": "", "serviceAccountUID": "", "nodeName": "",
     "nodeUID": "", "maxExpirationSeconds": None, "PKIXPublicKey": None, "proofOfPossession": None,
@@ -87,7 +87,7 @@ class PodCertificateRequestStrategy(Strategy):
     def default(self, obj: Obj) -> None:
         spec = obj["spec"]
         if spec.get("maxExpirationSeconds") is None:
-            spec["maxExpirationSeconds"] = _LONGEST_KUBERNETES
+            spec["maxExpirationSeconds"] = _MAX_SECONDS_KUBERNETES
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         spec = obj["spec"]
@@ -102,10 +102,10 @@ class PodCertificateRequestStrategy(Strategy):
                 errs.append(invalid(f"spec.{what}UID", uid, "must not be empty"))
             if len(uid.encode()) > _UID_LIMIT:
                 errs.append(too_long(f"spec.{what}UID", _UID_LIMIT))
-        longest = _LONGEST_KUBERNETES if is_kubernetes_signer(signer) else _LONGEST
+        longest = _MAX_SECONDS_KUBERNETES if is_kubernetes_signer(signer) else _MAX_SECONDS
         seconds = spec["maxExpirationSeconds"]
-        if not _SHORTEST <= seconds <= longest:
-            text = f"must be in the range [{_SHORTEST}, {longest}]"
+        if not _MIN_SECONDS <= seconds <= longest:
+            text = f"must be in the range [{_MIN_SECONDS}, {longest}]"
             errs.append(invalid("spec.maxExpirationSeconds", seconds, text))
         if spec.get("stubPKCS10Request"):
             validate_request(spec, errs)

@@ -32,7 +32,7 @@ def parse_certificate(der: bytes) -> x509.Certificate | None:
 
 
 def signature_error(request: x509.CertificateSigningRequest) -> str:
-    """Whether the requester has the key it asks a certificate for; empty: yes."""
+    """Return the error if the requester does not hold the private key; empty if the signature is valid."""
     key, algorithm = request.public_key(), request.signature_hash_algorithm
     signed = (request.signature, request.tbs_certrequest_bytes)
     try:
@@ -57,7 +57,7 @@ def signature_error(request: x509.CertificateSigningRequest) -> str:
 
 
 def _asn1_error(der: bytes) -> str:
-    """The complaint about the outermost element; what is wrong further inside is not told apart."""
+    """Return the error in the outermost element; errors inside it are not distinguished."""
     if len(der) < 2:
         return "asn1: syntax error: sequence truncated"
     first, length, start = der[0], der[1], 2
@@ -74,7 +74,7 @@ def _asn1_error(der: bytes) -> str:
 
 
 def request_error(pem: bytes) -> str:
-    """What is wrong with a PEM signing request; empty: nothing."""
+    """Return the error of a PEM signing request; empty if it is valid."""
     block = next(blocks(pem), None)
     if block is None or block.type != "CERTIFICATE REQUEST":
         return "PEM block type must be CERTIFICATE REQUEST"
@@ -85,7 +85,7 @@ def request_error(pem: bytes) -> str:
 
 
 def certificate_error(pem: bytes) -> str:
-    """What is wrong with an issued certificate, PEM; empty: nothing, or there is none."""
+    """Return the error of an issued PEM certificate; empty if it is valid or absent."""
     if not pem:
         return ""
     found = False

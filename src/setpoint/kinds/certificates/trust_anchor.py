@@ -1,4 +1,4 @@
-"""What a block of a trust bundle must be."""
+"""Validation of one block of a trust bundle."""
 
 from __future__ import annotations
 

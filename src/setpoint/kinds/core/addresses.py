@@ -52,7 +52,7 @@ def is_ipv6(value: str) -> bool:
 
 
 def validate_dual_stack_cidrs(values: list[str], path: str, errs: Errors) -> None:
-    """At most one of each family."""
+    """Validate that there is at most one CIDR of each family."""
     families: set[int] = set()
     for i, value in enumerate(values):
         parsed = _parse_cidr_sloppy(value)

@@ -1,4 +1,4 @@
-"""What a Secret says that holds a bootstrap token: `bootstrap-token-<id>` in `kube-system`. Pure."""
+"""Secrets that hold a bootstrap token: `bootstrap-token-<id>` in `kube-system`. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
 
 
-def said(secret: Obj, key: str) -> str:
-    """Empty: nothing."""
+def text_value(secret: Obj, key: str) -> str:
+    """Return the decoded value of a key; empty if it is missing or not text."""
     try:
         return b64decode((secret.get("data") or {}).get(key) or "").decode()
     except ValueError:
         return ""
 
 
-def seconds_left(secret: Obj, now: datetime) -> float | None:
-    """Not more than 0: it has expired, as it has if nobody can read when. None: it never does."""
-    expiration = said(secret, "expiration")
+def seconds_until_expiry(secret: Obj, now: datetime) -> float | None:
+    """Return the seconds until expiry: 0 or less if expired or unreadable, None if the token never expires."""
+    expiration = text_value(secret, "expiration")
     if not expiration:
         return None
     try:
@@ -38,8 +38,8 @@ def seconds_left(secret: Obj, now: datetime) -> float | None:
 
 
 def groups(secret: Obj) -> list[str] | None:
-    """Of whoever comes with the token; None: it names one that it must not give."""
-    extra = said(secret, "auth-extra-groups")
+    """Return the groups of a token's user, or None if the Secret names a group that is not allowed."""
+    extra = text_value(secret, "auth-extra-groups")
     named = extra.split(",") if extra else []
     if not all(map(_GROUP.fullmatch, named)):
         return None

@@ -1,4 +1,4 @@
-"""ComponentStatus: read only, made on the fly; there is nothing to say about it but how it is shown."""
+"""ComponentStatus: read-only and computed on request; only its table columns are defined here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a JSON text inside a string, in the words of Go's decoder: clients see them."""
+"""Validation of JSON inside a string, with the messages of Go's decoder, which clients see."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class _Scanner:
         """The first number that no float can hold."""
 
     def fail(self, where: str, space_may_follow: bool = False) -> _Malformed:
-        """At the end of the input Go pretends that there is one more space, and complains if none may be there."""
+        """Return the error at this position. At the end of the input Go assumes one more space, and fails if none may
+        follow."""
         if self.at < len(self.data):
             return _Malformed(f"invalid character {_character(self.data[self.at])} {where}")
         return _Malformed(_END if space_may_follow else f"invalid character ' ' {where}")

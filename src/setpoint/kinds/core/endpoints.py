@@ -57,7 +57,7 @@ class EndpointsStrategy(Strategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         found: Errors = []
         self.validate(obj, found, ctx)
-        # What an older server let in may stay as long as nobody touches it.
+        # Values that an older server accepted may stay as long as they are unchanged.
         if found and obj.get("subsets") != old.get("subsets"):
             errs += found
 

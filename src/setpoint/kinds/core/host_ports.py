@@ -13,7 +13,7 @@ EVERYWHERE = "0.0.0.0"
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
-    """Of all containers that run as long as the Pod does."""
+    """Return the host ports of all containers that run as long as the Pod."""
     return tuple(
         (port.get("protocol") or "TCP", port.get("hostIP") or EVERYWHERE, int(port["hostPort"]))
         for container in _lasting(spec)

@@ -1,4 +1,4 @@
-"""What ConfigMap and Secret have in common: bags of keys, bounded in size, that may be sealed."""
+"""Rules that ConfigMap and Secret share: keyed data of bounded size that may be immutable."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _validate_ratio(ratio: Quantity, low: Quantity | None, high: Quantity | None
     value, least, greatest = float(ratio.value()), low.value(), high.value()
     if max(ratio.value(), least, greatest) < _MAX_MILLI:
         value, least, greatest = ratio.milli_value() / 1000, low.milli_value(), high.milli_value()
-    # Nothing divided by nothing is nothing that a ratio could exceed.
+    # Zero divided by zero exceeds no ratio.
     limit = greatest / least if least else float("inf") if greatest else float("nan")
     if value > limit:
         errs.append(invalid(path, ratio.text, f"ratio {ratio.text} is greater than max/min = {limit:f}"))

@@ -1,4 +1,4 @@
-"""Namespace: a room for names, emptied before it goes."""
+"""Namespace: a scope for names, whose content is deleted before it is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _label_with_name(obj: Obj) -> None:
         meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: name}
 
 
-def _keep_finalizers(obj: Obj, old: Obj) -> None:
+def _retain_finalizers(obj: Obj, old: Obj) -> None:
     finalizers = (old.get("spec") or {}).get("finalizers")
     spec = {key: value for key, value in (obj.get("spec") or {}).items() if key != "finalizers"}
     if finalizers:
@@ -77,8 +77,8 @@ class NamespaceStrategy(Strategy):
         _validate_finalizers(finalizers, ["spec.finalizers"] * len(finalizers), errs)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        _keep_finalizers(obj, old)
-        self.keep_status(obj, old)
+        _retain_finalizers(obj, old)
+        self.retain_status(obj, old)
 
     def removable(self, obj: Obj) -> bool:
         return not _finalizers(obj)

@@ -98,7 +98,7 @@ class NodeStrategy(Strategy):
         obj.get("status", {}).pop("config", None)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         for name in ("configSource", "podPreemptionPolicy"):
             if name not in old.get("spec", {}):
                 obj.get("spec", {}).pop(name, None)
@@ -145,7 +145,7 @@ class NodeStatusStrategy(StatusStrategy):
 
 
 def _align_pod_cidrs(spec: dict[str, Any]) -> None:
-    """`podCIDR` is the first of `podCIDRs`; where they differ, older clients speak through the single one."""
+    """Make `podCIDR` the first of `podCIDRs`; if they differ, the single field of older clients wins."""
     single, several = spec.get("podCIDR"), spec.get("podCIDRs")
     if single and (not several or several[0] != single):
         spec["podCIDRs"] = [single]

@@ -1,4 +1,4 @@
-"""Annotations of nodes from the time before there were fields: taints and Pods to keep away, as JSON."""
+"""Legacy annotations of nodes that preceded fields: taints and Pods to avoid, as JSON."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from setpoint.kinds.core.podspec.affinity import validate_node_selector
 from setpoint.kinds.core.podspec.claims import ACCESS_MODES, VOLUME_MODES
 from setpoint.kinds.core.podspec.internal import internal, internal_diff
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
-from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.kinds.node.labels import DEPRECATED_LABELS
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required

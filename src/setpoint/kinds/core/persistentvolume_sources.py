@@ -130,7 +130,7 @@ SOURCES: dict[str, Callable[[Source, str, Errors], None]] = {
     "storageos": _storage_os,
     "csi": _csi,
 }
-"""In the order in which upstream looks at them: the first that is there counts, the others are one too many."""
+"""Validators of sources in upstream's order: the first one present is used, further ones are an error."""
 
 
 def validate_sources(spec: Source, name: str, errs: Errors) -> None:

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaim: a wish for storage."""
+"""PersistentVolumeClaim: a request for storage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from setpoint.kinds.core.podspec.equality import same
 from setpoint.kinds.core.podspec.internal import internal_diff
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
 from setpoint.kinds.core.resources import is_native, validate_resource_amount
-from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION, access_modes_text
+from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION, access_modes_text
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 from setpoint.meta.goformat import quote
@@ -66,7 +66,7 @@ def _field(name: str, missing: str) -> Any:
 
 
 class PersistentVolumeClaimStrategy(Strategy):
-    def settles_late(self, obj: Obj) -> bool:
+    def writes_after_create(self, obj: Obj) -> bool:
         return True
 
     columns = (
@@ -104,7 +104,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         validate_claim_spec(_spec(obj), "spec", errs)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         _prepare_sources(_spec(obj), _spec(old))
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
@@ -216,7 +216,7 @@ def _validate_change(obj: Obj, old: Obj, before: Spec, errs: Errors) -> None:
         errs.append(forbidden("spec", _SPEC_FIXED + diff))
     size, old_size = _storage(spec) or "0", _storage(before) or "0"
     if compare(size, old_size) < 0:
-        # A wish that could not be fulfilled may shrink again, but never to what is already there.
+        # A request whose expansion failed may be reduced again, but must stay above the current capacity.
         if compare(size, (_status(old).get("capacity") or {}).get("storage", "0")) <= 0:
             text = "field can not be less than status.capacity"
             errs.append(forbidden("spec.resources.requests.storage", text))

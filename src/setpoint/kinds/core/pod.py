@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from setpoint.kinds.core.pod_columns import COLUMNS
 from setpoint.kinds.core.pod_conditions import SCHEDULING_GATED, with_condition
-from setpoint.kinds.core.pod_creation import app_armor_warnings, merge_match_label_keys, take_over_app_armor
+from setpoint.kinds.core.pod_creation import app_armor_warnings, copy_app_armor_annotations, merge_match_label_keys
 from setpoint.kinds.core.pod_resize_rules import validate_resize
 from setpoint.kinds.core.pod_rules import (
     validate_annotations_update,
@@ -20,10 +20,10 @@ from setpoint.kinds.core.podspec.defaults import default_pod_spec
 from setpoint.kinds.core.podspec.disabled import drop_disabled_fields, drop_disabled_status_fields
 from setpoint.kinds.core.podspec.equality import same
 from setpoint.kinds.core.podspec.internal import internal_diff
-from setpoint.kinds.core.podspec.leniency import pod_options
 from setpoint.kinds.core.podspec.levels import default_pod_level_resources
 from setpoint.kinds.core.podspec.options import CREATE_POD
 from setpoint.kinds.core.podspec.qos import qos_class
+from setpoint.kinds.core.podspec.ratcheting import pod_options
 from setpoint.kinds.core.podspec.rounding import round_up_to_milli
 from setpoint.kinds.core.podspec.warnings import ip_warnings, pod_warnings
 from setpoint.kinds.strategy import Context, Obj, Strategy
@@ -85,7 +85,7 @@ class PodStrategy(Strategy):
             )
         if "affinity" in spec or "topologySpreadConstraints" in spec:
             merge_match_label_keys(obj)
-        take_over_app_armor(obj)
+        copy_app_armor_annotations(obj)
         if "resources" in spec:
             default_pod_level_resources(spec)
         status["qosClass"] = qos_class(obj)
@@ -103,14 +103,14 @@ class PodStrategy(Strategy):
         return found + pod_warnings(obj)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
-        _keep_pod_level_resources(obj, old)
+        self.retain_status(obj, old)
+        _retain_pod_level_resources(obj, old)
         drop_disabled_fields(obj["spec"], obj["metadata"], old["spec"])
         _set_generation(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         if obj["spec"] == old["spec"]:
-            # What was valid when it was stored still is; only annotations can have gone wrong.
+            # The spec was valid when it was stored; only annotations can have become invalid.
             if obj["metadata"].get("annotations") != old["metadata"].get("annotations"):
                 validate_annotations_update(obj, old, errs, pod_options(old, is_pod=True))
             return
@@ -160,7 +160,7 @@ def _default_requests(containers: Sequence[Obj]) -> None:
 
 
 def _default_status(status: Obj) -> None:
-    # The single address and the list say the same; the single one wins.
+    # The single address and the list must agree; the single one wins.
     ip, ips = status.get("podIP"), status.get("podIPs")
     if ip and (not ips or ips[0].get("ip") != ip):
         status["podIPs"] = [{"ip": ip}]
@@ -181,7 +181,7 @@ def _round_status(holder: Obj) -> None:
             round_up_to_milli(amounts)
 
 
-def _keep_pod_level_resources(obj: Obj, old: Obj) -> None:
+def _retain_pod_level_resources(obj: Obj, old: Obj) -> None:
     """A client that does not know the field must not remove it."""
     if "resources" not in obj["spec"] and "resources" in old["spec"]:
         obj["spec"]["resources"] = old["spec"]["resources"]
@@ -223,17 +223,17 @@ class PodStatusStrategy(_PodSubresource):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         obj["spec"] = old["spec"]
         for name in ("ownerReferences", "deletionTimestamp"):
-            _take(obj["metadata"], old["metadata"], name)
+            _copy_field(obj["metadata"], old["metadata"], name)
         before = old.get("status") or {}
         status = obj.setdefault("status", {})
         for name in _KEPT_WHEN_LEFT_OUT:
             if name not in status and name in before:
                 status[name] = before[name]
-        _keep_observed_generations(status, before)
+        _retain_observed_generations(status, before)
         drop_disabled_status_fields(status, before)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
-        # With the spec as stored, annotations that did not change are as valid as they were.
+        # The spec is as stored, so annotations that did not change are still valid.
         if obj["metadata"].get("annotations") != old["metadata"].get("annotations"):
             validate_annotations_update(obj, old, errs, pod_options(old, is_pod=True))
         validate_pod_status(obj, old, errs)
@@ -246,8 +246,8 @@ class PodStatusStrategy(_PodSubresource):
         return found
 
 
-def _keep_observed_generations(status: Obj, before: Obj) -> None:
-    """A client that does not know the field must not clear it; conditions of one type are told apart by position."""
+def _retain_observed_generations(status: Obj, before: Obj) -> None:
+    """Restore values that a client without the field would clear; conditions of one type are matched by position."""
     if "observedGeneration" in before and "observedGeneration" not in status:
         status["observedGeneration"] = before["observedGeneration"]
     known: dict[str, list[int]] = {}
@@ -264,7 +264,7 @@ def _keep_observed_generations(status: Obj, before: Obj) -> None:
 class PodEphemeralContainersStrategy(_PodSubresource):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         containers = obj["spec"].get("ephemeralContainers")
-        _keep_all_but_spec(obj, old)
+        _retain_all_but_spec(obj, old)
         obj["spec"] = {key: value for key, value in old["spec"].items() if key != "ephemeralContainers"}
         if containers:
             obj["spec"]["ephemeralContainers"] = containers
@@ -292,8 +292,8 @@ class PodEphemeralContainersStrategy(_PodSubresource):
 
 class PodResizeStrategy(_PodSubresource):
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        _take_resize_only(obj, old)
-        _keep_pod_level_resources(obj, old)
+        _copy_resize_only(obj, old)
+        _retain_pod_level_resources(obj, old)
         if "resources" in obj["spec"]:
             default_pod_level_resources(obj["spec"])
         drop_disabled_fields(obj["spec"], obj["metadata"], old["spec"])
@@ -303,7 +303,7 @@ class PodResizeStrategy(_PodSubresource):
         validate_resize(obj, old, errs, pod_options(old, is_pod=True))
 
 
-def _take_resize_only(obj: Obj, old: Obj) -> None:
+def _copy_resize_only(obj: Obj, old: Obj) -> None:
     """All but resources and how to resize them stays as stored; added or removed containers are left to be refused."""
     spec, old_spec = obj["spec"], old["spec"]
     lists = ("containers", "initContainers")
@@ -313,8 +313,8 @@ def _take_resize_only(obj: Obj, old: Obj) -> None:
     for key in lists:
         if spec.get(key):
             merged[key] = _with_resources(spec[key], old_spec[key])
-    _take(merged, spec, "resources")
-    _keep_all_but_spec(obj, old)
+    _copy_field(merged, spec, "resources")
+    _retain_all_but_spec(obj, old)
     obj["spec"] = merged
 
 
@@ -325,18 +325,18 @@ def _with_resources(containers: list[Obj], before: list[Obj]) -> list[Obj]:
             return containers
         one = dict(old)
         for key in ("resources", "resizePolicy"):
-            _take(one, container, key)
+            _copy_field(one, container, key)
         out.append(one)
     return out
 
 
-def _keep_all_but_spec(obj: Obj, old: Obj) -> None:
-    _take(obj, old, "status")
+def _retain_all_but_spec(obj: Obj, old: Obj) -> None:
+    _copy_field(obj, old, "status")
     for name in _FROM_STORED:
-        _take(obj["metadata"], old["metadata"], name)
+        _copy_field(obj["metadata"], old["metadata"], name)
 
 
-def _take(holder: Obj, source: Mapping[str, object], name: str) -> None:
+def _copy_field(holder: Obj, source: Mapping[str, object], name: str) -> None:
     if name in source:
         holder[name] = source[name]
     else:

@@ -1,4 +1,4 @@
-"""Binding a Pod to a node, and evicting it: the parts that need nothing but the objects at hand."""
+"""Binding of a Pod to a node, and eviction: the pure functions."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def evicted(pod: Item, now: datetime) -> dict[str, Any]:
 
 
 def ignores_disruption_budget(pod: Item) -> bool:
-    """Nothing is disrupted by removing what does not run, or is going already."""
+    """Return whether removing the Pod disrupts nothing, because it does not run or is being deleted."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in (*_TERMINAL, "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def needs_same_version_to_evict(pod: Item) -> bool:
-    """It might become healthy, and guarded by a budget, in the meantime."""
+    """Return whether the Pod could become healthy, and protected by a budget, in the meantime."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in _TERMINAL and not pod["metadata"].get("deletionTimestamp")

@@ -93,7 +93,7 @@ def _summarize(pod: Obj) -> _Summary:
                 running = True
                 ready += 1
         if reason == "Completed":
-            # At least one container still runs, or failed: that is what people want to see.
+            # At least one container still runs, or has failed: show that.
             if running and (find_condition(status, "Ready") or _NOTHING).get("status") == "True":
                 reason = "Running"
             elif failure:

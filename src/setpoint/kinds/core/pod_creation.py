@@ -1,4 +1,4 @@
-"""What the server itself writes into a new Pod."""
+"""Fields that the server itself sets on a new Pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from setpoint.kinds.core.podspec.options import all_containers
 from setpoint.kinds.core.podspec.warnings import OLD_APP_ARMOR, app_armor_profile
 
 Dict = dict[str, Any]
-_LONGEST_PROFILE = 4095
+_MAX_PROFILE_LENGTH = 4095
 
 
 def merge_match_label_keys(pod: Dict) -> None:
@@ -42,11 +42,11 @@ def _merge(term: Dict, labels: Mapping[str, str]) -> None:
                 expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
 
 
-class TakenOverProfile(Dict):
+class ProfileFromAnnotation(Dict):
     """An AppArmor profile that was given by the old annotation, not by the field. Warnings must know the difference."""
 
 
-def take_over_app_armor(pod: Dict) -> None:
+def copy_app_armor_annotations(pod: Dict) -> None:
     annotations, spec = pod["metadata"].get("annotations"), pod["spec"]
     if not annotations or not any(key.startswith(APP_ARMOR) for key in annotations):
         return
@@ -60,17 +60,17 @@ def take_over_app_armor(pod: Dict) -> None:
             continue
         profile = _valid_profile(annotation)
         if profile is not None and profile != of_pod:
-            container.setdefault("securityContext", {})["appArmorProfile"] = TakenOverProfile(profile)
+            container.setdefault("securityContext", {})["appArmorProfile"] = ProfileFromAnnotation(profile)
 
 
 def _valid_profile(annotation: str) -> dict[str, str] | None:
     profile = app_armor_profile(annotation)
     name = (profile or {}).get("localhostProfile", "")
-    return None if name.strip() != name or len(name.encode()) > _LONGEST_PROFILE else profile
+    return None if name.strip() != name or len(name.encode()) > _MAX_PROFILE_LENGTH else profile
 
 
 def app_armor_warnings(pod: Dict) -> list[str]:
-    """For annotations that no field of the request backs."""
+    """Return warnings for annotations without a corresponding field in the request."""
     annotations, spec = pod["metadata"].get("annotations"), pod["spec"]
     if not annotations or (spec.get("os") or {}).get("name") == "windows":
         return []
@@ -80,6 +80,6 @@ def app_armor_warnings(pod: Dict) -> list[str]:
         if key not in annotations:
             continue
         profile = (container.get("securityContext") or {}).get("appArmorProfile")
-        if isinstance(profile, TakenOverProfile) or (profile is None and _valid_profile(annotations[key]) is None):
+        if isinstance(profile, ProfileFromAnnotation) or (profile is None and _valid_profile(annotations[key]) is None):
             found.append(f"metadata.annotations[{key}]: {OLD_APP_ARMOR}")
     return found

@@ -1,4 +1,4 @@
-"""Which other objects a Pod's spec names."""
+"""References of a Pod's spec to other objects."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SOURCES = (
 
 
 class UnknownSource(ValueError):
-    """A volume of a sort that nobody has thought about yet."""
+    """A volume source that is not handled here."""
 
 
 def containers(spec: Item) -> Iterator[Item]:
-    """Of every sort: none of them is a way around a rule."""
+    """Yield containers of every type, so that none of them bypasses a rule."""
     return chain.from_iterable(spec.get(key) or () for key in ("initContainers", "containers", "ephemeralContainers"))
 
 

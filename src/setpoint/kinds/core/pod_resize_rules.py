@@ -20,7 +20,7 @@ _LISTS = ("requests", "limits")
 
 def validate_resize(new: Item, old: Item, errs: Errors, options: PodOptions) -> None:
     spec, old_spec = new["spec"], old["spec"]
-    # Where resizing makes no sense at all, nothing else is said.
+    # If resizing is not possible at all, no other error is reported.
     if MIRROR in (old["metadata"].get("annotations") or ()):
         errs.append(forbidden("[]", "static pods cannot be resized"))
         return
@@ -41,7 +41,8 @@ def validate_resize(new: Item, old: Item, errs: Errors, options: PodOptions) -> 
         return
     for key in ("initContainers", "containers"):
         for i, (container, before) in enumerate(zip(spec.get(key) or (), old_spec.get(key) or ())):
-            _validate_kept(container.get("resources"), before.get("resources"), f"spec.{key}[{i}].resources", "", errs)
+            path = f"spec.{key}[{i}].resources"
+            _validate_unchanged(container.get("resources"), before.get("resources"), path, "", errs)
     if spec.get("containers"):
         masked["containers"] = [_mask_container(c, o) for c, o in zip(spec["containers"], old_spec["containers"])]
         for container, before in zip(masked["containers"], old_spec["containers"]):
@@ -123,7 +124,7 @@ def _validate_order(spec: Item, old_spec: Item, errs: Errors) -> bool:
     return len(errs) == count
 
 
-def _validate_kept(new: Item | None, old: Item | None, path: str, prefix: str, errs: Errors) -> None:
+def _validate_unchanged(new: Item | None, old: Item | None, path: str, prefix: str, errs: Errors) -> None:
     """Amounts may change, but not go away."""
     for which in _LISTS:
         before, after = (old or {}).get(which) or {}, (new or {}).get(which) or {}
@@ -137,7 +138,7 @@ def _validate_pod_level(masked: dict[str, Any], old_spec: Item, errs: Errors) ->
         if new is None:
             errs.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
             return
-        _validate_kept(new, old, "spec.resources", "pod-level ", errs)
+        _validate_unchanged(new, old, "spec.resources", "pod-level ", errs)
     resources = _mask_amounts(new, old)
     if resources or old is not None:
         masked["resources"] = resources

@@ -1,4 +1,4 @@
-"""What holds for a Pod beyond its spec, at creation and at every update."""
+"""Validation of a Pod beyond its spec, at creation and at every update."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from setpoint.meta.names import in_range
 
 Item = Mapping[str, Any]
 _NOTHING: Mapping[str, Any] = {}
-_GREATEST = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 _UPDATABLE = ",".join((
     "`spec.containers[*].image`",
     "`spec.initContainers[*].image`",
@@ -129,8 +129,8 @@ def _validate_deadline(new: int | None, old: int | None, errs: Errors) -> bool:
         if old is not None:
             errs.append(invalid(at, None, "must not update from a positive integer to nil value"))
         return True
-    if not 0 <= new <= _GREATEST:
-        errs.append(invalid(at, new, in_range(0, _GREATEST)))
+    if not 0 <= new <= _MAX_INT32:
+        errs.append(invalid(at, new, in_range(0, _MAX_INT32)))
         return False
     if old is not None and old < new:
         errs.append(invalid(at, new, "must be less than or equal to previous value"))
@@ -159,13 +159,13 @@ def _mask_updatable(spec: Item, old_spec: Item) -> dict[str, Any]:
                 if "image" not in before:
                     del container["image"]
     for key in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
-        _take(masked, old_spec, key)
+        _copy_field(masked, old_spec, key)
     if old_spec.get("terminationGracePeriodSeconds", 0) < 0 and masked.get("terminationGracePeriodSeconds") == 1:
-        _take(masked, old_spec, "terminationGracePeriodSeconds")
+        _copy_field(masked, old_spec, "terminationGracePeriodSeconds")
     return masked
 
 
-def _take(masked: dict[str, Any], old: Item, key: str) -> None:
+def _copy_field(masked: dict[str, Any], old: Item, key: str) -> None:
     if key in old:
         masked[key] = old[key]
     else:
@@ -179,7 +179,7 @@ def _mask_scheduling(masked: dict[str, Any], old_spec: Item, errs: Errors) -> No
         if any(selector.get(key) != value for key, value in old_selector.items()):
             text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             errs.append(invalid("spec.nodeSelector", as_json(dict(sorted(selector.items())) or None), text))
-        _take(masked, old_spec, "nodeSelector")
+        _copy_field(masked, old_spec, "nodeSelector")
     affinity, old_affinity = masked.get("affinity"), old_spec.get("affinity")
     node, old_node = (affinity or {}).get("nodeAffinity"), (old_affinity or {}).get("nodeAffinity")
     if node == old_node:

@@ -1,4 +1,4 @@
-"""What a status update of a Pod may say."""
+"""Validation of status updates of a Pod."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Item = Mapping[str, Any]
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 _NON_NEGATIVE = "must be a non-negative integer"
 _HEALTH = ("Healthy", "Unhealthy", "Unknown")
-_LONGEST_HEALTH_MESSAGE = 1024
-_GREATEST_UID = 2**32 - 1
+_MAX_HEALTH_MESSAGE_LENGTH = 1024
+_MAX_UID = 2**32 - 1
 
 
 def validate_pod_status(new: Item, old: Item, errs: Errors) -> None:
@@ -95,7 +95,7 @@ def _terminated(status: Item) -> Item | None:
 
 
 def _validate_transitions(status: Item, before: Item, spec: Item, errs: Errors) -> None:
-    """What has ended stays ended, unless it is to be restarted."""
+    """Validate that a terminated container stays terminated, unless it is to be restarted."""
     restart_all = any(
         rule.get("action") == "RestartAllContainers"
         for key in ("initContainers", "containers")
@@ -232,8 +232,8 @@ def _validate_resource_health(one: Item, containers: Sequence[Item], status: Ite
             if message is not None:
                 if not message:
                     errs.append(required(f"{where}.message", "must be non-empty if specified"))
-                elif len(message.encode()) > _LONGEST_HEALTH_MESSAGE:
-                    errs.append(too_long(f"{where}.message", _LONGEST_HEALTH_MESSAGE))
+                elif len(message.encode()) > _MAX_HEALTH_MESSAGE_LENGTH:
+                    errs.append(too_long(f"{where}.message", _MAX_HEALTH_MESSAGE_LENGTH))
             identity = device.get("resourceID", "")
             if identity in seen:
                 errs.append(duplicate(f"{where}.resourceID", identity))
@@ -313,8 +313,8 @@ def _validate_user(user: Item, os_name: str, path: str, errs: Errors) -> None:
         errs.append(forbidden(path, "cannot be set for a windows pod"))
     elif os_name == "linux":
         uid = linux.get("uid", 0)
-        if not 0 <= uid <= _GREATEST_UID:
-            errs.append(invalid(f"{path}.uid", uid, f"must be between 0 and {_GREATEST_UID}, inclusive"))
+        if not 0 <= uid <= _MAX_UID:
+            errs.append(invalid(f"{path}.uid", uid, f"must be between 0 and {_MAX_UID}, inclusive"))
         for text in group_id(linux.get("gid", 0)):
             errs.append(invalid(f"{path}.gid", linux.get("gid", 0), text))
         for i, group in enumerate(linux.get("supplementalGroups", ())):

@@ -1,7 +1,7 @@
-"""What a Pod as a whole requests and may use: its containers together, its own level, its overhead.
+"""Total requests and limits of a Pod: its containers, its pod-level resources, its overhead.
 
-A Pod that is being resized counts with the greatest of what it wants, what its node has set aside and what it has; what
-the node has found impossible to give is not counted.
+A Pod that is being resized counts with the maximum of the desired, the allocated and the actual resources; an
+infeasible resize is not counted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _requests(spec: Item, status: Item) -> Amounts:
         parts = [status["allocatedResources"], level]
     else:
         parts = [aggregate_requests(_with(spec, "requests", take)) for take in (allocated, actual)]
-    return _greatest(parts if impossible else [wanted, *parts])
+    return _maximum(parts if impossible else [wanted, *parts])
 
 
 def _limits(spec: Item, status: Item) -> Amounts:
@@ -78,11 +78,11 @@ def _limits(spec: Item, status: Item) -> Amounts:
 
     level = (status.get("resources") or {}).get("limits")
     part = level or aggregate_limits(_with(spec, "limits", actual))
-    return _greatest([part] if impossible else [wanted, part])
+    return _maximum([part] if impossible else [wanted, part])
 
 
 def _reported(status: Item) -> dict[str, Item]:
-    """Container statuses by name, if any of them speaks of resources."""
+    """Return container statuses by name, if any of them reports resources."""
     found = {
         entry.get("name", ""): entry
         for key in ("initContainerStatuses", "containerStatuses")
@@ -116,7 +116,7 @@ def _level(status: Item, level: Item, which: str, allocated: Item | None) -> Ite
     if not wanted or not status.get("resources"):
         return wanted
     parts = [{} if _infeasible(status) else wanted, status["resources"].get(which) or {}, allocated or {}]
-    return _greatest(parts)
+    return _maximum(parts)
 
 
 def _override(total: Amounts, level: Item) -> None:
@@ -125,7 +125,7 @@ def _override(total: Amounts, level: Item) -> None:
             total[name] = amount
 
 
-def _greatest(parts: list[Any]) -> Amounts:
+def _maximum(parts: list[Any]) -> Amounts:
     result: Amounts = {}
     for part in parts:
         for name, amount in part.items():

@@ -1,4 +1,4 @@
-"""PodTemplate: a pod template kept on its own."""
+"""PodTemplate: a pod template stored as an object."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What one object uses of a namespace's quota, by resource name. Admission charges it; the quota controller adds up.
+"""Usage of a namespace's quota by one object, by resource name. Admission charges it; the quota controller sums it.
 
-A Meter knows one resource: which names of a quota it measures, how much an object uses, and whether the object is in
+A Meter handles one resource: which names of a quota it measures, how much an object uses, and whether the object is in
 a quota's scope. Resources without rules of their own are counted.
 """
 
@@ -15,7 +15,7 @@ from setpoint.kinds.core.pod_totals import has_pod_level_resources, pod_limits, 
 from setpoint.kinds.core.podspec.aggregate import Amounts
 from setpoint.kinds.core.podspec.qos import BEST_EFFORT, qos_class
 from setpoint.kinds.core.resources import is_extended, is_native
-from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION
+from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION
 from setpoint.meta.quantity import add, compare, of_value, parse
 from setpoint.meta.times import parse_time
 
@@ -24,8 +24,8 @@ Item = Mapping[str, Any]
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 _CLAIMS_PER_CLASS = ".deviceclass.resource.k8s.io/devices"
 _PER_STORAGE_CLASS = ".storageclass.storage.k8s.io/"
-_MOST_DEVICES = 32
-"""What a claim for all devices can get at most."""
+_MAX_DEVICES = 32
+"""Maximum number of devices that a claim for all devices can get."""
 # Counted under a plain name before there was `count/`.
 _PLAIN_NAMES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
 # A Pod must name these itself where a quota has them.
@@ -62,11 +62,11 @@ class Meter:
         return False
 
     def changes(self, obj: Item, old: Item, subresource: str) -> bool:
-        """Whether this update (of a kind in `updates`) can change usage."""
+        """Return whether this update (of a kind in `updates`) can change usage."""
         return True
 
     def missing(self, required: Iterable[str], obj: Item) -> str:
-        """What a quota of these names wants to be said and the object does not say."""
+        """Return the names that a quota requires an object to specify and it does not."""
         return ""
 
 
@@ -100,7 +100,7 @@ class PodMeter(Meter):
         if name == "PriorityClass":
             given = spec.get("priorityClassName")
             return _selects(scope, [given] if given else [])
-        return name == "CrossNamespacePodAffinity" and _looks_across_namespaces(spec.get("affinity") or {})
+        return name == "CrossNamespacePodAffinity" and _selects_other_namespaces(spec.get("affinity") or {})
 
     def changes(self, obj: Item, old: Item, subresource: str) -> bool:
         return subresource == "resize" or _has_deadline(obj["spec"]) != _has_deadline(old["spec"])
@@ -135,7 +135,7 @@ class ServiceMeter(Meter):
         ports, kind = spec.get("ports") or (), spec.get("type")
         node_ports = 0
         if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
-            # They may not be allocated yet: what is meant counts.
+            # They may not be allocated yet: count the requested ones.
             node_ports = len(ports)
         elif kind == "LoadBalancer":
             node_ports = sum(1 for port in ports if port.get("nodePort"))
@@ -191,11 +191,11 @@ class ResourceClaimMeter(Meter):
         result = {self.count: "1"}
         for request in (obj["spec"].get("devices") or {}).get("requests") or ():
             most: dict[str, int] = {}
-            # Of alternatives the worst counts, for each class.
+            # The maximum of the alternatives counts, for each class.
             for choice in request.get("firstAvailable") or filter(None, (request.get("exactly"),)):
                 name = choice.get("deviceClassName", "") + _CLAIMS_PER_CLASS
                 mode = choice.get("allocationMode")
-                number = {"ExactCount": choice.get("count", 0), "All": _MOST_DEVICES}.get(mode, 0)
+                number = {"ExactCount": choice.get("count", 0), "All": _MAX_DEVICES}.get(mode, 0)
                 most[name] = max(most.get(name, 0), number)
             for name, number in most.items():
                 result[name] = add(result.get(name, "0"), str(number))
@@ -204,7 +204,7 @@ class ResourceClaimMeter(Meter):
 
 @lru_cache(maxsize=1024)
 def meter(group: str, plural: str) -> Meter | None:
-    """None: objects of this resource are never charged."""
+    """Return the meter of a resource, or None if its objects are never charged."""
     if (group, plural) in _NOT_COUNTED:
         return None
     special = {
@@ -237,7 +237,9 @@ def _compute(requests: Item, limits: Item) -> Amounts:
 
 
 def _is_charged(pod: Item, now: datetime) -> bool:
-    """Not if it is done, nor if it should be gone by now: a lost node must not keep others from starting."""
+    """Return whether a Pod is charged: not after completion, nor after its deletion deadline.
+
+    The Pods of a lost node must not prevent others from starting."""
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return False
     meta = pod["metadata"]
@@ -262,7 +264,7 @@ def _selects(scope: Item, values: list[str]) -> bool:
     return not values or any(value not in wanted for value in values)
 
 
-def _looks_across_namespaces(affinity: Item) -> bool:
+def _selects_other_namespaces(affinity: Item) -> bool:
     for which in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(which) or {}
         required = terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
@@ -274,7 +276,7 @@ def _looks_across_namespaces(affinity: Item) -> bool:
 
 
 def _claimed_storage(claim: Item) -> str:
-    """In whole bytes."""
+    """Return the requested storage in whole bytes."""
     storage = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
         return ""

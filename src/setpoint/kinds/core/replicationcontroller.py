@@ -71,7 +71,7 @@ class ReplicationControllerStrategy(Strategy):
         drop_disabled_template_fields(_spec(obj).get("template"))
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled_template_fields(_spec(obj).get("template"), _spec(old).get("template"))
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:

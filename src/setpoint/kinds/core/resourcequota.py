@@ -106,8 +106,8 @@ def _validate_amounts(amounts: dict[str, str], path: str, errs: Errors) -> None:
         validate_resource_amount(name, amount, f"{path}[{name}]", errs)
 
 
-def _unfit(scope: str, hard: dict[str, str]) -> int:
-    """How many of the limited resources this scope cannot be applied to."""
+def _count_unsupported(scope: str, hard: dict[str, str]) -> int:
+    """Return how many of the limited resources this scope does not support."""
     allowed = _SCOPE_RESOURCES.get(scope)
     return 0 if allowed is None else sum(is_standard_quota(name) and name not in allowed for name in hard)
 
@@ -116,7 +116,8 @@ def _validate_scopes(scopes: list[str], hard: dict[str, str], errs: Errors) -> N
     for scope in scopes:
         if scope not in _SCOPE_RESOURCES:
             errs.append(invalid("spec.scopes", scopes, "unsupported scope"))
-        errs.extend([invalid("spec.scopes", scopes, "unsupported scope applied to resource")] * _unfit(scope, hard))
+        error = invalid("spec.scopes", scopes, "unsupported scope applied to resource")
+        errs.extend([error] * _count_unsupported(scope, hard))
     for pair in _CONFLICTS:
         if pair <= set(scopes):
             errs.append(invalid("spec.scopes", scopes, "conflicting scopes"))
@@ -134,7 +135,7 @@ def _validate_selector(selector: dict[str, Any], scopes: list[str] | None, hard:
             {"ScopeName": each.get("scopeName", ""), "Operator": each.get("operator", ""), "Values": each.get("values")}
             for each in expressions
         ]}  # fmt: skip
-        errs.extend([invalid(path, shown, "unsupported scope applied to resource")] * _unfit(scope, hard))
+        errs.extend([invalid(path, shown, "unsupported scope applied to resource")] * _count_unsupported(scope, hard))
         if scope in _ONLY_EXISTS and operator != "Exists":
             text = (
                 "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "

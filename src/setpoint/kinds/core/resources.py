@@ -1,4 +1,4 @@
-"""Names of compute resources and what their amounts must look like."""
+"""Names of compute resources, and validation of their amounts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_standard_container(name: str) -> bool:
 
 
 def is_native(name: str) -> bool:
-    """In the *kubernetes.io/ namespace, said or implied."""
+    """Return whether the name is in the *kubernetes.io/ namespace, explicitly or implicitly."""
     return "/" not in name or _DEFAULT_NAMESPACE in name
 
 
@@ -79,7 +79,7 @@ def validate_resource_name(name: str, path: str, errs: Errors) -> None:
 
 @memoized(maxsize=1024)
 def container_name_errors(name: str) -> tuple[str, ...]:
-    """What keeps a resource from being requested by a container."""
+    """Return the errors of a resource name in a container."""
     texts = _name_errors(name)
     if "/" not in name:
         if not is_standard_container(name):
@@ -104,7 +104,7 @@ def validate_pod_resource_name(name: str, path: str, errs: Errors) -> None:
 
 @memoized(maxsize=16384)
 def amount_errors(name: str, amount: str) -> tuple[str, ...]:
-    """What is wrong with this amount of this resource."""
+    """Return the errors of this amount of this resource."""
     texts = []
     if compare(amount, "0") < 0:
         texts.append(NOT_NEGATIVE)

@@ -118,7 +118,7 @@ class ServiceStrategy(Strategy):
         validate_service(_spec(obj), None, _annotations(obj), {}, errs)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_type_dependent_fields(obj, old)
         _drop_unused_policy(_spec(obj))
 

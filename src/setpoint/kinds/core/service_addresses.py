@@ -30,7 +30,7 @@ _OTHER = {"IPv4": "IPv6", "IPv6": "IPv4"}
 
 class Request(NamedTuple):
     position: int
-    """In `clusterIPs`."""
+    """Index in `clusterIPs`."""
     family: str
     ip: str
     """The address asked for; empty: any."""
@@ -56,7 +56,7 @@ def normalize_cluster_ips(obj: Obj, old: Obj | None) -> None:
 
 
 def patch_allocated_values(obj: Obj, old: Obj) -> None:
-    """What was allocated before stays, so that sending the same manifest again changes nothing."""
+    """Copy allocated values from `old`, so that applying the same manifest again changes nothing."""
     spec, old_spec = obj.setdefault("spec", {}), old.get("spec") or {}
     if needs_cluster_ip(old_spec) and needs_cluster_ip(spec):
         if not spec.get("clusterIP") and old_spec.get("clusterIP"):
@@ -76,7 +76,7 @@ def patch_allocated_values(obj: Obj, old: Obj) -> None:
             spec["healthCheckNodePort"] = old_spec["healthCheckNodePort"]
 
 
-def _keeps_dual_stack_preference(spec: Spec, old: Spec) -> bool:
+def _retains_dual_stack_preference(spec: Spec, old: Spec) -> bool:
     """A cluster that gained or lost a family does not change the services that merely prefer two."""
     return (
         spec.get("ipFamilyPolicy") == "PreferDualStack" == old.get("ipFamilyPolicy", "PreferDualStack")
@@ -94,7 +94,7 @@ def init_ip_families(obj: Obj, old: Obj | None, families: Sequence[str]) -> Erro
     """
     spec = obj.setdefault("spec", {})
     old_spec = None if old is None else old.get("spec") or {}
-    if not needs_cluster_ip(spec) or (old_spec is not None and _keeps_dual_stack_preference(spec, old_spec)):
+    if not needs_cluster_ip(spec) or (old_spec is not None and _retains_dual_stack_preference(spec, old_spec)):
         return []
     headless_without_selector = spec.get("clusterIP") == NONE_IP and not spec.get("selector")
     if "ipFamilyPolicy" not in spec:
@@ -130,7 +130,7 @@ def _shrink(spec: Spec, old: Spec, errs: Errors) -> None:
     for name, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         values, before = spec.get(name, []), old.get(name, [])
         if spec["ipFamilyPolicy"] == "SingleStack":
-            # As long as the lists are untouched, the policy says it clearly enough.
+            # As long as the lists are unchanged, the policy is unambiguous.
             if values == before and len(values) > 1:
                 spec[name] = values[:1]
         elif values and len(values) < len(before):
@@ -174,7 +174,7 @@ def family_of(ip: str) -> str:
 
 
 def missing_cluster_ips(obj: Obj, old: Obj | None) -> list[Request]:
-    """Which addresses must be allocated before the object is written."""
+    """Return the addresses that must be allocated before the object is written."""
     spec = obj.get("spec") or {}
     old_spec = None if old is None else old.get("spec") or {}
     if not needs_cluster_ip(spec):
@@ -183,17 +183,17 @@ def missing_cluster_ips(obj: Obj, old: Obj | None) -> list[Request]:
     requests = [Request(i, family, ips[i] if i < len(ips) else "") for i, family in enumerate(families)]
     if old_spec is None or not needs_cluster_ip(old_spec):
         return [] if ips[:1] == [NONE_IP] else requests
-    if old_spec.get("clusterIPs", [])[:1] == [NONE_IP] or _keeps_dual_stack_preference(spec, old_spec):
+    if old_spec.get("clusterIPs", [])[:1] == [NONE_IP] or _retains_dual_stack_preference(spec, old_spec):
         return []
     upgraded = len(old_spec.get("ipFamilies", ())) == 1 and len(families) == 2
     return requests[1:] if upgraded else []
 
 
 def released_cluster_ips(obj: Obj, old: Obj) -> list[str]:
-    """Which addresses are free again once the update is written."""
+    """Return the addresses to release once the update is written."""
     spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
     ips = list(old_spec.get("clusterIPs", ()))
-    if not needs_cluster_ip(old_spec) or is_headless(old_spec) or _keeps_dual_stack_preference(spec, old_spec):
+    if not needs_cluster_ip(old_spec) or is_headless(old_spec) or _retains_dual_stack_preference(spec, old_spec):
         return []
     if not needs_cluster_ip(spec):
         return ips

@@ -1,4 +1,4 @@
-"""What each type of Service needs, and what is dropped when the type changes. Also used by whoever allocates."""
+"""Fields that each type of Service requires, and those dropped when the type changes. Also used by the allocators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def node_ports(spec: Spec) -> set[int]:
 
 
 def drop_type_dependent_fields(obj: Obj, old: Obj) -> None:
-    """On a change of type, what the old type had and the new one cannot have goes, unless the user changed it too."""
+    """On a change of type, drop fields that the new type cannot have, unless the user changed them too."""
     spec, old_spec = obj.setdefault("spec", {}), old.get("spec") or {}
 
     def same(name: str) -> bool:

@@ -1,11 +1,11 @@
-"""Which Secrets a PersistentVolume names that the node needs to mount it."""
+"""Secrets that a PersistentVolume references and the node needs to mount it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# The first source that is there counts. Volumes made long ago may not say where their Secret is: it is with the claim.
+# The first source present counts. Old volumes may lack the Secret's namespace: it is the claim's.
 _OWN_OR_CLAIMS = ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
 _OWN = ("cinder", "storageos")
 _OF_CSI = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")

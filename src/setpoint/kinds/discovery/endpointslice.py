@@ -55,7 +55,7 @@ class EndpointSliceStrategy(Strategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         if obj["metadata"].get("labels") != old["metadata"].get("labels"):
-            # Labels say which Service a slice belongs to, so they count as content.
+            # Labels identify the Service of a slice, so they count as content.
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if obj.get("endpoints") != old.get("endpoints"):
             known = {(each.get("deprecatedTopology") or {}).get(_HOSTNAME) for each in old.get("endpoints") or ()}

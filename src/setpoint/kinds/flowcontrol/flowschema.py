@@ -58,8 +58,8 @@ class FlowSchemaStrategy(Strategy):
     def __init__(self) -> None:
         self.subresources = {"status": FlowControlStatusStrategy(self)}
 
-    def in_table_order(self, objs: Sequence[Obj]) -> Sequence[Obj]:
-        """As they are tried."""
+    def sorted_for_table(self, objs: Sequence[Obj]) -> Sequence[Obj]:
+        """Return the schemas in matching order."""
         return sorted(objs, key=lambda obj: (obj["spec"].get("matchingPrecedence", 0), obj["metadata"].get("name", "")))
 
     def default(self, obj: Obj) -> None:

@@ -14,7 +14,7 @@ from setpoint.kinds.internal_form import internal_form, pointer, struct
 from setpoint.kinds.strategy import Column, Context, Obj, Strategy
 from setpoint.meta.field import Errors, forbidden, invalid, not_supported, required
 
-_MOST_QUEUES = 10_000_000
+_MAX_QUEUES = 10_000_000
 _HASH_BITS = 60
 _NOT_NEGATIVE = "must be a non-negative integer"
 _QUEUING_DEFAULTS = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
@@ -170,8 +170,8 @@ def _validate_queuing(queuing: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(invalid(f"{path}.queueLengthLimit", length, "must be positive"))
     if queues <= 0:
         errs.append(invalid(f"{path}.queues", queues, "must be positive"))
-    elif queues > _MOST_QUEUES:
-        errs.append(invalid(f"{path}.queues", queues, f"must not be greater than {_MOST_QUEUES}"))
+    elif queues > _MAX_QUEUES:
+        errs.append(invalid(f"{path}.queues", queues, f"must not be greater than {_MAX_QUEUES}"))
     if hand <= 0:
         errs.append(invalid(f"{path}.handSize", hand, "must be positive"))
     elif hand > queues:

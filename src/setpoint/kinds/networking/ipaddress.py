@@ -34,7 +34,8 @@ class IPAddressStrategy(Strategy):
         if parent == (old.get("spec") or {}).get("parentRef"):
             self.validate(obj, errs, ctx)
             return
-        # A reference that may not change is looked into no further there: the older rules speak in its place.
+        # A changed immutable reference is not validated further by declarative rules: the handwritten ones report
+        # instead.
         if parent is None:
             errs.append(required("spec.parentRef"))
         else:

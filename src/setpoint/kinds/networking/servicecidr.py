@@ -1,4 +1,4 @@
-"""ServiceCIDR: a range that cluster IPs are taken from."""
+"""ServiceCIDR: a range from which cluster IPs are allocated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.addresses import _parse_cidr_sloppy, validate_cidr
-from setpoint.kinds.status_metadata import keep_metadata
+from setpoint.kinds.status_metadata import retain_metadata
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
 from setpoint.meta.field import Errors, invalid, required
 from setpoint.meta.names import cidr
@@ -54,7 +54,7 @@ class ServiceCIDRStatusStrategy(StatusStrategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
+        retain_metadata(obj, old)
 
 
 def _cidrs(obj: Obj) -> list[str]:

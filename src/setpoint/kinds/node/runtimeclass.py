@@ -49,7 +49,7 @@ def _validate_handler(handler: str, errs: Errors) -> None:
         errs.append(required("handler"))
         return
     for text in dns1123_label(handler):
-        # Declared rules speak of bytes where written ones speak of characters.
+        # Messages of declarative rules count bytes where handwritten ones count characters.
         errs.append(invalid("handler", handler, max_bytes(63) if text == max_length(63) else text))
 
 

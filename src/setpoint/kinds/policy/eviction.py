@@ -19,7 +19,8 @@ def validate_eviction(eviction: Obj, errs: Errors) -> None:
 
 
 def delete_options(eviction: Obj, dry_run: Sequence[str]) -> dict[str, Any]:
-    """How the Pod is to be deleted; the request's own dry run and the body's must not contradict each other."""
+    """Return the options to delete the Pod; the dry run of the request and of the body must not contradict each
+    other."""
     options = dict(eviction.get("deleteOptions") or {})
     given = options.get("dryRun") or []
     if given and dry_run and list(dry_run) != given:

@@ -1,4 +1,4 @@
-"""PodDisruptionBudget: how many Pods of a set may be taken down at a time."""
+"""PodDisruptionBudget: limits how many Pods of a set may be disrupted at a time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PodDisruptionBudgetStrategy(Strategy):
         _strip_label(_spec(obj))
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         if _spec(obj).get("selector") != _spec(old).get("selector"):
             _strip_label(_spec(obj))
 

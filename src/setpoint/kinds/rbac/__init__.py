@@ -1,1 +1,1 @@
-"""Who may do what: rbac.authorization.k8s.io/v1."""
+"""Role-based access control: rbac.authorization.k8s.io/v1."""

@@ -65,7 +65,7 @@ class BindingStrategy(RbacStrategy):
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         role, before = obj.get("roleRef") or {}, old.get("roleRef") or {}
-        # A declared rule is looked into no further once a role has changed: the older rules speak in its place.
+        # A changed role is not validated further by declarative rules: the handwritten ones report instead.
         self._validate(obj, errs, needs_name=role != before)
         if role != before:
             shown = {

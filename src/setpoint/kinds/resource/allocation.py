@@ -30,7 +30,7 @@ from setpoint.meta.objectmeta import validate_conditions
 
 _SOURCES = ("FromClaim", "FromClass")
 _RESERVED = "status.reservedFor"
-_MOST_CONDITIONS = 8
+_MAX_CONDITIONS = 8
 DeviceKey = tuple[str, str, str, str | None]
 
 
@@ -124,8 +124,8 @@ def _validate_device(device: dict[str, Any], allocated: set[DeviceKey], path: st
         shown = dict(zip(("Driver", "Pool", "Device", "ShareID"), (part or "" for part in key)))
         errs.append(invalid(path, shown, "must be an allocated device in the claim"))
     conditions = device.get("conditions") or []
-    if len(conditions) > _MOST_CONDITIONS:
-        errs.append(too_many(f"{path}.conditions", len(conditions), _MOST_CONDITIONS))
+    if len(conditions) > _MAX_CONDITIONS:
+        errs.append(too_many(f"{path}.conditions", len(conditions), _MAX_CONDITIONS))
     validate_conditions(conditions, f"{path}.conditions", errs)
     if device.get("data") is not None:
         validate_raw(device["data"], f"{path}.data", errs)

@@ -9,14 +9,14 @@ from setpoint.kinds.resource.identifiers import oversized
 from setpoint.meta.field import Errors, duplicate, invalid
 from setpoint.meta.objectmeta import validate_label_name
 
-_MOST = 4
+_MAX_CONDITIONS = 4
 
 
 def validate_binding_conditions(holder: Mapping[str, Any], path: str, errs: Errors, late: Errors) -> None:
     wanted, failing = holder.get("bindingConditions") or [], holder.get("bindingFailureConditions") or []
     wanted_path, failing_path = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
     for names, at in ((wanted, wanted_path), (failing, failing_path)):
-        if not oversized(names, _MOST, at, late):
+        if not oversized(names, _MAX_CONDITIONS, at, late):
             for i, name in enumerate(names):
                 validate_label_name(name, f"{at}[{i}]", errs)
     for i, name in enumerate(wanted):

@@ -1,4 +1,4 @@
-"""How much of a device's capacity a request may ask for."""
+"""Capacity requests: how much of a device's capacity a request may consume."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from setpoint.meta.field import Errors, duplicate, forbidden, invalid, required, too_many
 from setpoint.meta.quantity import add, compare, value
 
-_MOST_VALUES = 10
-_LARGEST = 9223372036854775807
+_MAX_VALUES = 10
+_MAX_INT64 = 9223372036854775807
 
 
 def validate_capacity(capacity: dict[str, Any], shared: bool, path: str, errs: Errors) -> None:
@@ -44,8 +44,8 @@ def _validate_values(default: str, most: str, values: Sequence[str], path: str, 
         if compare(lower, higher) > 0:
             errs.append(invalid(f"{path}[{i + 1}]", higher, "values must be sorted in ascending order"))
     found = False
-    if len(values) > _MOST_VALUES:
-        errs.append(too_many(path, len(values), _MOST_VALUES))
+    if len(values) > _MAX_VALUES:
+        errs.append(too_many(path, len(values), _MAX_VALUES))
     else:
         for i, option in enumerate(values):
             if compare(option, most) > 0:
@@ -92,8 +92,8 @@ def _validate_range(default: str, most: str, limits: dict[str, Any], path: str, 
     for name, quantity in named:
         if compare(quantity, "0") < 0:
             errs.append(invalid(f"{path}.{name}", quantity, "must be greater than or equal to 0"))
-        elif compare(quantity, str(_LARGEST)) > 0:
-            errs.append(invalid(f"{path}.{name}", quantity, f"must not be larger than {_LARGEST}"))
+        elif compare(quantity, str(_MAX_INT64)) > 0:
+            errs.append(invalid(f"{path}.{name}", quantity, f"must not be larger than {_MAX_INT64}"))
     if len(errs) > before:
         return
     for quantity in (default, high):

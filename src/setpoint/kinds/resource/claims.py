@@ -94,7 +94,7 @@ def _validate_request(request: dict[str, Any], path: str, errs: Errors, late: Er
     if exactly is None and not alternatives:
         errs.append(required(path, text))
         return
-    # What is declared on the fields holds for both; the other rules only for the one that is meant.
+    # Declarative rules on the fields apply to both; the other rules only to the one that is used.
     own = errs
     if exactly is not None and alternatives:
         errs.append(invalid(path, None, f"{text}, but multiple fields are set"))

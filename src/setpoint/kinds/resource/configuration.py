@@ -11,7 +11,7 @@ from setpoint.kinds.expressions import Purpose, Usage, expression_errors
 from setpoint.kinds.resource.identifiers import declared_driver_name, oversized
 from setpoint.meta.field import Errors, invalid, required, too_long
 
-_LARGEST = 10 * 1024
+_MAX_BYTES = 10 * 1024
 _SELECTOR = Usage(Purpose.DEVICE_SELECTOR)
 
 
@@ -28,8 +28,8 @@ def validate_selectors(
             errs.append(required(at))
         elif not stored:
             expression = cel.get("expression", "")
-            if len(expression.encode()) > _LARGEST:
-                errs.append(too_long(f"{at}.expression", _LARGEST))
+            if len(expression.encode()) > _MAX_BYTES:
+                errs.append(too_long(f"{at}.expression", _MAX_BYTES))
                 continue
             errs.extend(expression_errors(expression, expression, _SELECTOR, f"{at}.expression"))
 
@@ -46,7 +46,7 @@ def validate_configuration(config: dict[str, Any], path: str, errs: Errors, late
 def validate_raw(value: Any, path: str, errs: Errors, stored: bool = False) -> None:
     if value is None:
         errs.append(required(path))
-    elif not stored and len(orjson.dumps(value)) > _LARGEST:
-        errs.append(too_long(path, _LARGEST))
+    elif not stored and len(orjson.dumps(value)) > _MAX_BYTES:
+        errs.append(too_long(path, _MAX_BYTES))
     elif not isinstance(value, dict):
         errs.append(invalid(path, "<value omitted>", "must be a valid JSON object"))

@@ -29,7 +29,7 @@ class DeviceClassStrategy(Strategy):
     columns = (NAME, AGE)
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        return []  # told after all else: see validate
+        return []  # reported last: see validate
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
         self._validate(obj, {}, errs)

@@ -1,4 +1,4 @@
-"""One device of a slice: its attributes, capacity, counters and where it can be used."""
+"""One device of a slice: its attributes, capacity, counters and node selection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from setpoint.kinds.resource.tolerations import declared_effect, validate_taint
 from setpoint.meta.field import Errors, invalid, required, too_long, too_many
 from setpoint.meta.names import dns1123_subdomain
 
-_MOST_ATTRIBUTES, _MOST_VALUES, _MOST_TAINTS, _MOST_COUNTERS, _LONGEST_VALUE = 32, 48, 16, 32, 64
+_MAX_ATTRIBUTES, _MAX_VALUES, _MOST_TAINTS, _MOST_COUNTERS, _LONGEST_VALUE = 32, 48, 16, 32, 64
 _VALUES = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
 _NUMBER = r"(0|[1-9]\d*)"
 _PRE_RELEASE = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
@@ -34,12 +34,12 @@ _SEMVER = re.compile(
 def validate_device(
     device: dict[str, Any], old: dict[str, Any] | None, selects_nodes: bool, path: str, errs: Errors, late: Errors
 ) -> None:
-    """`selects_nodes`: each device of the slice says itself on which nodes it is."""
+    """Validate a device. `selects_nodes` says that each device of the slice specifies its own nodes."""
     label_rule(device.get("name", ""), f"{path}.name", errs)
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     count = len(attributes) + len(capacity)
-    if count > _MOST_ATTRIBUTES:
-        text = f"the total number of attributes and capacities must not exceed {_MOST_ATTRIBUTES}"
+    if count > _MAX_ATTRIBUTES:
+        text = f"the total number of attributes and capacities must not exceed {_MAX_ATTRIBUTES}"
         errs.append(invalid(path, count, text))
     for key, attribute in attributes.items():
         validate_qualified_name(key, f"{path}.attributes", errs)

@@ -16,7 +16,7 @@ from setpoint.meta.field import Errors, too_many
 from setpoint.meta.objectmeta import validate_conditions
 from setpoint.meta.times import format_time
 
-_MOST_CONDITIONS = 8
+_MAX_CONDITIONS = 8
 
 
 def _taint(obj: Obj) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class DeviceTaintRuleStrategy(Strategy):
         self.stamp(obj, ctx.now)
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         self.stamp(obj, ctx.now)
         taint, before = _taint(obj), old["spec"].get("taint") or {}
         if taint.get("effect") != before.get("effect") and taint.get("timeAdded") == before.get("timeAdded"):
@@ -80,8 +80,8 @@ class DeviceTaintRuleStatusStrategy(BareStatusStrategy):
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         conditions = (obj.get("status") or {}).get("conditions") or []
         validate_conditions(conditions, "status.conditions", errs)
-        if len(conditions) > _MOST_CONDITIONS:
-            errs.append(too_many("status.conditions", len(conditions), _MOST_CONDITIONS))
+        if len(conditions) > _MAX_CONDITIONS:
+            errs.append(too_many("status.conditions", len(conditions), _MAX_CONDITIONS))
 
 
 STRATEGY = DeviceTaintRuleStrategy()

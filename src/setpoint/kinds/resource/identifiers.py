@@ -77,7 +77,7 @@ def _identifier(name: str, path: str, errs: Errors) -> None:
 
 
 def validate_qualified_name(name: str, path: str, errs: Errors) -> None:
-    """Of an attribute or capacity: an identifier, perhaps with the domain that defines it."""
+    """Validate the name of an attribute or capacity: an identifier, optionally with its domain."""
     parts = name.split("/")
     if len(parts) == 1:
         _identifier(name, path, errs)

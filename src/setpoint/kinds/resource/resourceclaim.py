@@ -45,7 +45,7 @@ class ResourceClaimStrategy(Strategy):
         drop_disabled(obj["spec"])
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
-        self.keep_status(obj, old)
+        self.retain_status(obj, old)
         drop_disabled(obj["spec"])
 
     def validate(self, obj: Obj, errs: Errors, ctx: Context) -> None:
@@ -59,7 +59,7 @@ class ResourceClaimStrategy(Strategy):
 
 
 class ResourceClaimStatusStrategy(BareStatusStrategy):
-    """Whether the caller may bind, or speak for a driver, is for the server to ask."""
+    """The status of a claim. The server checks whether the caller may bind or act for a driver."""
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
@@ -68,7 +68,7 @@ class ResourceClaimStatusStrategy(BareStatusStrategy):
         results = (allocation.get("devices") or {}).get("results") or ()
         for result in results:
             result.pop("skipNodeOperations", None)  # not on by default
-        # What is said about a device goes when the device is given back.
+        # The status of a device is removed when the device is deallocated.
         old_results = ((old_status.get("allocation") or {}).get("devices") or {}).get("results") or ()
         gone = {device_key(result) for result in old_results} - {device_key(result) for result in results}
         devices = [device for device in status.get("devices") or () if device_key(device) not in gone]

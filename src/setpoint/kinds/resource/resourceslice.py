@@ -19,7 +19,7 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_subdomain
 from setpoint.meta.objectmeta import IMMUTABLE
 
-_MOST_DEVICES, _MOST_DETAILED_DEVICES, _MOST_COUNTER_SETS = 128, 64, 8
+_MAX_DEVICES, _MOST_DETAILED_DEVICES, _MOST_COUNTER_SETS = 128, 64, 8
 _PLACES = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`"
 Devices = Sequence[dict[str, Any]]
 _LISTS = ("ints", "bools", "strings", "versions")
@@ -99,7 +99,7 @@ class ResourceSliceStrategy(Strategy):
             for name, absent in (("driver", ""), ("nodeName", None)):
                 if spec.get(name, absent) != old.get(name, absent):
                     errs.append(invalid(f"spec.{name}", spec.get(name, absent), IMMUTABLE))
-        _validate_place(spec, errs)
+        _validate_node_selection(spec, errs)
         devices, sets = spec.get("devices") or (), spec.get("sharedCounters") or ()
         if devices and sets:
             errs.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
@@ -136,7 +136,7 @@ def _validate_pool(pool: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(invalid(f"{path}.generation", generation, "must be greater than or equal to zero"))
 
 
-def _validate_place(spec: dict[str, Any], errs: Errors) -> None:
+def _validate_node_selection(spec: dict[str, Any], errs: Errors) -> None:
     given = []
     name, selector = spec.get("nodeName"), spec.get("nodeSelector")
     if name:
@@ -166,7 +166,7 @@ def _validate_place(spec: dict[str, Any], errs: Errors) -> None:
 
 def _validate_devices(devices: Devices, old: Devices | None, select_nodes: bool, errs: Errors, late: Errors) -> None:
     detailed = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    most = _MOST_DETAILED_DEVICES if detailed else _MOST_DEVICES
+    most = _MOST_DETAILED_DEVICES if detailed else _MAX_DEVICES
     crowded = len(devices) > most
     if crowded:
         errs.append(too_many("spec.devices", len(devices), most))

@@ -1,25 +1,25 @@
-"""Which volume suits which claim: the vocabulary of all who bind them (the binder, the scheduler, provisioners)."""
+"""Matching of volumes and claims, shared by the binder, the scheduler and provisioners."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from setpoint.kinds.core.volume_words import STORAGE_CLASS_ANNOTATION
+from setpoint.kinds.core.volume_attributes import STORAGE_CLASS_ANNOTATION
 from setpoint.meta.quantity import compare
 from setpoint.meta.selectors import from_label_selector
 
 Obj = dict[str, Any]
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-"""On a claim: it has been bound once. From then on a missing volume means lost data, not that one is still to come."""
+"""Annotation of a claim that was bound once: from then on a missing volume means lost data."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-"""On a claim or a volume: not its author but a controller chose the other one."""
+"""Annotation of a claim or volume whose counterpart was chosen by a controller, not by its author."""
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""On a claim: the scheduler has chosen a node, a volume can be made for it now."""
+"""Annotation of a claim with the node that the scheduler selected: a volume can be provisioned for it now."""
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
-"""On a claim: who is to make a volume for it."""
+"""Annotation of a claim with the provisioner that must create its volume."""
 BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
@@ -75,8 +75,8 @@ def same_attributes_class(volume: Mapping[str, Any], claim: Mapping[str, Any]) -
     return (volume["spec"].get(name) or "") == (claim["spec"].get(name) or "")
 
 
-def why_not(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> str:
-    """What keeps a volume that the claim asks for by name from being bound to it; empty: nothing."""
+def mismatch_reason(volume: Mapping[str, Any], claim: Mapping[str, Any]) -> str:
+    """Return why a volume that the claim names cannot be bound to it; empty if it can."""
     if "deletionTimestamp" in volume["metadata"]:
         return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'
     if compare(capacity(volume), requested(claim)) < 0:

@@ -74,7 +74,7 @@ def _validate_driver(driver: dict[str, Any], seen: set[str], path: str, errs: Er
 
 
 class CSINodeStatusStrategy(BareStatusStrategy):
-    """What a status could hold is behind a gate that is closed by default."""
+    """The status of a CSINode, whose fields are behind a feature gate that is off by default."""
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)

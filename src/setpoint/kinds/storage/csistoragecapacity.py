@@ -1,4 +1,4 @@
-"""CSIStorageCapacity: how much room a driver has for a class, in a part of the cluster."""
+"""CSIStorageCapacity: the free capacity of a driver for a class, in a segment of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of CSI drivers and provisioners, and the parameters that classes hand to them."""
+"""Names of CSI drivers and provisioners, and the parameters that classes pass to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def validate_driver_name(name: str, path: str, errs: Errors) -> None:
 
 
 def validate_provisioner(name: str, path: str, errs: Errors) -> None:
-    """What is given; its absence is for the caller to report."""
+    """Validate a given provisioner; the caller reports its absence."""
     if name:
         lowered = name.lower()
         errs.extend(invalid(path, lowered, text) for text in qualified_name(lowered))

@@ -62,7 +62,7 @@ class StorageClassStrategy(Strategy):
     )  # fmt: skip
 
     def columns_of(self, objs: Sequence[Obj]) -> Sequence[Column]:
-        """In a list, the class that claims without a class get is marked: of several defaults, the newest."""
+        """Return the columns of a list, in which the default class is marked: of several defaults, the newest."""
         effective = default_class(objs)
         if effective is None:
             return self.columns

@@ -6,7 +6,7 @@ from typing import Any
 
 from setpoint.kinds.columns import AGE, NAME
 from setpoint.kinds.core.persistentvolume_sources import default_sources
-from setpoint.kinds.status_metadata import keep_metadata
+from setpoint.kinds.status_metadata import retain_metadata
 from setpoint.kinds.storage.driver_name import text_size, validate_driver_name
 from setpoint.kinds.storage.inline_volume import validate_inline_volume
 from setpoint.kinds.strategy import Column, Context, Obj, StatusStrategy, Strategy
@@ -63,7 +63,7 @@ class VolumeAttachmentStatusStrategy(StatusStrategy):
 
     def prepare_for_update(self, obj: Obj, old: Obj, ctx: Context) -> None:
         super().prepare_for_update(obj, old, ctx)
-        keep_metadata(obj, old)
+        retain_metadata(obj, old)
 
     def validate_update(self, obj: Obj, old: Obj, errs: Errors, ctx: Context) -> None:
         self.main.validate_update(obj, old, errs, ctx)

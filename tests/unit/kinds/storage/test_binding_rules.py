@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setpoint.kinds.storage.binding import is_reserved_for, smallest_match, why_not
+from setpoint.kinds.storage.binding import is_reserved_for, mismatch_reason, smallest_match
 
 Obj = dict[str, Any]
 
@@ -86,7 +86,7 @@ def test_labels_reach_and_what_is_spoken_for() -> None:
     ],
 )
 def test_why_a_named_volume_is_refused(volume: Obj, reason: str) -> None:
-    assert why_not(volume, a_claim()) == reason
+    assert mismatch_reason(volume, a_claim()) == reason
 
 
 sizes = st.lists(st.integers(1, 12), max_size=8)

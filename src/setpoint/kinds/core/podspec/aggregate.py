@@ -1,7 +1,7 @@
-"""What all containers of a pod need together.
+"""Aggregate resources of all containers of a pod.
 
-Regular containers and sidecars run side by side, so they add up; init containers run one after the other, each beside
-the sidecars that were started before it, so the greatest of them counts.
+Regular containers and sidecars run at the same time, so they are added; init containers run one after the other, each
+beside the sidecars that were started before it, so their maximum counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def aggregate_limits(spec: Mapping[str, Any]) -> Amounts:
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """An init container that keeps running."""
+    """Return whether an init container keeps running (restartPolicy Always)."""
     return container.get("restartPolicy") == "Always"
 
 

@@ -108,7 +108,7 @@ def _validate_app_armor(key: str, profile: str, spec: Item, path: str, errs: Err
 
 
 def validate_annotation_updates(new: Mapping[str, str], old: Mapping[str, str], path: str, errs: Errors) -> None:
-    """What was said at creation stays said."""
+    """Validate that the annotations set at creation do not change."""
     for key, value in old.items():
         if new.get(key) == value and key in new:
             continue
@@ -130,7 +130,7 @@ def _names_profiles(annotations: Mapping[str, str]) -> bool:
 
 
 def validate_profiles_match(annotations: Mapping[str, str], spec: Item, path: str, errs: Errors) -> None:
-    """Where both an annotation and a field give a profile, they give the same."""
+    """Validate that a profile is the same in the annotation and the field if both are set."""
     if not _names_profiles(annotations):
         return
     profile = (spec.get("securityContext") or {}).get("seccompProfile")

@@ -14,7 +14,7 @@ from setpoint.meta.quantity import compare
 Item = Mapping[str, Any]
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
-# In the order of the metadata type, which is the order in which upstream complains.
+# In the order of the metadata type, which is upstream's order of errors.
 _NOT_IN_TEMPLATES = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
     "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",

@@ -43,7 +43,7 @@ _NOT_EPHEMERAL = (
 
 @dataclass(slots=True)
 class PodScope:
-    """What the rules for one container need to know of its pod."""
+    """The properties of a pod that the rules for its containers need."""
 
     options: PodOptions
     volumes: Mapping[str, Item]
@@ -142,7 +142,7 @@ def validate_ephemeral_containers(
 
 
 def validate_image_padding(container: Item, path: str, errs: Errors) -> None:
-    """For pods only: templates may hold an image of blanks, to be filled in later."""
+    """Validate the image of a pod; a template may have a blank image, to be filled in later."""
     image = container.get("image", "")
     if image.strip() != image:
         errs.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
@@ -244,7 +244,7 @@ def _validate_resize_policy(policies: Sequence[Item], restart_policy: str, path:
         if resource in seen:
             errs.append(duplicate(f"{path}[{i}]", resource))
         seen.add(resource)
-        # From here on upstream reports at the list.
+        # From here on upstream reports errors at the list.
         if resource not in _RESIZABLE:
             errs.append(not_supported(path, resource, _RESIZABLE) if resource else required(path, ""))
         if restart not in _RESIZE_POLICIES:

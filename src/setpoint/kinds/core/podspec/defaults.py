@@ -1,4 +1,4 @@
-"""What the API fills in for a pod spec. Runs on every write of every workload: plain dict operations only."""
+"""Defaults of a pod spec. They run on every write of every workload: plain dict operations only."""
 
 from __future__ import annotations
 
@@ -194,4 +194,4 @@ VOLUME_SOURCE_DEFAULTS: dict[str, Callable[[Dict], None]] = {
     "ephemeral": _default_ephemeral,
     "image": _default_image,
 }
-"""By source name; PersistentVolumes default the same way."""
+"""Default functions by volume source; PersistentVolumes use the same ones."""

@@ -1,4 +1,4 @@
-"""Fields whose feature is off: dropped from new objects, kept where the stored object already has them."""
+"""Fields of disabled features: dropped from new objects, retained where the stored object already has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 Dict = dict[str, Any]
 Uses = dict[str, list[tuple[Dict, str]]]
-"""By feature: the places in a spec that use it."""
+"""Locations in a spec that use a feature, by feature."""
 
 _INIT_CONTAINER_ANNOTATIONS = (
     "pod.beta.kubernetes.io/init-containers", "pod.alpha.kubernetes.io/init-containers",
@@ -18,7 +18,7 @@ _PROJECTIONS = ("secret", "downwardAPI", "configMap", "serviceAccountToken", "cl
 
 
 def drop_disabled_template_fields(template: Dict | None, old: Mapping[str, Any] | None = None) -> None:
-    """For the `prepare_*` hooks of every kind with a pod template."""
+    """Drop disabled fields, for the `prepare_*` hooks of every kind with a pod template."""
     if template:
         drop_disabled_fields(template.get("spec") or {}, template.get("metadata"), (old or {}).get("spec"))
 
@@ -39,7 +39,7 @@ def drop_disabled_fields(spec: Dict, meta: Dict | None, old_spec: Mapping[str, A
 
 
 def drop_init_container_annotations(annotations: Dict) -> None:
-    """What they said long ago is said by fields."""
+    """Drop the legacy annotations of init containers, which fields have replaced."""
     for name in _INIT_CONTAINER_ANNOTATIONS:
         annotations.pop(name, None)
 
@@ -73,7 +73,7 @@ def _note(uses: Uses, feature: str, holder: Dict, key: str) -> None:
 def _find_in_volume(volume: Dict, uses: Uses) -> None:
     if "emptyDir" in volume and "mode" in volume["emptyDir"]:
         _note(uses, "EmptyDirVolumeMode", volume["emptyDir"], "mode")
-    # Of several sources, which validation will refuse, only the first is looked at.
+    # Of several sources, which validation will reject, only the first is considered.
     for kind in _VOLUME_SOURCES:
         if kind in volume:
             source = volume[kind]
@@ -117,7 +117,7 @@ def _find_in_container(container: Dict, uses: Uses) -> None:
 
 
 def drop_disabled_status_fields(status: Dict, old: Mapping[str, Any]) -> None:
-    """Of a Pod's status: volume health, claims of node resources, digests of image volumes."""
+    """Drop disabled fields of a Pod's status: volume health, claims of node resources, digests of image volumes."""
     for name in ("volumeHealth", "nodeAllocatableResourceClaimStatuses"):
         if name in status and not old.get(name):
             del status[name]

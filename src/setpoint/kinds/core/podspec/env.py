@@ -39,7 +39,7 @@ def validate_env(variables: Sequence[Mapping[str, Any]], path: str, errs: Errors
         name = variable.get("name", "")
         if not name:
             errs.append(required(f"{path}[{i}].name", ""))
-        # Identifiers are printable ASCII without "=": the usual case needs no closer look.
+        # Identifiers are printable ASCII without "=": the usual case needs no further check.
         elif not (name.isascii() and name.isidentifier()):
             for text in relaxed_env_var_name(name):
                 errs.append(invalid(f"{path}[{i}].name", name, text))
@@ -193,7 +193,7 @@ def validate_env_from(sources: Sequence[Mapping[str, Any]], path: str, errs: Err
                     # A trailing dash is let through, as for a generateName.
                     for text in dns1123_subdomain(name[:-2] + "a" if len(name) > 1 and name[-1] == "-" else name):
                         errs.append(invalid(f"{path}[{i}].{kind}.name", name, text))
-        # These two stand at the list, not at the element.
+        # These two errors are reported at the list, not at the element.
         if not count:
             errs.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif count > 1:

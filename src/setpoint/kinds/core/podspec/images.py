@@ -1,4 +1,4 @@
-"""Image references, as far as the API cares: is it well formed, and does it float (`latest`)?"""
+"""Image references: syntax, and whether the tag is `latest`."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def split_reference(image: str) -> tuple[str, str, str] | None:
     return match["name"], match["tag"] or "", digest or ""
 
 
-def floats(image: str) -> bool:
-    """True when the reference is well formed and means the tag `latest`, said or left out."""
+def uses_latest_tag(image: str) -> bool:
+    """Return whether the reference is well formed and has the tag `latest`, explicitly or by default."""
     parts = split_reference(image)
     return parts is not None and (parts[1] == "latest" or not (parts[1] or parts[2]))
 
 
 def default_pull_policy(image: str) -> str:
-    return "Always" if floats(image) else "IfNotPresent"
+    return "Always" if uses_latest_tag(image) else "IfNotPresent"

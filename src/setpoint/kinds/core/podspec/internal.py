@@ -54,12 +54,12 @@ def internal(type_name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def shown(type_name: str, value: Mapping[str, Any] | None) -> orjson.Fragment:
-    """For a message: the value of this type as upstream prints it."""
+    """Return the value of this type as upstream prints it in messages."""
     return as_json(internal(type_name, value))
 
 
 def as_json(value: Any) -> orjson.Fragment:
-    """For a message: what upstream holds behind a pointer, in a list or in a map is printed as JSON, texts too."""
+    """Return the value as JSON, as messages show what upstream holds behind a pointer, in a list or in a map."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return orjson.Fragment(text.translate(_ESCAPES))
 

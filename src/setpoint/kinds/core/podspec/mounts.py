@@ -1,4 +1,4 @@
-"""Where containers mount their volumes and devices."""
+"""Volume mounts and volume devices of containers."""
 
 from __future__ import annotations
 

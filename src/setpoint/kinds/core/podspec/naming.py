@@ -1,4 +1,4 @@
-"""How a pod is named and finds others: hostname, DNS, host aliases, gates."""
+"""Naming of a pod and name resolution: hostname, DNS, host aliases, scheduling gates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from setpoint.meta.field import Errors, duplicate, forbidden, invalid, required,
 from setpoint.meta.names import dns1123_subdomain, dns1123_subdomain_underscore, ip_legacy, qualified_name
 
 Item = Mapping[str, Any]
-_MOST_NAMESERVERS, _MOST_SEARCHES, _LONGEST_SEARCHES, _LONGEST_HOSTNAME = 3, 32, 2048, 64
+_MAX_NAMESERVERS, _MOST_SEARCHES, _LONGEST_SEARCHES, _LONGEST_HOSTNAME = 3, 32, 2048, 64
 
 
 def validate_dns_config(config: Item | None, policy: str, path: str, errs: Errors) -> None:
@@ -25,8 +25,8 @@ def validate_dns_config(config: Item | None, policy: str, path: str, errs: Error
     if config is None:
         return
     servers, searches = config.get("nameservers", ()), config.get("searches", ())
-    if len(servers) > _MOST_NAMESERVERS:
-        text = f"must not have more than {_MOST_NAMESERVERS} nameservers"
+    if len(servers) > _MAX_NAMESERVERS:
+        text = f"must not have more than {_MAX_NAMESERVERS} nameservers"
         errs.append(invalid(f"{path}.nameservers", as_json(servers), text))
     for i, server in enumerate(servers):
         for text in ip_legacy(server):

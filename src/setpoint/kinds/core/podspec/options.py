@@ -1,4 +1,4 @@
-"""Rules that an update need not keep because the stored object already breaks them."""
+"""Rules that an update may break because the stored object already breaks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containers, and pods as a whole, request of each resource and may use at most."""
+"""Resource requests and limits of containers and of whole pods."""
 
 from __future__ import annotations
 

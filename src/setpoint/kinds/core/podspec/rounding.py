@@ -1,4 +1,4 @@
-"""Resource amounts keep no more than milli precision."""
+"""Rounding of resource amounts to milli precision."""
 
 from __future__ import annotations
 

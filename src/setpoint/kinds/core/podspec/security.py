@@ -22,7 +22,7 @@ _IPC_SYSCTLS = frozenset({
     "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm",
     "kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg",
 })  # fmt: skip
-_LONGEST_PROFILE = 4095
+_MAX_PROFILE_LENGTH = 4095
 
 
 def validate_security_context(context: Item, path: str, errs: Errors, *, host_users: bool, options: PodOptions) -> None:
@@ -111,8 +111,8 @@ def _validate_app_armor(profile: Item, path: str, errs: Errors) -> None:
             errs.append(invalid(f"{path}.localhostProfile", file, "must not be padded with whitespace"))
         elif not file:
             errs.append(required(f"{path}.localhostProfile", "must be set when AppArmor type is Localhost"))
-        if len(file.encode()) > _LONGEST_PROFILE:
-            errs.append(too_long(f"{path}.localhostProfile", _LONGEST_PROFILE))
+        if len(file.encode()) > _MAX_PROFILE_LENGTH:
+            errs.append(too_long(f"{path}.localhostProfile", _MAX_PROFILE_LENGTH))
     elif kind in _APP_ARMOR:
         if file is not None:
             text = "can only be set when AppArmor type is Localhost"
@@ -148,7 +148,7 @@ def _validate_sysctls(sysctls: Sequence[Item], spec: Item, path: str, errs: Erro
 def host_sysctl_error(name: str, spec: Item) -> str:
     """Sysctls of a namespace that the pod shares with its host are the host's."""
     if spec.get("hostNetwork") or spec.get("hostIPC"):
-        # The kernel takes both separators; the first one met tells which is meant.
+        # The kernel accepts both separators; the first one in the name decides which is meant.
         first = _SYSCTL_SEPARATOR.search(name)
         if first is not None and first[0] == "/":
             name = name.translate({ord("/"): ".", ord("."): "/"})

@@ -6,8 +6,8 @@ from setpoint.meta.field import Errors, invalid, required, too_long
 from setpoint.meta.goformat import quote
 from setpoint.meta.names import dns1123_label, dns1123_subdomain
 
-_LONGEST_DOMAIN = 253
-_LONGEST = _LONGEST_DOMAIN + 1 + 253 + 63 + 1
+_MAX_DOMAIN_LENGTH = 253
+_MAX_LENGTH = _MAX_DOMAIN_LENGTH + 1 + 253 + 63 + 1
 
 
 def is_kubernetes_signer(name: str) -> bool:
@@ -26,19 +26,19 @@ def validate_signer_name(name: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, name, text))
         return
     domain, rest = segments
-    if len(domain.encode()) > _LONGEST_DOMAIN:
-        errs.append(too_long(path, _LONGEST_DOMAIN))
+    if len(domain.encode()) > _MAX_DOMAIN_LENGTH:
+        errs.append(too_long(path, _MAX_DOMAIN_LENGTH))
     labels = domain.split(".")
     _first_bad(labels, dns1123_label, domain, path, errs)
     if len(labels) < 2:
         errs.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
     _first_bad(rest.split("."), dns1123_subdomain, rest, path, errs)
-    if len(name.encode()) > _LONGEST:
-        errs.append(too_long(path, _LONGEST))
+    if len(name.encode()) > _MAX_LENGTH:
+        errs.append(too_long(path, _MAX_LENGTH))
 
 
 def _first_bad(labels: list[str], rule: object, segment: str, path: str, errs: Errors) -> None:
-    """One bad label is enough: the others would read the same."""
+    """Report the first invalid label only, because the errors of the others would be identical."""
     assert callable(rule)
     for label in labels:
         texts = rule(label)

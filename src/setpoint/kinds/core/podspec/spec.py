@@ -42,7 +42,7 @@ _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 _NO_VOLUMES: dict[str, Item] = {}
 _NO_CLAIMS: frozenset[str] = frozenset()
-_GREATEST = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 
 
 def validate_pod_spec(
@@ -114,8 +114,8 @@ def validate_pod_spec(
     if "nodeName" in spec:
         _validate_name(spec["nodeName"], f"{path}.nodeName", errs)
     deadline = get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _GREATEST:
-        errs.append(invalid(f"{path}.activeDeadlineSeconds", deadline, in_range(1, _GREATEST)))
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        errs.append(invalid(f"{path}.activeDeadlineSeconds", deadline, in_range(1, _MAX_INT32)))
     for name in ("hostname", "subdomain"):
         if name in spec:
             for text in dns1123_label(spec[name]):
@@ -156,7 +156,7 @@ def _validate_host_network(containers: Sequence[Item], path: str, errs: Errors, 
     for i, container in enumerate(containers):
         for j, port in enumerate(container.get("ports", ())):
             host = port.get("hostPort", 0)
-            # In templates no host port is fine: it is filled in when the pod is made.
+            # A template may lack the host port: it is filled in when the pod is created.
             if (host or options.is_pod) and host != port.get("containerPort", 0):
                 text = "must match `containerPort` when `hostNetwork` is true"
                 errs.append(invalid(f"{path}[{i}].ports[{j}].hostPort", host, text))

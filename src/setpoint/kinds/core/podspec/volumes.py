@@ -76,7 +76,7 @@ def validate_volumes(
 def _validate_source(volume: Item, name: str, pod_name: str, path: str, errs: Errors, options: PodOptions) -> None:
     kinds = volume.keys() & VOLUME_SOURCES.keys()
     if len(kinds) > 1:
-        # The first in upstream's order is taken, the others are one too many.
+        # The first one in upstream's order is used; further ones are an error.
         ordered = [kind for kind in VOLUME_SOURCES if kind in kinds]
     else:
         ordered = list(kinds)
@@ -99,7 +99,7 @@ def _validate_source(volume: Item, name: str, pod_name: str, path: str, errs: Er
 
 
 _MISNAMED = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""How upstream spells the surplus ones."""
+"""Upstream's spelling of surplus sources."""
 
 
 def _require(source: Item, names: Sequence[str], path: str, errs: Errors) -> None:
@@ -153,7 +153,7 @@ def validate_nfs(source: Item, path: str, errs: Errors, *, options: PodOptions =
 
 
 def iscsi_name_error(name: str) -> str:
-    """What is wrong with an initiator's or a target's name; empty: nothing is."""
+    """Return the error of an initiator's or target's name; empty if it is valid."""
     for prefix, pattern in (("iqn", _IQN), ("eui", _EUI), ("naa", _NAA)):
         if name.startswith(prefix):
             matched = pattern.search(name[:4096]) if prefix == "iqn" else pattern.fullmatch(name)
@@ -371,4 +371,4 @@ VOLUME_SOURCES: dict[str, Callable[..., None]] = {
     "ephemeral": validate_ephemeral,
     "image": validate_image,
 }
-"""In the order in which upstream looks at them; each takes (source, path, errs, *, options)."""
+"""Validators of sources in upstream's order; each takes (source, path, errs, *, options)."""

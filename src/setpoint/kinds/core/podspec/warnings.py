@@ -161,7 +161,7 @@ def _volume_warnings(volumes: Sequence[Item], path: str) -> list[str]:
 
 
 def claim_spec_warnings(spec: Item, path: str) -> list[str]:
-    """Of a volume claim, in a pod or on its own."""
+    """Return the warnings of a volume claim, in a pod or on its own."""
     resources = spec.get("resources") or {}
     found: list[str] = []
     for which in ("requests", "limits"):
@@ -267,7 +267,7 @@ def _port_warnings(spec: Item, path: str) -> list[str]:
 
 
 def ip_warnings(value: str, path: str) -> list[str]:
-    """Of addresses that are accepted, but not written as they should be."""
+    """Return warnings for addresses that are accepted but not in canonical form."""
     parsed = parse_ip(value)
     if parsed is None or parsed.version == 4 or str(parsed) == value:
         return []

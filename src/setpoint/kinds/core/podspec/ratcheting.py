@@ -1,4 +1,4 @@
-"""What a stored pod spec already breaks, and an update may therefore go on breaking."""
+"""Ratcheting of pod specs: rules that the stored spec already breaks and an update may therefore break too."""
 
 from __future__ import annotations
 

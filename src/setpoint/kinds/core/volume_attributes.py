@@ -1,4 +1,4 @@
-"""Words that volumes and claims share: where their class may be named, how their modes are shown."""
+"""Attributes that volumes and claims share: where their class is named, how their access modes are shown."""
 
 from __future__ import annotations
 
