@@ -102,7 +102,8 @@ class Machine:
                     pressed = True
             else:
                 os.kill(process, signal.SIGKILL)
-                raise AssertionError(f"{until!r} was not shown, or {keys!r} did not end it: {shown[-3000:].decode()}")
+                screen = shown[-3000:].decode(errors="replace")
+                raise AssertionError(f"{until!r} was not shown, or {keys!r} did not end it: {screen}")
         finally:
             os.waitpid(process, 0)
             os.close(terminal)

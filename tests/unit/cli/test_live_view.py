@@ -187,6 +187,16 @@ def test_the_width_of_the_terminal_is_used() -> None:
     assert all(len(line) == 60 for line in text(model, width=60).splitlines())
 
 
+def test_names_are_whole_on_a_narrow_terminal() -> None:
+    model = Model()
+    model.see("Deployment", "ADDED", deployment(1), NOW)
+    waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    crashing = pod("crash", "Running") | {"status": {"phase": "Running", "containerStatuses": [waiting]}}
+    model.see("Pod", "ADDED", crashing, NOW)
+    shown = text(model, width=80)
+    assert "deployment/web " in shown and " 1/3" in shown and "pod/crash " in shown
+
+
 def test_much_is_scrolled() -> None:
     model, view = Model(), View()
     for number in range(300):

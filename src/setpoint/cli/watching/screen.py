@@ -20,6 +20,8 @@ T = TypeVar("T")
 _GOOD = {"Running", "Succeeded"}
 _FLEETING = {"Pending", "Terminating", "NotReady"}
 _BAR = 12
+_NAME = 22
+"""Columns that the name of a workload keeps on a narrow terminal, if it needs them."""
 _PANELS = ("desired against observed", "what changed, by whom", "events")
 
 
@@ -107,6 +109,8 @@ def _count(observed: int, desired: int) -> tuple[str, str]:
 
 def _workloads(workloads: Sequence[Workload], _: datetime) -> RenderableType:
     table = Table.grid(padding=(0, 1))
+    # On a narrow terminal the notes and bars give way: without its name a row says nothing.
+    table.add_column(min_width=min(_NAME, max((len(one.name) for one in workloads), default=0)))
     for one in workloads:
         met = one.observed == one.desired
         share = min(1.0, one.observed / one.desired) if one.desired else 1.0

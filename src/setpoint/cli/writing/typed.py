@@ -13,7 +13,7 @@ def typed(obj: Obj) -> Obj:
     """What is of no built-in kind keeps its order."""
     obj = _in_order(obj)
     if "items" in obj:
-        return {**obj, "items": obj["items"] or []}
+        return {**obj, "items": obj["items"] or None}
     for path in _WITH_METADATA:
         obj = _with_time(obj, path)
     return obj
