@@ -1,6 +1,6 @@
-"""Jobs: Pods that run until enough of them have succeeded, each counted exactly once.
+"""Jobs: run Pods until enough of them have succeeded, and count each exactly once.
 
-Every Pod carries a finalizer until its end is written down in the Job's status: first its uid is noted as not counted
-yet, then the finalizer is removed, then the counter goes up. Whatever happens in between, no Pod is lost or counted
-twice.
+Every Pod has a finalizer until its end is recorded in the Job's status: first its uid is recorded as uncounted, then
+the finalizer is removed, then the counter is incremented. An interruption at any point neither loses a Pod nor counts
+it twice.
 """

@@ -1,4 +1,4 @@
-"""How long a Job waits before it replaces a Pod that failed: 10 s, doubled with each failure in a row, up to 10 min."""
+"""The backoff before a Job replaces a failed Pod: 10 s, doubled with each consecutive failure, up to 10 min."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FIRST, LONGEST = 10.0, 600.0
 @dataclass(frozen=True, slots=True)
 class Backoff:
     failures: int = 0
-    """Since the last success."""
+    """Failures since the last success."""
     last: datetime | None = None
-    """When the last of them happened."""
+    """The time of the last failure; None if there is none."""
 
     def after(self, succeeded: Iterable[Obj], failed: Iterable[Obj]) -> Backoff:
-        """With Pods that have ended since."""
+        """Return the backoff after these Pods have ended."""
         successes = sorted(map(finished_at, succeeded))
         ends = sorted(map(finished_at, failed))
         if successes:
@@ -31,12 +31,12 @@ class Backoff:
         return Backoff(self.failures + len(ends), ends[-1]) if ends else self
 
     def remaining(self, now: datetime) -> float:
-        """Seconds until the next Pod may be made."""
+        """Return the seconds until the next Pod may be created."""
         return _remaining(self.failures, self.last, now)
 
 
 def remaining_for_index(last_failed: Obj | None, now: datetime) -> float:
-    """Each index waits for itself; its Pods carry the number of those that failed before them."""
+    """Return the backoff of one index, whose Pods carry the number of earlier failures."""
     if last_failed is None:
         return 0.0
     return _remaining(all_failures(last_failed) + 1, finished_at(last_failed), now)

@@ -1,4 +1,4 @@
-"""The Job controller: when to look at a Job, and what to do about it."""
+"""The Job controller: event handlers and reconcile."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ JOBS = builtin("jobs", "batch")
 OWN_NAME = "kubernetes.io/job-controller"
 _FIRST_RETRY, _LONGEST_RETRY = 1.0, 60.0
 _BATCH = 1.0
-"""News of Pods are gathered for so long: a Job with many Pods hears of many at once."""
+"""Seconds by which Pod changes are delayed, so that those of a large Job coalesce."""
 
 
 def job_controller(manager: Manager, options: ControllerOptions) -> ControllerGroup:
@@ -76,13 +76,13 @@ class Jobs:
         self._expected = Expectations(clock)
         self._written = WrittenRevisions()
         self._backoffs: dict[str, Backoff] = {}
-        """By key. A help to memory: what is not here is worked out from the Pods that are left."""
+        """Backoff by key. A cache: a missing entry is recomputed from the remaining Pods."""
         self._job_pods = JobPods(client, PodControl(client, recorder), pods, self._expected, self._written)
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller, release: Callable[[str], None]) -> None:
-        """`release(key)` has a Pod's finalizer removed if nobody else will do it."""
+        """Register the handlers. `release(key)` enqueues the removal of a Pod's finalizer that no Job will remove."""
 
         def job_changed(old: Obj | None, new: Obj | None) -> None:
             job = new or old or {}
@@ -115,8 +115,8 @@ class Jobs:
         return [*self._pods.controlled_by(meta["uid"]), *orphans]
 
     def _is_untracked(self, pod: Obj) -> bool:
-        """No reconcile of a Job will ever remove its finalizer. A Job that is not known may only be too new, unless
-        the Pod is on its way out."""
+        """Return whether no reconcile of a Job will remove the Pod's finalizer. An unknown Job may just be new, unless
+        the Pod is being deleted."""
         if controller_of(pod) is None:
             return True
         key = self._owners.key(pod)
@@ -125,7 +125,7 @@ class Jobs:
         return is_finished(self._jobs.items[key])
 
     def _affected(self, old: Obj | None, new: Obj | None) -> list[str]:
-        """The Jobs that a change of a Pod is news to; what they were waiting to see is noted."""
+        """Return the keys of the Jobs that a Pod change concerns, and record the observation in the expectations."""
         pod = new or old or {}
         keys = self._owners.affected(old, new)
         if new is None or "deletionTimestamp" in new["metadata"]:
@@ -135,7 +135,7 @@ class Jobs:
             self._expected.creation_observed(after)
         return keys
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         cached = self._jobs.get(key)
@@ -149,7 +149,7 @@ class Jobs:
             return None
         if not self._written.seen(key):
             return Result(retry=True)
-        # Before anything is awaited: the cache as it is now is what the expectations speak about.
+        # Check before the first await: the expectations refer to the cache as it is now.
         may_act = self._expected.satisfied(key)
         job = {**cached, "status": copy.deepcopy(cached.get("status") or {})}
         pods = await self._claimed(job)
@@ -159,7 +159,7 @@ class Jobs:
         if seen.outcome is not None:
             active, failure = await self._job_pods.delete_active(seen)
             if active or not may_act:
-                # Not yet: there may be Pods that are not in the cache, or could not be deleted.
+                # Not finished yet: there may be Pods that the cache does not show or that could not be deleted.
                 seen.outcome = None
         else:
             active, failure = len(seen.active), None
@@ -201,7 +201,7 @@ class Jobs:
         if suspended:
             seen.status.pop("startTime", None)
         else:
-            # The deadline is about the time that the Job is active without a break.
+            # The deadline applies to the time that the Job is active without interruption.
             seen.status["startTime"] = format_time(seen.now)
         return True
 
@@ -220,7 +220,7 @@ class Jobs:
             self._announce(seen)
 
     async def _release(self, key: str, seen: Progress, noted: Noted) -> bool:
-        """Whether the status has more to say afterwards."""
+        """Remove finalizers. Return whether the status must be written again afterwards."""
         tracked = {pod["metadata"]["uid"] for pod in seen.pods if is_tracked(pod)}
         released, failure = await self._job_pods.release(key, noted.release)
         changed = count_released(seen.status, tracked - released)
@@ -232,7 +232,7 @@ class Jobs:
 
     async def _write(self, key: str, seen: Progress) -> None:
         written = await self._client.update(seen.job, subresource="status")
-        # Its own status, to be worked on further: what was written is shared.
+        # Copy the status to continue with: the written object is shared.
         seen.job = {**written, "status": {"uncountedTerminatedPods": {}, **(written.get("status") or {})}}
         self._written.wrote(key, self._jobs, seen.job)
 
@@ -254,7 +254,7 @@ def _labels(pod: Obj) -> dict[str, str]:
 
 
 def _with_finalizer(pod: Obj) -> Obj:
-    """As the cache will show it: from now on its end is tracked."""
+    """Return the Pod as the cache will show it after the adoption, with the finalizer."""
     if is_tracked(pod):
         return pod
     meta = pod["metadata"]

@@ -1,4 +1,4 @@
-"""Sets of completion indexes as a Job's status writes them: `0,3-5,7`."""
+"""Sets of completion indexes in the notation of a Job's status: `0,3-5,7`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Span = tuple[int, int]
 
 
 class Indexes:
-    """Never changed once made. Spans are in order and do not touch each other."""
+    """An immutable set of indexes. Spans are sorted and not adjacent."""
 
     __slots__ = ("spans",)
 
@@ -28,7 +28,7 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str, completions: int) -> Indexes:
-        """Those below `completions`. What cannot be read is left out."""
+        """Parse the indexes below `completions`, ignoring invalid parts."""
         spans: list[Span] = []
         for part in filter(None, text.split(",")):
             low, *high = part.split("-")
@@ -60,7 +60,7 @@ class Indexes:
         return hash(self.spans)
 
     def common(self, other: Indexes) -> int:
-        """How many are in both."""
+        """Return the size of the intersection."""
         shared, mine, theirs = 0, 0, 0
         while mine < len(self.spans) and theirs < len(other.spans):
             (first, last), (other_first, other_last) = self.spans[mine], other.spans[theirs]
@@ -72,7 +72,7 @@ class Indexes:
         return shared
 
     def first_missing(self, count: int, completions: int) -> list[int]:
-        """The lowest `count` numbers below `completions` that are not here."""
+        """Return the lowest `count` numbers below `completions` that are missing."""
         found: list[int] = []
         candidate = 0
         for first, last in (*self.spans, (completions, completions)):

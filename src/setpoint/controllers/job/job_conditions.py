@@ -1,4 +1,4 @@
-"""A Job's conditions: that it is to end (interim), that it has ended, that it is suspended."""
+"""A Job's conditions: interim (it is about to end), terminal, and Suspended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from setpoint.meta.times import format_time
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
-"""Written before the finalizers of the last Pods are removed; Complete or Failed follow when all is counted."""
+"""Written before the finalizers of the last Pods are removed; Complete or Failed follow when all are counted."""
 
 
 def finished_condition(job: Mapping[str, Any]) -> Condition | None:
-    """Complete or Failed, whichever came true; None while the Job is at work."""
+    """Return the Complete or Failed condition if it is true, or None while the Job is active."""
     for found in (job.get("status") or {}).get("conditions") or ():
         if found["type"] in (COMPLETE, FAILED) and found["status"] == "True":
             return dict(found)
@@ -39,7 +39,8 @@ def new_condition(kind: str, reason: str, message: str, now: datetime, status: s
 
 
 def set_condition(status: dict[str, Any], wanted: Condition) -> bool:
-    """Whether that changed anything. A condition that was never there is not said to be false."""
+    """Set a condition and return whether that changed anything. A condition that was never present is not added as
+    False."""
     conditions: list[Condition] = list(status.get("conditions") or ())
     for place, found in enumerate(conditions):
         if found["type"] == wanted["type"]:

@@ -1,4 +1,4 @@
-"""What a Job's Pods say: which index they work on, how they ended and when."""
+"""Facts about a Job's Pods: their index, how and when they ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def has_succeeded(pod: Mapping[str, Any]) -> bool:
 
 
 def has_failed(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
-    """A Pod that is being deleted counts too, unless the Job waits for its real end: it may never reach one."""
+    """Return whether the Pod failed. A Pod being deleted counts, because it may never end, unless the Job waits for its
+    end."""
     if phase(pod) == "Failed":
         return True
     return not replaces_only_failed(job) and "deletionTimestamp" in pod["metadata"] and not has_succeeded(pod)
@@ -54,7 +55,7 @@ def index_of(pod: Mapping[str, Any]) -> int | None:
 
 
 def index_within(pod: Mapping[str, Any], completions: int) -> int | None:
-    """None also for an index that the Job does not have (any more)."""
+    """Return the Pod's index, or None if it has none or one that the Job does not have."""
     index = index_of(pod)
     return index if index is not None and index < completions else None
 
@@ -64,7 +65,7 @@ def indexes_of(pods: Iterable[Mapping[str, Any]]) -> set[int]:
 
 
 def failures(pod: Mapping[str, Any]) -> int:
-    """How many Pods failed at this one's index before it and count against the limit."""
+    """Return the failures at the Pod's index before it that count towards the limit."""
     return _count(pod, FAILURES)
 
 
@@ -83,7 +84,7 @@ def _count(pod: Mapping[str, Any], name: str) -> int:
 
 
 def finished_at(pod: Mapping[str, Any]) -> datetime:
-    """When the last container ended; failing that, when the Pod ceased to be ready, was deleted, or was made."""
+    """Return when the last container ended; failing that, when the Pod became unready, was deleted, or was created."""
     ended = _containers_ended(pod)
     if ended is not None:
         return ended

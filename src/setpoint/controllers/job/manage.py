@@ -1,4 +1,4 @@
-"""Doing things to a Job's Pods: making, deleting, letting go."""
+"""Creates and deletes a Job's Pods and removes their finalizers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
 
 
 class JobPods:
-    """Numbers of `seen` (ready, terminating) follow what is done; what was in the cache stays."""
+    """Acts on the Pods of Jobs. The counters in `seen` (ready, terminating) are updated accordingly."""
 
     def __init__(
         self, client: Client, control: PodControl, pods: Informer, expected: Expectations, written: WrittenRevisions
@@ -47,8 +47,8 @@ class JobPods:
         self._written = written
 
     async def adjust(self, key: str, seen: Progress) -> tuple[int, float, Exception | None]:
-        """As many Pods as there should be; never both made and deleted in one go. How many are active then, in how
-        many seconds to look again (0: no need), and the first failure."""
+        """Create or delete Pods, never both in one reconcile. Return the number of active Pods, the seconds until the
+        next reconcile (0 means none), and the first error."""
         job, active = seen.job, len(seen.active)
         if job["spec"].get("suspend"):
             doomed = too_many(job, seen.active, active)
@@ -100,7 +100,7 @@ class JobPods:
         return made, failure
 
     async def _remove(self, key: str, seen: Progress, doomed: Sequence[Obj]) -> tuple[int, Exception | None]:
-        """Deleted and not counted: the finalizer goes first."""
+        """Delete Pods without counting them: remove the finalizer first."""
 
         async def remove_one(pod: Obj) -> None:
             try:
@@ -116,7 +116,8 @@ class JobPods:
         return await self._gone(seen, doomed, remove_one)
 
     async def delete_active(self, seen: Progress) -> tuple[int, Exception | None]:
-        """All of them; they keep their finalizers until they are counted. How many are left."""
+        """Delete all active Pods, which keep their finalizers until they are counted. Return how many are left, and the
+        first error."""
 
         async def delete_one(pod: Obj) -> None:
             with suppress(NotFound):
@@ -134,7 +135,8 @@ class JobPods:
         return len(gone), failure
 
     async def release(self, key: str, pods: Iterable[Obj]) -> tuple[set[str], Exception | None]:
-        """The finalizers of these Pods go. The uids of those that have none any more, and the first failure."""
+        """Remove the finalizers of these Pods. Return the uids of those that have none any more, and the first
+        error."""
 
         async def release_one(pod: Obj) -> None:
             with suppress(NotFound):
@@ -151,7 +153,7 @@ class JobPods:
 
 
 async def _each(pods: Sequence[Obj], do: Callable[[Obj], Awaitable[None]]) -> tuple[list[Obj], Exception | None]:
-    """All at once. For which it went well, and the first failure."""
+    """Run `do` for all Pods concurrently. Return those for which it succeeded, and the first error."""
     outcomes = await asyncio.gather(*(do(pod) for pod in pods), return_exceptions=True)
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):

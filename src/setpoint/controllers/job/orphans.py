@@ -1,4 +1,4 @@
-"""Pods that still carry the tracking finalizer though no Job will ever count them: it is removed."""
+"""Removes the tracking finalizer from Pods that no Job will count."""
 
 from __future__ import annotations
 

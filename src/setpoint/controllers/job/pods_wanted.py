@@ -1,4 +1,4 @@
-"""Which Pods a Job should have besides those it has, and which are too many."""
+"""Computes which Pods a Job lacks and which are surplus."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Obj = dict[str, Any]
 
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _LONGEST_PREFIX = 58
-"""What the server leaves of a generateName to make room for its suffix."""
+"""The length to which the server truncates a generateName before it appends the suffix."""
 
 
 def wanted_active(seen: Progress) -> int:
     spec = seen.job["spec"]
     parallelism: int = spec["parallelism"]
     if spec.get("completions") is None:
-        # Any success ends it: those that run may go on, none are added.
+        # Any success ends the Job: running Pods continue, none are added.
         return len(seen.active) if seen.succeeded > 0 else parallelism
     return int(max(0, min(spec["completions"] - seen.succeeded, parallelism)))
 
@@ -49,7 +49,7 @@ def missing(seen: Progress) -> int:
 
 
 def pending_indexes(seen: Progress, count: int) -> list[int]:
-    """The lowest indexes on which nobody works and that are neither done nor given up."""
+    """Return the lowest indexes without an active Pod that have neither succeeded nor failed."""
     taken = seen.done | Indexes.of(indexes_of(seen.active))
     if replaces_only_failed(seen.job):
         taken |= Indexes.of(indexes_of(filter(is_terminating, seen.pods)))
@@ -59,14 +59,15 @@ def pending_indexes(seen: Progress, count: int) -> list[int]:
 
 
 def due_indexes(seen: Progress, indexes: Sequence[int]) -> tuple[list[int], float]:
-    """Those that need not wait for their back-off; if there are none, the seconds until the first."""
+    """Return the indexes whose backoff is over; if there are none, the seconds until the first."""
     waits = [(index, remaining_for_index(seen.held.get(index), seen.now)) for index in indexes]
     due = [index for index, wait in waits if wait <= 0]
     return due, 0.0 if due else min((wait for _, wait in waits), default=0.0)
 
 
 def too_many(job: Obj, active: Sequence[Obj], at_least: int) -> list[Obj]:
-    """Pods to delete: of an indexed Job all that stand in for another or have no place, and as many more as asked."""
+    """Return the Pods to delete: of an indexed Job all duplicates and those without a valid index, and further ones up
+    to `at_least`."""
     gone: list[Obj] = []
     left = list(active)
     if is_indexed(job):
@@ -91,7 +92,7 @@ def too_many(job: Obj, active: Sequence[Obj], at_least: int) -> list[Obj]:
 
 
 def _advance(pod: Obj) -> tuple[Any, ...]:
-    """How far a Pod has come: those that have come least far go first, of equal ones the younger."""
+    """Return the sort key by which Pods are deleted: those in an early phase first, then the youngest."""
     up = is_ready(pod)
     ready_since = (condition(pod, "Ready") or {}).get("lastTransitionTime", "") if up else ""
     return (
@@ -110,7 +111,7 @@ def _youngest_first(stamp: str) -> float:
 
 
 def base_template(job: Obj) -> Obj:
-    """What all new Pods have in common."""
+    """Return the part of the Pod template that all new Pods share."""
     template: Obj = job["spec"]["template"]
     meta = dict(template.get("metadata") or {})
     finalizers = list(meta.get("finalizers") or ())
@@ -140,7 +141,7 @@ def indexed_template(seen: Progress, base: Obj, index: int) -> Obj:
 
 
 def indexed_name(job: Obj, index: int) -> str:
-    """What the name of an index's Pods begins with; a long name of the Job is cut so that the index is there."""
+    """Return the name prefix of an index's Pods; a long Job name is truncated so that the index fits."""
     ending = f"-{index}-"
     return f"{job['metadata']['name'][: _LONGEST_PREFIX - len(ending)]}{ending}"
 

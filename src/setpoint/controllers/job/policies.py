@@ -1,4 +1,4 @@
-"""What a Job's own rules make of Pods that failed (podFailurePolicy) and of indexes that succeeded (successPolicy)."""
+"""Evaluates podFailurePolicy and successPolicy."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ Obj = dict[str, Any]
 
 
 class Verdict(NamedTuple):
-    """Of the failure policy on one failed Pod."""
+    """The decision of the failure policy about a failed Pod."""
 
     action: str = ""
-    """Ignore, FailIndex, Count or FailJob; empty: no rule is about it."""
+    """Ignore, FailIndex, Count or FailJob; empty if no rule matches."""
     message: str = ""
-    """Why the Job fails, if it does."""
+    """Why the Job fails; empty if it does not."""
 
     @property
     def counts(self) -> bool:
-        """Against the back-off limits."""
+        """Whether the failure counts towards the backoff limits."""
         return self.action != "Ignore"
 
 
 def apply_failure_policy(job: Mapping[str, Any], pod: Obj) -> Verdict:
-    """The first rule that is about the Pod decides."""
+    """Return the decision of the first rule that matches the Pod."""
     policy = job["spec"].get("podFailurePolicy") or {}
     for number, rule in enumerate(policy.get("rules") or ()):
         cause = _cause(rule, pod)
@@ -61,7 +61,7 @@ def _matches(codes: Mapping[str, Any], container: str, code: int) -> bool:
 
 
 def success_message(job: Mapping[str, Any], succeeded: Indexes) -> str:
-    """Why the success policy takes the Job for succeeded; empty if it does not."""
+    """Return why the success policy is met; empty if it is not."""
     policy, completions = job["spec"].get("successPolicy"), job["spec"].get("completions") or 0
     if policy is None or not succeeded:
         return ""

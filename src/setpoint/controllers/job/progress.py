@@ -1,4 +1,4 @@
-"""One look at a Job and its Pods: what has been reached, what counts, and whether that is the end."""
+"""The observed state of a Job and its Pods: counts, indexes, and whether the Job is about to end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Obj = dict[str, Any]
 @dataclass(slots=True)
 class Progress:
     job: Obj
-    """Its `status` is this look's own and is changed; everything else is shared."""
+    """The Job. Its `status` is a private copy that is modified; everything else is shared."""
     pods: list[Obj]
     now: datetime
     active: list[Obj]
@@ -43,14 +43,14 @@ class Progress:
     failed: int = 0
     backoff: Backoff = field(default_factory=Backoff)
     outcome: Condition | None = None
-    """Set: the Job is to end. FailureTarget and SuccessCriteriaMet are not written yet, or only just."""
+    """The interim or terminal condition if the Job is to end, otherwise None."""
     done_before: Indexes = field(default_factory=Indexes)
-    """Indexes that the status says have succeeded."""
+    """Indexes that have succeeded according to the status."""
     done: Indexes = field(default_factory=Indexes)
     failed_indexes: Indexes | None = None
-    """Only where failures are counted per index."""
+    """Failed indexes; None unless failures are counted per index."""
     held: dict[int, Obj] = field(default_factory=dict)
-    """By index: the failed Pod that stays until its replacement has taken over its count of failures."""
+    """By index: the failed Pod that is retained until its replacement has inherited its failure count."""
 
     @property
     def status(self) -> Obj:
@@ -63,7 +63,8 @@ class Progress:
 
 
 def observe(job: Obj, pods: Sequence[Obj], backoff: Backoff | None, now: datetime) -> Progress:
-    """`backoff` is what the failures so far amount to; None: nobody remembers, the Pods that are left have to tell."""
+    """Compute the progress. `backoff` summarizes the failures so far; None means recompute it from the remaining
+    Pods."""
     active = [pod for pod in pods if is_active(pod)]
     seen = Progress(
         job, list(pods), now, active,
@@ -89,7 +90,7 @@ def observe(job: Obj, pods: Sequence[Obj], backoff: Backoff | None, now: datetim
 
 
 def deadline_in(seen: Progress) -> float | None:
-    """Seconds until activeDeadlineSeconds are over."""
+    """Return the seconds until activeDeadlineSeconds have passed, or None."""
     limit, started = seen.job["spec"].get("activeDeadlineSeconds"), seen.status.get("startTime")
     if limit is None or started is None or seen.job["spec"].get("suspend"):
         return None
@@ -97,7 +98,7 @@ def deadline_in(seen: Progress) -> float | None:
 
 
 def _uncounted(seen: Progress, noted: Sequence[str], ended: Callable[[Obj], bool]) -> list[Obj]:
-    """Pods that have ended and are not in the status in any way."""
+    """Return the Pods that have ended and are not recorded in the status."""
     known = set(noted)
     return [
         pod
@@ -116,11 +117,11 @@ def _backoff_from_pods(pods: Sequence[Obj]) -> Backoff:
     )
 
 
-# -- the end --------------------------------------------------------------------------------------------------------
+# -- outcome --------------------------------------------------------------------------------------------------------
 
 
 def _outcome(seen: Progress) -> Condition | None:
-    """What was decided before stands; then failure goes before success."""
+    """Return the outcome: an earlier decision stands, then failure precedes success."""
     job, now = seen.job, seen.now
     met = condition(job, SUCCESS_CRITERIA_MET)
     if met is not None and met["status"] == "True":
@@ -142,7 +143,7 @@ def _outcome(seen: Progress) -> Condition | None:
 
 
 def _restarted_too_often(seen: Progress) -> bool:
-    """Where the node restarts containers itself, its restarts are the failures."""
+    """Return whether container restarts exceed the limit, where the kubelet restarts containers."""
     spec = seen.job["spec"]
     if spec["template"]["spec"].get("restartPolicy") != "OnFailure":
         return False

@@ -1,4 +1,4 @@
-"""Counting Pods that have ended into a Job's status, in the steps that make it happen exactly once."""
+"""Counts ended Pods in a Job's status, in steps that make it happen exactly once."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from setpoint.controllers.job.progress import Progress
 Obj = dict[str, Any]
 
 MOST_UNCOUNTED = 500
-"""Pods noted in one write: their uids take room in the status, and other Jobs wait."""
+"""The maximum number of uncounted uids in a status, which bounds its size and the duration of a reconcile."""
 
 
 class Noted(NamedTuple):
     release: list[Obj]
-    """Pods whose finalizer can go as soon as the status is written."""
+    """Pods whose finalizer can be removed once the status is written."""
     changed: bool
-    """The status is to be written first."""
+    """The status must be written first."""
     complete: bool
-    """No Pods that have ended are left out."""
+    """No ended Pods were left for the next reconcile."""
 
 
 def note_ended(seen: Progress) -> Noted:
-    """The first step: who has ended is written into the status, as not counted yet."""
+    """First step: record the ended Pods in the status as uncounted."""
     status, indexed = seen.status, is_indexed(seen.job)
     pods = (
         sorted(seen.pods, key=lambda pod: -1 if (index := index_of(pod)) is None else index) if indexed else seen.pods
@@ -59,7 +59,7 @@ def note_ended(seen: Progress) -> Noted:
         uid, place = pod["metadata"]["uid"], index_within(pod, seen.completions) if indexed else None
         release.append(pod)
         if has_succeeded(pod) and uid not in uncounted["failed"]:
-            # For an indexed Job the index itself is what keeps it from being counted twice.
+            # For an indexed Job the index itself prevents counting twice.
             if indexed:
                 if place is not None and place not in seen.done_before:
                     new_indexes.append(place)
@@ -85,7 +85,7 @@ def note_ended(seen: Progress) -> Noted:
 
 
 def count_released(status: Obj, tracked: Collection[str]) -> bool:
-    """The second step: who is noted and has no finalizer any more is counted. Whether there were any."""
+    """Second step: count the recorded Pods whose finalizer is removed. Return whether there were any."""
     uncounted = status["uncountedTerminatedPods"]
     left: Obj = {}
     changed = False
@@ -103,7 +103,7 @@ def count_released(status: Obj, tracked: Collection[str]) -> bool:
 
 
 def finish(seen: Progress) -> bool:
-    """The last step: if the Job is to end and nothing is open, it has ended. Whether it has."""
+    """Last step: set the terminal condition if the Job is to end and no Pod is uncounted. Return whether it was set."""
     status, outcome = seen.status, seen.outcome
     uncounted = status.get("uncountedTerminatedPods") or {}
     if outcome is None or uncounted.get("succeeded") or uncounted.get("failed") or seen.terminating > 0:
@@ -121,14 +121,14 @@ def _may_release(seen: Progress, pod: Obj) -> bool:
         return False
     if not counts_failures_per_index(seen.job):
         return True
-    # The one that its replacement will inherit the count of failures from must still be there then.
+    # Retain the Pod from which the replacement inherits its failure count.
     index = index_of(pod)
     held = seen.held.get(index) if index is not None else None
     return held is None or held["metadata"]["uid"] != pod["metadata"]["uid"]
 
 
 def _ends_in_failure(seen: Progress) -> bool:
-    """Then whatever still runs has failed too."""
+    """Return whether the Job fails, in which case running Pods count as failed."""
     return seen.outcome is not None and seen.outcome["type"] != SUCCESS_CRITERIA_MET
 
 
@@ -147,7 +147,7 @@ def _write_indexes(seen: Progress) -> bool:
 
 
 def _write_interim(seen: Progress) -> bool:
-    """That the Job is to end is said before the last finalizers go; `outcome` becomes what is said afterwards."""
+    """Write the interim condition before the last finalizers are removed, and set `outcome` to the terminal one."""
     outcome = seen.outcome
     if outcome is None or outcome["type"] not in (FAILURE_TARGET, SUCCESS_CRITERIA_MET):
         return False

@@ -1,4 +1,4 @@
-"""When the local provisioner looks at which claim and which volume."""
+"""The event handlers of the local provisioner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 CLAIMS, NODES = builtin("persistentvolumeclaims"), builtin("nodes")
 STORAGE_CLASSES = builtin("storageclasses", "storage.k8s.io")
 _ACCOUNT = "persistent-volume-binder"
-"""It has all the rights that are needed here."""
+"""The service account that has the necessary permissions."""
 _WORKERS = 10
 
 

@@ -1,4 +1,4 @@
-"""The end of a volume of ours whose claim is gone."""
+"""Deletes released volumes of this provisioner."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Deleting:
                 elif guarded:
                     await self._save(volume, [found for found in meta["finalizers"] if found != FINALIZER])
         elif guarded and (not delete or ("deletionTimestamp" in meta and not volume["spec"].get("claimRef"))):
-            # Nothing is left for us to do: it is to be kept, or was never anybody's.
+            # Nothing to do: the volume is retained, or was never bound.
             await self._save(volume, [found for found in meta["finalizers"] if found != FINALIZER])
         elif delete and not guarded and "deletionTimestamp" not in meta:
             await self._save(volume, [*(meta.get("finalizers") or ()), FINALIZER])

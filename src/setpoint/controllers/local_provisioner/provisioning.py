@@ -1,4 +1,4 @@
-"""A volume for a claim that asks for one of ours."""
+"""Provisions a volume for a claim."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Provisioning:
             check(claim)
             await self._client.create(volume_for(claim, storage_class, node))
         except AlreadyExists:
-            return None  # the name is the claim's uid: it was us, before
+            return None  # the name contains the claim's uid: an earlier attempt created it
         except CannotProvision as error:
             self._fail(claim, storage_class, error)
             return Result(retry=True)
@@ -85,7 +85,7 @@ class Provisioning:
         self._recorder.warning(claim, "ProvisioningFailed", text)
 
     async def _ask_for_another_node(self, claim: Obj, gone: str) -> None:
-        """Without the annotation, the scheduler chooses again."""
+        """Remove the annotation, so that the scheduler selects another node."""
         text = f'failed to get target node: node "{gone}" not found'
         self._recorder.warning(claim, "ProvisioningFailed", text)
         kept = {name: value for name, value in annotations_of(claim).items() if name != SELECTED_NODE}

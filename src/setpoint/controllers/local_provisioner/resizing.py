@@ -1,4 +1,4 @@
-"""A claim that asks for more than it has: its volume grows. A directory needs nothing done to it for that."""
+"""Expands volumes. A directory needs no change for that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PENDING = "FileSystemResizePending"
 
 
 def has(claim: Obj) -> str:
-    """How much the claim holds."""
+    """Return the capacity in the claim's status."""
     return str(((claim.get("status") or {}).get("capacity") or {}).get("storage", "0"))
 
 

@@ -1,4 +1,4 @@
-"""The volume that a claim gets."""
+"""Builds the PersistentVolume for a claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 
 class CannotProvision(Exception):
-    """The claim asks for what a directory is not."""
+    """The claim requires something that a directory does not support."""
 
 
 def volume_name(claim: Obj) -> str:
@@ -23,7 +23,7 @@ def volume_name(claim: Obj) -> str:
 
 
 def check(claim: Obj) -> None:
-    """Raises CannotProvision."""
+    """Raise CannotProvision if the claim cannot be served by a directory."""
     spec = claim["spec"]
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
         raise CannotProvision(f"{PROVISIONER} does not support block volume provisioning")
@@ -34,7 +34,7 @@ def check(claim: Obj) -> None:
 
 
 def volume_for(claim: Obj, storage_class: Obj, node: Obj | None) -> Obj:
-    """Reserved for the claim; if a node was chosen for it, it can be used on that node only."""
+    """Return a volume reserved for the claim; if a node was selected, it is restricted to that node."""
     meta, name = claim["metadata"], volume_name(claim)
     spec: Obj = {
         "capacity": {"storage": requested(claim)},

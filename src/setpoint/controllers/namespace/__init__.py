@@ -1,4 +1,4 @@
-"""The end of namespaces: what is in them is deleted, and only when nothing is left does the namespace itself go.
+"""Deletes the content of terminating namespaces, then finalizes the namespace.
 
-`content` deletes and counts, `conditions` puts into words, `controller` decides when.
+`content` deletes and counts, `conditions` builds the status, `controller` reconciles.
 """

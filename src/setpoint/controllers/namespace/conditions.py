@@ -1,4 +1,4 @@
-"""What a namespace that is on its way out says about how far it is."""
+"""Conditions of a terminating namespace."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _WELL = {
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
-"""In the order in which they appear in the status, with reason and message when there is nothing to report."""
+"""The conditions in the order of the status, with reason and message for the healthy case."""
 
 
 def conditions_of(current: Iterable[Obj], found: Remainder, now: datetime) -> list[Obj]:
-    """`current` with what was found; those of others stay as they are. Equal to `current` when there is no news."""
+    """Return `current` updated with what was found; other conditions stay. Equal to `current` if nothing changed."""
     bad = _bad(found)
     conditions = [dict(one) for one in current]
     for kind, well in _WELL.items():
@@ -49,7 +49,7 @@ def _bad(found: Remainder) -> dict[str, tuple[str, str]]:
         message += ", ".join(sorted(found.failures))
         bad["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
     if found.only_pods:
-        # While Pods end, the reference says nothing about what remains.
+        # While Pods terminate, upstream does not report the remaining content.
         return bad
     if found.counts:
         each = sorted(f"{one.plural}.{one.group} has {count} resource instances" for one, count in found.counts.items())

@@ -1,4 +1,4 @@
-"""Deleting what is in a namespace, and counting what stays."""
+"""Deletes the content of a namespace and counts what remains."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ Obj = dict[str, Any]
 
 PODS = builtin("pods")
 _FINALIZERS_TAKE = 15
-"""Seconds that whoever put a finalizer on an object is given to do their work."""
+"""Seconds allowed for controllers to remove their finalizers."""
 _BACKGROUND = "Background"
 
 
 @dataclass(slots=True)
 class Remainder:
-    """What one look at a namespace found, after telling everything in it to go."""
+    """What remained in a namespace after everything in it was deleted."""
 
     estimate: int = 0
-    """Seconds until it may be worth looking again; 0: nothing is waited for."""
+    """Seconds until the next attempt is worthwhile; 0 means nothing is waited for."""
     counts: dict[Resource, int] = field(default_factory=dict)
-    """How many objects are left; only resources that have any."""
+    """Remaining objects by resource; resources without any have no entry."""
     finalizers: Counter[str] = field(default_factory=Counter)
-    """In how many objects that are left each finalizer stands."""
+    """The number of remaining objects by finalizer."""
     undiscovered: str = ""
-    """Why not all resources of the server are known."""
+    """Why discovery was incomplete; empty if it was complete."""
     failures: list[str] = field(default_factory=list)
-    """One for each resource whose objects could not be deleted."""
+    """An error for each resource whose objects could not be deleted."""
     only_pods: bool = False
-    """There are Pods left, and so nothing else has been touched."""
+    """Pods remain, and therefore nothing else was deleted."""
 
     @property
     def done(self) -> bool:
@@ -57,7 +57,7 @@ class Content:
         self._clock = clock
 
     async def delete(self, namespace: str, deleted_at: str) -> Remainder:
-        """Pods first: as long as one runs it may need its secrets, its claims and its account."""
+        """Delete Pods first: while one runs it may need its Secrets, claims and service account."""
         found = Remainder()
         resources = await self._discover(found)
         if PODS.plural in {one.plural for one in resources if not one.group}:
@@ -82,7 +82,7 @@ class Content:
         return deletable(known)
 
     async def _delete_kind(self, resource: Resource, namespace: str, deleted_at: str, found: Remainder) -> None:
-        """A failure with one resource does not keep the others."""
+        """Delete the objects of one resource. A failure does not affect other resources."""
         estimate = 0
         try:
             if resource is PODS:
@@ -100,7 +100,7 @@ class Content:
                 await self._client.delete_collection(resource, namespace, propagation=_BACKGROUND)
                 return
             except (MethodNotAllowed, NotFound):
-                pass  # discovery promised too much: one by one, then
+                pass  # deletecollection is not supported after all: delete one by one
         for item in await self._listed(resource, namespace):
             with suppress(NotFound, MethodNotAllowed):
                 await self._client.delete(resource, item["metadata"]["name"], namespace, propagation=_BACKGROUND)
@@ -133,7 +133,7 @@ class Content:
 
 
 def deletable(known: Iterable[Resource]) -> list[Resource]:
-    """What namespaces hold, each resource once, in the version that the server prefers."""
+    """Return the namespaced resources that can be deleted, each in the preferred version."""
     chosen: dict[tuple[str, str], Resource] = {}
     for resource in known:
         if resource.namespaced:
@@ -142,14 +142,14 @@ def deletable(known: Iterable[Resource]) -> list[Resource]:
 
 
 def gap(missing: Mapping[str, str]) -> str:
-    """What is said about groups whose resources are unknown."""
+    """Return the message about groups that could not be discovered."""
     groups = ", ".join(sorted(f"{version}: {why}" for version, why in missing.items()))
     every = f"unable to retrieve the complete list of server APIs: {groups}"
     return f"Discovery failed for some groups, {len(missing)} failing: {every}"
 
 
 def grace(pods: Iterable[Obj], elapsed: float) -> int:
-    """Seconds that the longest of the Pods may take to end; 0 when they have had that time already."""
+    """Return the longest remaining grace period of the Pods in seconds; 0 if it has passed."""
     longest = 0
     for pod in pods:
         if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):

@@ -1,4 +1,4 @@
-"""Namespaces that were deleted: emptied, and then let go."""
+"""Reconciles terminating namespaces: deletes their content and removes the finalizer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Obj = dict[str, Any]
 NAMESPACES = builtin("namespaces")
 _WORKERS = 10
 _SETTLE_SECONDS = 5.0
-"""Seconds between the deletion of a namespace and the first look into it: requests that were let in while it was still
-active have come to their end by then, and nothing appears in it any more."""
+"""Seconds between the deletion of a namespace and the deletion of its content, by which time requests that were
+admitted while it was active have completed."""
 _LONGEST_RETRY = 60.0
 _FINALIZER = "kubernetes"
 
@@ -55,7 +55,7 @@ class Emptying:
         if self._namespaces.get(name) is None:
             return None
         try:
-            # Others may be at work on it too: what the cache says may be out of date.
+            # Read from the server: the cache may be stale.
             namespace = await self._client.get(NAMESPACES, name)
             if "deletionTimestamp" not in namespace["metadata"]:
                 return None
@@ -74,7 +74,7 @@ class Emptying:
         return Result(requeue_after=found.estimate // 2 + 1)
 
     async def _write(self, namespace: Obj, write: Callable[[Obj], Awaitable[Obj]]) -> Obj:
-        """Until nobody was faster; but never into another namespace of the same name."""
+        """Retry a write on conflicts, but never on another namespace with the same name."""
         while True:
             try:
                 return await write(namespace)
@@ -101,7 +101,7 @@ class Emptying:
         try:
             return await self._client.update(changed, subresource="status")
         except ApiError as error:
-            # The deletion does not depend on it.
+            # Ignore a failure: the deletion does not depend on the status.
             log.info("namespace %s: cannot write its conditions: %s", namespace["metadata"]["name"], error)
             return namespace
 

@@ -1,8 +1,7 @@
-"""Whether nodes live, and what is to be done when they do not.
+"""Monitors the health of nodes and taints unhealthy ones.
 
-A node shows that it lives by renewing its Lease or by writing its status. One that does neither for the grace period
-has its conditions set to Unknown, and its Pods no longer count as ready. Nodes that are not ready carry taints: one
-that keeps new Pods away, at once, and one that evicts those that are there, so many nodes at a time as the state of
-their zone allows: when much fails at once, it is more likely the network than the nodes. What follows from the taints
-is the business of the scheduler and of taint eviction.
+A node is healthy while it renews its Lease or updates its status. If it does neither for the grace period, its
+conditions become Unknown and its Pods are marked as not ready. Nodes that are not ready get a NoSchedule taint at once,
+and a NoExecute taint at a rate that depends on the state of their zone: when many nodes fail together, a network
+failure is more likely. The scheduler and taint eviction act on the taints.
 """

@@ -1,4 +1,4 @@
-"""The loops of node lifecycle: the monitor, the queues of the zones, and two that follow changes."""
+"""The runnables of node lifecycle: the monitor, the queues of the zones, and two controllers that react to changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def node_lifecycle_controller(manager: Manager, options: ControllerOptions) -> R
 
 
 class NodeTaints:
-    """What a node's conditions mean to the scheduler is seen from its taints, at once."""
+    """Keeps the NoSchedule taints of a node in line with its conditions."""
 
     def __init__(self, client: Client, clock: Clock, nodes: Informer) -> None:
         self._client = client
@@ -91,8 +91,8 @@ class NodeTaints:
 
 
 class ZoneQueues:
-    """The nodes of each zone that are to be emptied, in the order in which they were found to need it, each when it
-    is the zone's turn. What is in a queue is found again by the next look at the nodes: nothing is lost with it."""
+    """Rate-limited queues, one per zone, of nodes to be tainted with NoExecute. The next check of the nodes finds
+    queued nodes again, so nothing is lost on a restart."""
 
     monitor: NodeMonitor
 

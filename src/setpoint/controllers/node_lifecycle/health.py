@@ -1,4 +1,4 @@
-"""What was last heard of a node, and what its conditions become when that is too long ago."""
+"""The last heartbeat of a node, and its conditions when that is too long ago."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from setpoint.meta.times import format_time, parse_time
 Obj = dict[str, Any]
 
 _WATCHED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-"""Not NetworkUnavailable: that one is not the node's to say."""
+"""Conditions that become Unknown. NetworkUnavailable is not reported by the kubelet and therefore not included."""
 
 
 @dataclass(slots=True)
 class Health:
-    """By this process's own clock: those of nodes may be wrong. It begins anew with the process: then everybody gets
-    the whole grace period once more."""
+    """The health of a node, measured with this process's own clock, because node clocks may be wrong. After a restart
+    every node gets the full grace period again."""
 
     last_heartbeat: float
     ready: Obj | None
-    """The Ready condition as it was when the node was last looked at."""
+    """The Ready condition at the last check; None if the node had none."""
     renewed: str = ""
-    """When the Lease was last renewed, as it says itself."""
+    """The renewTime of the Lease at the last check; empty if there is none."""
 
 
 def observe(
     health: Health | None, node: Mapping[str, Any], lease: Mapping[str, Any] | None, at: float, now: datetime
 ) -> Health:
-    """The health of a node that is in this state at `at`, a moment of the monotonic clock, which is `now`."""
+    """Return the health of a node in this state at `at` (monotonic seconds), which is `now`."""
     ready = condition(node, "Ready")
     if health is None:
         last_heartbeat = at
@@ -42,7 +42,7 @@ def observe(
         health.last_heartbeat = at
     health.ready = ready
     renewed = ((lease or {}).get("spec") or {}).get("renewTime") or ""
-    # Any other time is a sign of life, also an earlier one: the node's clock may have been set back.
+    # Any other time is a heartbeat, even an earlier one: the node's clock may have been set back.
     if renewed and renewed != health.renewed:
         health.renewed = renewed
         health.last_heartbeat = at
@@ -50,7 +50,7 @@ def observe(
 
 
 def unknown_conditions(node: Mapping[str, Any], now: datetime) -> list[Obj] | None:
-    """The conditions of a node that is no longer heard of; None when that is what they say already."""
+    """Return the conditions of a node without heartbeats, or None if they are Unknown already."""
     stamp = format_time(now)
     conditions: list[Obj] = list((node.get("status") or {}).get("conditions") or ())
     ready = condition(node, "Ready")

@@ -1,4 +1,4 @@
-"""Looks at every node, every few seconds, and draws the consequences."""
+"""Checks every node periodically and updates conditions, Pods and taints."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _EXCLUDED = "node.kubernetes.io/exclude-disruption"
 _AT_ONCE = 8
 _ATTEMPTS, _PAUSE = 5, 0.02
 _YIELD_EVERY = 500
-"""Nodes that are looked at before others get their turn."""
+"""The number of nodes after which the loop yields to other tasks."""
 
 
 class StaleLeases(Exception):
-    """The cache of Leases is behind: what it does not show says nothing about anybody."""
+    """The cache of Leases is stale: a missing renewal proves nothing."""
 
 
 class NodeMonitor:
@@ -57,7 +57,8 @@ class NodeMonitor:
         options: ControllerOptions,
         taint: Callable[[str, str], None],
     ) -> None:
-        """`taint(zone, node)` puts a node into the queue of its zone; an empty name: only look at the queue again."""
+        """Create the monitor. `taint(zone, node)` adds a node to the queue of its zone; an empty name only wakes the
+        queue."""
         self._client = client
         self._clock = clock
         self._recorder = recorder
@@ -69,11 +70,11 @@ class NodeMonitor:
         self._taint = taint
         self.health: dict[str, Health] = {}
         self._known: dict[str, str] = {}
-        """Names and uids of the nodes that were there the last time."""
+        """Uids of the nodes at the previous check, by name."""
         self._unmarked: set[str] = set()
-        """Nodes some of whose Pods may count as ready and should not."""
+        """Nodes some of whose Pods may still be marked as ready."""
         self._leases_until = 0
-        """How far the cache of Leases has to have got."""
+        """The revision that the cache of Leases must have reached."""
 
     async def run(self) -> None:
         while True:
@@ -88,7 +89,7 @@ class NodeMonitor:
             await self._clock.sleep(self._options.node_monitor_period)
 
     def ready(self, name: str) -> str:
-        """The status of the node's Ready condition as it was last seen or set; empty if there is none."""
+        """Return the status of the node's Ready condition as last seen or written; empty if there is none."""
         health = self.health.get(name)
         return str((health.ready or {}).get("status") or "") if health is not None else ""
 
@@ -127,7 +128,7 @@ class NodeMonitor:
         await self._assess_zones(ready_by_zone, nodes)
 
     async def _all(self, nodes: list[Obj], do: Callable[[Obj], Any]) -> set[str]:
-        """Some at once. The names of those with which it failed."""
+        """Run `do` for the nodes with limited concurrency. Return the names of those for which it failed."""
         limit, failed = asyncio.Semaphore(_AT_ONCE), set()
 
         async def one(node: Obj) -> None:
@@ -144,7 +145,7 @@ class NodeMonitor:
                 raise outcome
         return failed
 
-    # -- coming and going ---------------------------------------------------------------------------------------------
+    # -- added and removed nodes --------------------------------------------------------------------------------------
 
     def _record_membership(self, nodes: list[Obj]) -> None:
         current = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
@@ -163,7 +164,7 @@ class NodeMonitor:
         about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid}}
         self._recorder.normal(about, reason, f"Node {name} event: {message}")
 
-    # -- living -------------------------------------------------------------------------------------------------------
+    # -- health -------------------------------------------------------------------------------------------------------
 
     def _is_overdue(self, node: Obj) -> bool:
         name = node["metadata"]["name"]
@@ -195,7 +196,7 @@ class NodeMonitor:
                 return
 
     async def _check_lease(self, name: str) -> None:
-        """A last look before a node is given up: it may be our cache that has stopped."""
+        """Read the Lease from the server before a node is declared unhealthy, because the cache may have stalled."""
         try:
             live = await self._client.get(LEASES, name, LEASE_NAMESPACE)
         except NotFound:
@@ -206,10 +207,10 @@ class NodeMonitor:
             self._leases_until = int(version)
             raise StaleLeases
 
-    # -- consequences -------------------------------------------------------------------------------------------------
+    # -- taints and Pods ----------------------------------------------------------------------------------------------
 
     def _needs_attention(self, node: Obj, before: str) -> bool:
-        """Most nodes are well, and were: nothing is to be done for them."""
+        """Return whether anything must be done for the node; most are healthy and were before."""
         now = self.ready(node["metadata"]["name"])
         if now == before == "True" and (not taints_of(node) or ids_of(taints_of(node)).isdisjoint(EVICTING)):
             self._unmarked.discard(node["metadata"]["name"])
@@ -232,7 +233,7 @@ class NodeMonitor:
         if wanted is None:
             await swap_taints(self._client, self._clock, node, (), EVICTING)
         elif not there.isdisjoint(each for each in EVICTING if each != wanted):
-            # It is being emptied already: only the reason has changed.
+            # It is tainted already: only the reason has changed.
             opposite = [each for each in EVICTING if each != wanted]
             await swap_taints(self._client, self._clock, node, (wanted,), opposite)
         elif wanted not in there:

@@ -1,4 +1,4 @@
-"""Pods on a node that nobody hears of no longer count as ready: their endpoints are to be left alone."""
+"""Marks the Pods of an unreachable node as not ready, so that they are removed from endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taints that say what a node's conditions say, and labels that say the same under their older names."""
+"""Taints that correspond to a node's conditions, and deprecated label aliases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from setpoint.meta.tolerations import NO_EXECUTE, NO_SCHEDULE
 
 Obj = dict[str, Any]
 TaintId = tuple[str, str]
-"""Key and effect: there is one taint of each."""
+"""Key and effect, which identify a taint."""
 
 NODES = builtin("nodes")
 _PREFIX = "node.kubernetes.io/"
@@ -45,7 +45,7 @@ def taints_of(node: Mapping[str, Any]) -> list[Obj]:
 
 
 def scheduling_changes(node: Mapping[str, Any]) -> tuple[list[TaintId], list[TaintId]]:
-    """The taints that keep new Pods away: which are missing, and which have no reason any more."""
+    """Return the NoSchedule taints that are missing, and those that no longer apply."""
     keys = [
         _BY_CONDITION.get((found["type"], found["status"]))
         for found in (node.get("status") or {}).get("conditions") or ()
@@ -59,14 +59,14 @@ def scheduling_changes(node: Mapping[str, Any]) -> tuple[list[TaintId], list[Tai
 
 
 def evicting_taint(ready: str) -> TaintId | None:
-    """What a node with this status of its Ready condition is to be tainted with."""
+    """Return the NoExecute taint for this status of the Ready condition, or None."""
     return {"False": EVICTING[0], "Unknown": EVICTING[1]}.get(ready)
 
 
 def changed_taints(
     taints: list[Obj], add: Collection[TaintId], remove: Collection[TaintId], now: datetime
 ) -> list[Obj] | None:
-    """None when they are as they should be already. One that is added again is new."""
+    """Return the changed taints, or None if nothing changes. A taint that is added again gets a new time."""
     there = ids_of(taints)
     missing = [each for each in add if each not in there]
     if not missing and there.isdisjoint(remove):
@@ -79,7 +79,8 @@ def changed_taints(
 async def swap_taints(
     client: Client, clock: Clock, node: Obj, add: Collection[TaintId], remove: Collection[TaintId]
 ) -> bool:
-    """Whether anything was changed. Begins with the node as it is handed in; taints of others are never lost."""
+    """Change the taints and return whether that changed anything. Starts with the given node; taints of others are
+    preserved on conflicts."""
     name = node["metadata"]["name"]
     for attempt in range(_ATTEMPTS):
         wanted = changed_taints(taints_of(node), add, remove, clock.now())

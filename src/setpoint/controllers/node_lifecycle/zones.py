@@ -1,4 +1,4 @@
-"""Zones: how well each is, and how fast its nodes may be emptied."""
+"""The state of each zone and the rate at which its nodes may be evicted."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class State(Enum):
 
 
 def zone_of(node: Mapping[str, Any]) -> str:
-    """Empty for a node that is in none."""
+    """Return the zone of a node; empty if it has none."""
     labels = node["metadata"].get("labels") or {}
     region, zone = (labels.get(key) or labels.get(_OLD[key]) or "" for key in (_REGION, _ZONE))
     return f"{region}/{zone}" if region or zone else ""
 
 
 def state_of(ready: Iterable[bool], unhealthy_threshold: float) -> State:
-    """Of a zone whose nodes are or are not ready."""
+    """Return the state of a zone from the readiness of its nodes."""
     nodes = list(ready)
     well = sum(nodes)
     ill = len(nodes) - well
@@ -41,15 +41,15 @@ def state_of(ready: Iterable[bool], unhealthy_threshold: float) -> State:
 
 
 def eviction_rate(state: State, nodes: int, options: ControllerOptions) -> float:
-    """Nodes a second. That a whole zone is down says that the zone has a problem, not that its nodes lie; only when
-    everything is down, which is not decided here, nothing is believed any more."""
+    """Return the eviction rate in nodes per second. A full disruption of one zone does not stop evictions; only a
+    disruption of all zones does, which is handled by the caller."""
     if state is not State.PARTIAL:
         return options.node_eviction_rate
     return options.secondary_node_eviction_rate if nodes > options.large_cluster_size_threshold else 0.0
 
 
 class Limiter:
-    """`rate` a second, one at a time."""
+    """Allows `rate` evictions per second, one at a time."""
 
     def __init__(self, clock: Clock, rate: float) -> None:
         self._clock = clock
@@ -66,13 +66,13 @@ class Limiter:
             return
         now = self._clock.monotonic()
         if rate > 0:
-            # Whoever had to wait still has to, for as long as the new rate says.
+            # Pending waits continue at the new rate.
             waited_for = self._rate > 0 and now < self._next
             self._next = now + 1 / rate if waited_for else now
         self._rate = rate
 
     def wait(self) -> float | None:
-        """Seconds until the next one may go; None: nobody may."""
+        """Return the seconds until the next eviction is allowed, or None if the rate is zero."""
         return max(0.0, self._next - self._clock.monotonic()) if self._rate > 0 else None
 
     def take(self) -> None:
@@ -104,7 +104,7 @@ class Zones:
         return found
 
     def assess(self, ready_by_zone: Mapping[str, list[bool]]) -> Change:
-        """Sets how fast each zone may go on, by how its nodes are now."""
+        """Set the eviction rate of each zone from the readiness of its nodes."""
         states = {
             name: state_of(ready, self._options.unhealthy_zone_threshold) for name, ready in ready_by_zone.items()
         }
@@ -127,6 +127,6 @@ class Zones:
 class Change(Enum):
     NONE = 0
     ALL_DOWN = 1
-    """Nobody is ready any more: most likely it is we who hear nothing."""
+    """No node is ready any more: most likely this process lost its connection."""
     UP_AGAIN = 2
-    """Somebody is, after nobody was."""
+    """A node is ready again after all were down."""

@@ -1,6 +1,6 @@
-"""Binds claims and volumes to each other, and decides what becomes of a volume whose claim is gone.
+"""Binds claims and volumes, and reclaims volumes whose claim is gone.
 
-A binding is two pointers, and each is written on its own: first the volume's `claimRef`, by compare-and-swap, so that
-a volume is never promised twice; then the claim's `volumeName`. Whatever stops the binder in between, the next look at
-either of the two finds what is there and finishes or undoes it.
+A binding consists of two references that are written separately: first the volume's `claimRef`, by compare-and-swap, so
+that a volume is never bound twice; then the claim's `volumeName`. If the binder is interrupted in between, the next
+reconcile of either object completes or reverts the binding.
 """

@@ -1,4 +1,4 @@
-"""One claim: find it a volume, have one made, or see that it still has the one it had."""
+"""Reconciles a claim: finds or provisions a volume, or verifies that a bound claim still has its volume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Obj = dict[str, Any]
 
 
 class Misbound(Exception):
-    """A claim points to a volume that is another's."""
+    """A claim refers to a volume that is bound to another claim."""
 
 
 class Claims:
@@ -51,7 +51,7 @@ class Claims:
         else:
             await self._find(claim)
 
-    # -- not bound yet ----------------------------------------------------------------------------------------------
+    # -- pending claims ---------------------------------------------------------------------------------------------
 
     async def _find(self, claim: Obj) -> None:
         wanted = claim_class(claim)
@@ -62,7 +62,7 @@ class Claims:
             await self._ledger.bind(volume, claim)
             return
         if not asks_for_class(claim) and (default := default_class(list(self._classes.items.values()))) is not None:
-            # It came before there was a default; from now on it is as if it had asked for it.
+            # The claim was created before there was a default class: assign the default now.
             name = default["metadata"]["name"]
             await self._ledger.save_claim({**claim, "spec": {**claim["spec"], "storageClassName": name}})
             return
@@ -115,7 +115,7 @@ class Claims:
         return await self._ledger.save_claim(with_migration(with_annotation(asked, STORAGE_PROVISIONER, provisioner)))
 
     async def _bind_to_wanted(self, claim: Obj) -> None:
-        """Its author, or somebody before us who was interrupted, has chosen."""
+        """Bind to the volume that the claim names, chosen by its author or by an interrupted binding."""
         name = claim["spec"]["volumeName"]
         volume = self._ledger.volume(name)
         if volume is None:
@@ -137,7 +137,7 @@ class Claims:
                 raise Misbound(f'invalid binding of claim "{key_of(claim)}" to volume "{name}": {why}')
             await self._ledger.set_claim_status(claim, "Pending", None)
 
-    # -- bound once -------------------------------------------------------------------------------------------------
+    # -- bound claims -----------------------------------------------------------------------------------------------
 
     async def _verify_binding(self, claim: Obj) -> None:
         name = claim["spec"].get("volumeName")

@@ -1,4 +1,4 @@
-"""The binder: when it looks at which claim and which volume."""
+"""The event handlers of the binder."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Binder:
             tasks.create_task(self._resync())
 
     async def _resync(self) -> None:
-        """At all that has not come to rest: what is missing may have come without anybody telling."""
+        """Enqueue all objects that are not in a final state, because what they wait for may appear without an event."""
         while True:
             await self._clock.sleep(self._sync_period)
             for key, claim in tuple(self._claims.items.items()):

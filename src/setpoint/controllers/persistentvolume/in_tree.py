@@ -1,4 +1,4 @@
-"""Who makes and unmakes volumes: names that mean something to Kubernetes itself, and all others, who are external."""
+"""Maps provisioner names: in-tree names that Kubernetes defines, and external provisioners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIGRATED_TO = "pv.kubernetes.io/migrated-to"
 _OWN = "kubernetes.io/"
 _HOST_PATH = "kubernetes.io/host-path"
 _NOT_PROVISIONING = frozenset({"kubernetes.io/nfs", "kubernetes.io/fc", "kubernetes.io/iscsi", "kubernetes.io/csi"})
-"""Kinds of volumes that are known, but are never made."""
+"""In-tree volume types that cannot be provisioned."""
 _DELETABLE_PATH = re.compile("/tmp/.+")
 _MIGRATED = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
@@ -24,20 +24,20 @@ _MIGRATED = {
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
 }
-"""Old names, and the drivers that have taken over their volumes."""
+"""In-tree names and the CSI drivers that replaced them."""
 
 
 class Refused(Exception):
-    """It cannot be made, or unmade; the message is upstream's."""
+    """The volume cannot be provisioned or deleted; the message is upstream's."""
 
     def __init__(self, message: str, asked: str = "") -> None:
-        """`asked`: who is noted on the claim as asked, all the same."""
+        """Create the error. `asked` is the provisioner to record on the claim all the same."""
         super().__init__(message)
         self.asked = asked
 
 
 def external_provisioner(provisioner: str) -> str:
-    """The name under which somebody outside makes volumes for this one. Raises Refused if nobody does."""
+    """Return the name of the external provisioner. Raise Refused if there is none."""
     if provisioner in _MIGRATED:
         return _MIGRATED[provisioner]
     if not provisioner.startswith(_OWN):
@@ -51,7 +51,8 @@ def external_provisioner(provisioner: str) -> str:
 
 
 def is_deleted_externally(volume: Obj) -> bool:
-    """Somebody else deletes it. If not, the binder may, without touching anything but the object. Raises Refused."""
+    """Return whether an external provisioner deletes the volume; otherwise the binder deletes the object only. Raise
+    Refused."""
     noted, spec = annotations_of(volume), volume["spec"]
     if MIGRATED_TO in noted or ("csi" in spec and not noted.get(PROVISIONED_BY)):
         return True
@@ -73,7 +74,8 @@ def is_deleted_externally(volume: Obj) -> bool:
 
 
 def with_migration(obj: Obj) -> Obj:
-    """With the annotation that says which driver has taken over; itself if it is right."""
+    """Return the object with the annotation of the CSI driver that replaced its plugin, or the object itself if it is
+    set."""
     noted = annotations_of(obj)
     provisioner = noted.get(PROVISIONED_BY) or noted.get(STORAGE_PROVISIONER)
     if provisioner is None:

@@ -1,4 +1,4 @@
-"""What an informer has seen, or what we wrote ourselves where that is newer."""
+"""An informer's cache overlaid with the controller's own newer writes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def _revision(obj: Obj) -> int:
 
 
 class Latest:
-    """Who decides by a cache that does not show yet what he has just written decides the same again, and differently.
-    Here he finds his own writes until the informer has caught up with them."""
+    """Returns own writes until the informer has caught up. Deciding by a stale cache could make the same decision
+    twice, and differently."""
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
@@ -27,7 +27,8 @@ class Latest:
         return self._written.get(key) or self._informer.get(key)
 
     def by_index(self, name: str, value: str) -> Iterable[Obj]:
-        """What the informer's index has for the value, each as it is known now, and all that it may not have yet."""
+        """Return the objects of the informer's index in their latest known version, and those that the index may
+        lack."""
         found = {key_of(obj): obj for obj in self._informer.by_index(name, value)}
         return {**found, **self._written}.values()
 

@@ -1,4 +1,4 @@
-"""Claims and volumes as they are known, and every way in which the binder writes them."""
+"""The known claims and volumes, and all writes of the binder."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ledger:
         claims.add_index(_UNBOUND, _unbound_in_class)
         self._volumes, self._claims = Latest(volumes), Latest(claims)
         self._binding: set[str] = set()
-        """Volumes that are being bound at this moment: nobody else need try."""
+        """Names of the volumes that are being bound now, which other workers skip."""
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class Ledger:
         return self._claims.get(key)
 
     async def read_claim(self, key: str) -> Obj | None:
-        """Not by the cache, which may not have it yet."""
+        """Read the claim from the server, because the cache may not have it yet."""
         namespace, _, name = key.partition("/")
         try:
             return self._claims.wrote(await self._client.get(CLAIMS, name, namespace))
@@ -79,12 +79,12 @@ class Ledger:
         return [key_of(claim) for claim in self._claim_informer.by_index(_UNBOUND, storage_class)]
 
     def volumes_of(self, key: str) -> list[str]:
-        """Names of those that point to the claim, right or wrong."""
+        """Return the names of the volumes whose claimRef names the claim."""
         return [volume["metadata"]["name"] for volume in self._volume_informer.by_index(_CLAIMED, key)]
 
     def best_for(self, claim: Obj, *, only_reserved: bool) -> Obj | None:
-        """Volumes with just the access modes that are asked for come first, then those with more: the best of them is
-        the one reserved for the claim, or the smallest."""
+        """Return the best volume for the claim, or None. Volumes with exactly the requested access modes come first;
+        among them the one reserved for the claim, or the smallest."""
         known = {
             volume["metadata"]["name"]: volume
             for volume in (
@@ -136,8 +136,8 @@ class Ledger:
         return self._claims.wrote(await self._client.update({**claim, "status": status}, subresource="status"))
 
     async def bind(self, volume: Obj, claim: Obj) -> None:
-        """Both, and their phases: the volume first. Each write is made only where something is missing; a failure
-        leaves the rest to the next look."""
+        """Bind both objects and set their phases, the volume first. Only missing parts are written; after a failure the
+        next reconcile continues."""
         name = volume["metadata"]["name"]
         self._binding.add(name)
         try:
@@ -151,12 +151,12 @@ class Ledger:
         await self.set_claim_status(claim, "Bound", volume)
 
     async def unbind(self, volume: Obj) -> None:
-        """The volume is free again; if its author reserved it, it stays reserved for a claim of that name."""
+        """Release the volume; one that its author reserved stays reserved for a claim with that name."""
         await self.set_phase(await self.save_volume(volume_freed(volume)), "Available")
 
 
 def volume_for(volume: Obj, claim: Obj) -> Obj:
-    """The volume with a pointer to the claim; itself if it has it."""
+    """Return the volume with a claimRef to the claim, or the volume itself if it has it."""
     meta = claim["metadata"]
     reference = volume["spec"].get("claimRef") or {}
     noted = annotations_of(volume)
@@ -186,7 +186,7 @@ def volume_freed(volume: Obj) -> Obj:
 
 
 def claim_on(claim: Obj, volume: str) -> Obj:
-    """The claim with a pointer to the volume; itself if it has it and says so."""
+    """Return the claim with a reference to the volume, or the claim itself if it is complete."""
     changed = claim
     if claim["spec"].get("volumeName") != volume:
         changed = {**claim, "spec": {**claim["spec"], "volumeName": volume}}
@@ -210,7 +210,7 @@ def claim_status(claim: Obj, phase: str, volume: Obj | None) -> Obj:
         return status
     status["accessModes"] = volume["spec"].get("accessModes") or []
     if old.get("phase") == phase:
-        # From here on the size is for those to say who resize: it may differ from the volume's on purpose.
+        # After the binding, the resizer owns the capacity: it may intentionally differ from the volume's.
         return status
     size = volume["spec"].get("capacity") or {}
     if PRE_RESIZE_CAPACITY in annotations_of(volume):

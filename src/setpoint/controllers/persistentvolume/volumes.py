@@ -1,4 +1,4 @@
-"""One volume: free, bound, or released, and then retained or deleted."""
+"""Reconciles a volume: available, bound, or released and then retained or deleted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Volumes:
             volume = await self._ledger.save_volume(migrated)
         reference = volume["spec"].get("claimRef") or {}
         if not reference.get("uid"):
-            # Free, or reserved for a claim that may come: then the claim does the rest.
+            # Available, or reserved for a claim: binding is left to the claim.
             await self._ledger.set_phase(volume, "Available")
             return
         claim = await self._claim_of(volume, reference)
@@ -41,13 +41,14 @@ class Volumes:
         elif claim["spec"]["volumeName"] == name:
             await self._ledger.set_phase(volume, "Bound")
         elif PROVISIONED_BY in annotations_of(volume) and _policy(volume) == "Delete":
-            # Made for this claim, which has found another meanwhile.
+            # Provisioned for this claim, which was bound to another volume meanwhile.
             await self._release(volume)
         else:
             await self._ledger.unbind(volume)
 
     async def _claim_of(self, volume: Obj, reference: Obj) -> Obj | None:
-        """The very claim that the volume points to. A volume is not given up because a cache is late."""
+        """Return the claim that the volume refers to. Reads from the server before the volume is released, because the
+        cache may be stale."""
         key = claim_key(reference)
         claim = self._ledger.claim(key)
         if claim is None and (volume.get("status") or {}).get("phase") not in _OVER:

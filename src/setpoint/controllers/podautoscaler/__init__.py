@@ -1,5 +1,5 @@
-"""HorizontalPodAutoscalers: as many replicas as keep what is measured at its target.
+"""HorizontalPodAutoscalers: scale so that metrics stay at their targets.
 
-Every 15 seconds: read the target's scale, read the metrics, work out how many replicas each of them asks for, take the
-most, damp it by the rules of the behaviour, write the scale.
+Every 15 seconds: read the target's scale and the metrics, compute the replicas that each metric requires, take the
+maximum, apply the scaling behavior, write the scale.
 """

@@ -1,4 +1,4 @@
-"""How fast and how readily the number of replicas may change."""
+"""Applies stabilization windows and scaling policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 Rules = Mapping[str, Any]
 
 _RETENTION = 3600.0
-"""Neither a stabilization window nor the period of a policy is longer."""
+"""Seconds for which history is retained, the longest stabilization window and policy period."""
 
 
 class Limited(NamedTuple):
@@ -20,15 +20,15 @@ class Limited(NamedTuple):
 
 
 class History:
-    """What was recommended and done lately, by key. Times are seconds of a clock that never goes back."""
+    """Recent recommendations and scalings by key; times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._recommended: dict[str, list[tuple[float, int]]] = {}
         self._changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
-        """Replicas added (positive) or removed (negative)."""
+        """Replicas added (positive) or removed (negative) with their time."""
 
     def begin(self, key: str, replicas: int, now: float) -> None:
-        """Who has no past yet has always had what is there now: a restart is no reason to scale down."""
+        """Start the history of a key with the current size, so that a restart does not cause a scale-down."""
         self._recommended.setdefault(key, [(now, replicas)])
 
     def recommend(self, key: str, replicas: int, now: float) -> None:
@@ -51,11 +51,11 @@ class History:
         ]  # fmt: skip
 
     def change(self, key: str, since: float) -> int:
-        """Replicas more (or fewer) than then."""
+        """Return the change in replicas since then."""
         return sum(change for at, change in self._changes[key] if at > since)
 
 
-# -- without a behaviour ----------------------------------------------------------------------------------------------
+# -- without behavior ------------------------------------------------------------------------------------------------
 
 
 def highest_recent(history: History, key: str, wanted: int, window: float, now: float) -> int:
@@ -73,11 +73,11 @@ def limit(current: int, wanted: int, least: int, most: int) -> Limited:
     return Limited(wanted, "DesiredWithinRange", _IN_RANGE)
 
 
-# -- with one ---------------------------------------------------------------------------------------------------------
+# -- with behavior ---------------------------------------------------------------------------------------------------
 
 
 def stabilize(history: History, key: str, current: int, wanted: int, up: Rules, down: Rules, now: float) -> Limited:
-    """Up only to what was recommended all the time lately, down only to that too."""
+    """Limit the change to what was recommended throughout the stabilization window."""
     lowest = min([wanted, *history.recommendations(key, now - up["stabilizationWindowSeconds"])])
     highest = max([wanted, *history.recommendations(key, now - down["stabilizationWindowSeconds"])])
     replicas = min(max(current, lowest), highest)

@@ -1,4 +1,4 @@
-"""The autoscaler's loop."""
+"""The horizontal Pod autoscaler controller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ATTEMPTS = 5
 
 
 class Undecided(Exception):
-    """How many replicas there should be cannot be said."""
+    """The desired number of replicas cannot be determined."""
 
 
 def horizontal_pod_autoscaler_controller(manager: Manager, options: ControllerOptions) -> Controller:
@@ -58,7 +58,7 @@ def autoscaler(manager: Manager, options: ControllerOptions, metrics: Metrics) -
 
 
 class _FixedInterval:
-    """Whether it went well or not: once in a period."""
+    """Requeues at a fixed interval, after successes and failures alike."""
 
     def __init__(self, period: float) -> None:
         self._period = period
@@ -95,10 +95,10 @@ class Autoscalers:
         self._history = History()
         self._written = WrittenRevisions()
         self._selectors: dict[str, dict[str, Selector]] = {}
-        """By namespace and key: what each autoscaler's target selects."""
+        """By namespace and key: the selector of each autoscaler's target."""
         pods.add_index("namespace", lambda pod: (pod["metadata"]["namespace"],))
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
         def changed(old: Obj | None, new: Obj | None) -> None:
@@ -122,7 +122,7 @@ class Autoscalers:
             if not others:
                 del self._selectors[namespace]
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         if not self._written.seen(key):
@@ -135,7 +135,7 @@ class Autoscalers:
         try:
             await self._scale(key, cached, status)
         except Undecided:
-            pass  # said in events and conditions; there is nothing to do but to look again
+            pass  # reported in Events and conditions; retry in the next period
         finally:
             await self._write(key, cached, status)
         return Result(requeue_after=self._options.horizontal_pod_autoscaler_sync_period)
@@ -237,10 +237,10 @@ class Autoscalers:
         status.set("AbleToScale", "True", "SucceededRescale", text)
         self._recorder.normal(hpa, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
 
-    # -- how many ---------------------------------------------------------------------------------------------------
+    # -- desired replicas -------------------------------------------------------------------------------------------
 
     async def _measure(self, key: str, hpa: Obj, scale: Obj, status: Status) -> tuple[Proposal, list[Obj]]:
-        """The greatest of what the metrics ask for, and what to say of each."""
+        """Return the greatest proposal of the metrics, and the status of each metric."""
         metrics = hpa["spec"].get("metrics") or []
         statuses: list[Obj] = [{"type": ""} for _ in metrics]
         try:
@@ -261,7 +261,7 @@ class Autoscalers:
             statuses[place] = proposal.status
             if best is None or best.replicas == 0 or proposal.replicas > best.replicas:
                 best = proposal
-        # With a part of the metrics it may go up, but never down: the missing ones might say more.
+        # With some metrics missing, scale up but never down: the missing ones might require more.
         if best is None or (failures and best.replicas < target.wanted):
             first = failures[0]
             text = f"the HPA was unable to compute the replica count: {first.cause}"

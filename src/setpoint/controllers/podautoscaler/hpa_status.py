@@ -1,4 +1,4 @@
-"""An autoscaler's status while it is being worked out."""
+"""Builds the status of an autoscaler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Status:
         self._status["conditions"] = conditions
 
     def replicas(self, current: int, desired: int | None, metrics: list[Obj] | None, *, rescaled: bool = False) -> None:
-        """`desired`: None leaves it as it was."""
+        """Set the replica counts; None for `desired` leaves it unchanged."""
         if desired is None:
             desired = self._status.get("desiredReplicas", 0)
         status: Obj = {
@@ -56,5 +56,5 @@ class Status:
 
 
 def _bare(status: Obj) -> Obj:
-    """Without what stands for nothing."""
+    """Return the status without empty fields."""
     return {name: value for name, value in status.items() if value}

@@ -1,4 +1,4 @@
-"""What the autoscaler asks to be measured."""
+"""The metrics that the autoscaler reads."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ Obj = dict[str, Any]
 
 
 class MetricsFailure(Exception):
-    """No number could be had; the text says why."""
+    """A metric is unavailable; the text says why."""
 
 
 class PodMetric(NamedTuple):
     value: int
-    """In thousandths."""
+    """The value in thousandths."""
     at: datetime | None = None
     window: float = 60.0
-    """The seconds before `at` that were measured."""
+    """Seconds before `at` that the measurement covers."""
 
 
 PodMetrics = dict[str, PodMetric]
-"""By the name of the Pod."""
+"""Metrics by Pod name."""
 
 
 class Metrics(Protocol):
-    """Where numbers come from, all of them in thousandths. Everything raises MetricsFailure."""
+    """Reads metrics, all in thousandths. Every method raises MetricsFailure."""
 
     async def resource(self, name: str, namespace: str, selector: str, container: str = "") -> PodMetrics:
-        """How much of a resource (cpu, memory) the selected Pods use, or one container of each of them."""
+        """Return the usage of a resource (cpu, memory) by the selected Pods, or by one container of each."""
         ...
 
     async def pods(self, name: str, namespace: str, selector: str, metric_selector: str) -> PodMetrics:
-        """A custom metric of each of the selected Pods."""
+        """Return a custom metric of each selected Pod."""
         ...
 
     async def object(self, name: str, namespace: str, reference: Obj, metric_selector: str) -> int:
-        """A custom metric of some other object."""
+        """Return a custom metric of another object."""
         ...
 
     async def external(self, name: str, namespace: str, metric_selector: str) -> list[int]:
-        """A metric of something outside, as many values as match."""
+        """Return the matching values of an external metric."""
         ...

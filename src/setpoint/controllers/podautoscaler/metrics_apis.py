@@ -74,7 +74,7 @@ class MetricsApis:
         return [milli_value(item["value"]) for item in items]
 
     async def _custom(self) -> str:
-        """The newest version there is."""
+        """Return the newest served version."""
         try:
             versions = {each.version for each in await self._client.discovery.resources() if each.group == _CUSTOM}
             if not versions:

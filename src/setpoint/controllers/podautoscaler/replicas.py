@@ -1,4 +1,4 @@
-"""From numbers to replicas: upstream's arithmetic, with its caution about Pods that cannot be measured yet."""
+"""Computes replicas from metrics with upstream's arithmetic and its treatment of unmeasured Pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_METRICS = "did not receive metrics for targeted pods (pods might be unready)
 
 
 class Tolerances(NamedTuple):
-    """How far usage may be off the target without consequences, as a fraction."""
+    """The tolerated deviation of usage from the target, as a fraction."""
 
     down: float = 0.1
     up: float = 0.1
@@ -34,20 +34,20 @@ class Tolerances(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartupGrace:
-    """With Pods that have just started: seconds."""
+    """Grace periods after the start of a Pod, in seconds."""
 
     cpu_initialization: float = 300.0
-    """For so long only what was measured when the Pod was ready counts."""
+    """During this time only samples taken while the Pod was ready count."""
     initial_readiness: float = 30.0
-    """A Pod that ceased to be ready within this has never really been."""
+    """A Pod that became unready within this time was never really ready."""
 
 
 class Groups(NamedTuple):
     ready: int
     unready: set[str]
-    """Not measured yet, or not to be believed yet."""
+    """Pods without metrics yet, or whose metrics do not count yet."""
     missing: set[str]
-    """Should have been measured."""
+    """Pods that should have metrics but do not."""
     ignored: set[str]
 
 
@@ -82,14 +82,14 @@ def _is_starting(pod: Obj, metric: PodMetric, startup_grace: StartupGrace, now: 
     return unready and start + timedelta(seconds=startup_grace.initial_readiness) > since
 
 
-# -- usage of the Pods themselves -----------------------------------------------------------------------------------
+# -- resource usage --------------------------------------------------------------------------------------------------
 
 
 def by_utilization(
     current: int, target: int, metrics: PodMetrics, groups: Groups, requests: Mapping[str, int],
     tolerances: Tolerances,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """`target` in percent of the requests. Replicas, percent in use, average usage."""
+    """Compute replicas for a `target` in percent of the requests. Return replicas, percent in use and average usage."""
     believed = _usable(metrics, groups)
 
     def utilization(measured: Mapping[str, PodMetric]) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def by_utilization(
 
 
 def by_usage(current: int, target: int, metrics: PodMetrics, groups: Groups, tolerances: Tolerances) -> tuple[int, int]:
-    """`target` is what each Pod should use on average. Replicas, average usage."""
+    """Compute replicas for an average `target` per Pod. Return replicas and average usage."""
     believed = _usable(metrics, groups)
 
     def average(measured: Mapping[str, PodMetric]) -> int:
@@ -134,7 +134,7 @@ def _decide(
     up_in_spite_of_unready = bool(groups.unready) and ratio > 1.0
     if not up_in_spite_of_unready and not groups.missing:
         return current if tolerances.allow(ratio) else _whole(ratio * groups.ready)
-    # Who was not measured is taken to be as it would least change anything.
+    # Assume for unmeasured Pods the usage that changes the result least.
     filled = dict(metrics)
     if ratio != 1.0:
         filled |= {name: PodMetric(fallback(name) if ratio < 1.0 else 0) for name in groups.missing}
@@ -150,7 +150,7 @@ def _decide(
 
 
 def requests_of(pods: Collection[Obj], resource: str, container: str) -> dict[str, int]:
-    """By Pod; all of them must say what they ask for."""
+    """Return the requests by Pod; all Pods must have one."""
     return {pod["metadata"]["name"]: _request(pod, resource, container) for pod in pods}
 
 
@@ -176,11 +176,11 @@ def _request(pod: Obj, resource: str, container: str) -> int:
     return total
 
 
-# -- usage of something else ----------------------------------------------------------------------------------------
+# -- object and external metrics ------------------------------------------------------------------------------------
 
 
 def by_value(current: int, usage: int, target: int, pods: Collection[Obj], tolerances: Tolerances) -> int:
-    """`usage` of one thing that all Pods share in; the Pods that are ready are taken to be what keeps it there."""
+    """Compute replicas for `usage` of something that all ready Pods share."""
     ratio = usage / target
     if current == 0:
         return _whole(ratio)
@@ -192,7 +192,7 @@ def by_value(current: int, usage: int, target: int, pods: Collection[Obj], toler
 
 
 def by_average_value(there: int, usage: int, target: int, tolerances: Tolerances) -> tuple[int, int]:
-    """`usage` is to be `target` for each replica. Replicas, and what it is for each now."""
+    """Compute replicas for a `target` per replica. Return replicas and the current value per replica."""
     ratio = usage / (target * there) if there else (inf if usage else nan)
     replicas = there if tolerances.allow(ratio) else _whole(usage / target)
     return replicas, ceil(usage / there) if there else usage

@@ -1,4 +1,4 @@
-"""Each entry of an autoscaler's `spec.metrics`, asked how many replicas it wants."""
+"""Evaluates each entry of an autoscaler's `spec.metrics`."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ Obj = dict[str, Any]
 class Proposal(NamedTuple):
     replicas: int
     name: str
-    """Of the metric, as people are told."""
+    """The description of the metric for Events and conditions."""
     status: Obj
-    """For `status.currentMetrics`."""
+    """The entry of `status.currentMetrics`."""
 
 
 class Unmeasured(Exception):
     def __init__(self, reason: str, cause: str, text: str) -> None:
-        """`cause` is for the event and the condition, `text` for whoever sums up."""
+        """Create the error. `cause` is for the Event and the condition, `text` for the summary."""
         super().__init__(text)
         self.reason = reason
         self.cause = cause
 
 
 class Target(NamedTuple):
-    """What is scaled, as it is at this moment."""
+    """The current state of the scale target."""
 
     namespace: str
     selector: str
@@ -62,7 +62,7 @@ class Sources:
         self._startup_grace = startup_grace
 
     async def propose(self, metric: Obj, target: Target) -> Proposal:
-        """Raises Unmeasured."""
+        """Return what the metric requires. Raise Unmeasured."""
         kind = metric["type"]
         if kind == "Object":
             return await self._object(metric["object"], target)
@@ -99,7 +99,7 @@ class Sources:
         return Proposal(replicas, shown, {"type": "ContainerResource", "containerResource": status})
 
     async def _usage(self, name: str, wanted: Obj, target: Target, container: str) -> tuple[int, Obj, str]:
-        """Replicas, the current value, and what the metric is called."""
+        """Return replicas, the current value, and the description of the metric."""
         if wanted.get("averageValue") is not None:
             try:
                 metrics = await self._resource_metrics(name, target, container)
@@ -117,7 +117,7 @@ class Sources:
         try:
             metrics = await self._resource_metrics(name, target, container)
             groups = self._groups(metrics, name, target)
-            # Before the requests: who has none to be measured by need not name any.
+            # Check before the requests: Pods without usable metrics need no requests.
             measurable(metrics, groups)
             requests = requests_of(target.pods, name, container)
             replicas, percent, average = by_utilization(
@@ -233,7 +233,7 @@ class Sources:
 
 
 def measurable(metrics: PodMetrics, groups: Groups) -> None:
-    """Raises MetricsFailure if there is nobody whose numbers can be believed."""
+    """Raise MetricsFailure if no Pod has usable metrics."""
     if not metrics.keys() - groups.ignored - groups.unready:
         raise MetricsFailure("did not receive metrics for targeted pods (pods might be unready)")
 

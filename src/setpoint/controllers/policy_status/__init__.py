@@ -1,5 +1,5 @@
-"""The status of ValidatingAdmissionPolicies: whether their expressions suit the kinds that they are for.
+"""The status of ValidatingAdmissionPolicies: type-checks their expressions against the matched kinds.
 
-What is found are warnings: they never change what a policy does. Of kinds that nobody serves, or that the policy does
-not name (wildcards), nothing is said.
+Findings are warnings and never change what a policy does. Kinds that are not served or only matched by wildcards are
+not checked.
 """

@@ -1,4 +1,4 @@
-"""Checks every policy when it has changed, and writes what it found into its status."""
+"""Type-checks every changed policy and writes the findings to its status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def policy_status_controller(manager: Manager, _: ControllerOptions) -> Controll
 
 
 async def warnings(policy: Obj, client: Client) -> list[Obj]:
-    """What is wrong with its validations and their messages, for which kinds."""
+    """Return the warnings about validations and message expressions, by kind."""
     spec, schemas = policy["spec"], SchemaSource(client)
     kinds: list[TypedKind] = []
     for each in await matched_kinds(policy, lambda fresh: client.discovery.resources(fresh=fresh)):
@@ -53,7 +53,7 @@ async def warnings(policy: Obj, client: Client) -> list[Obj]:
             kinds.append(TypedKind(str(each), found))
     params = None
     if param_kind := spec.get("paramKind"):
-        # The names of types must differ, and an object and its parameters can be of the same kind.
+        # Type names must differ, and an object and its parameters can be of the same kind.
         _, params = await schemas.type_of(
             kind_of(param_kind["apiVersion"], param_kind["kind"]), f"{param_kind['kind']}Params"
         )

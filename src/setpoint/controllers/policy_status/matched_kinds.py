@@ -1,4 +1,4 @@
-"""Which kinds a policy is checked against: those that its rules name."""
+"""The kinds a policy is checked against, which are those that its rules name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from setpoint.kinds.catalog import Resource
 
 MOST_KINDS: Final = 10
-"""Of one rule. The rules after it are not looked at."""
+"""The maximum number of kinds of one rule; the rules after it are skipped."""
 Served = Callable[[bool], Awaitable[Sequence[Resource]]]
-"""What the server serves; asked anew if the argument is true."""
+"""Returns the served resources; a true argument bypasses the cache."""
 
 
 class GroupVersionKind(NamedTuple):
@@ -28,7 +28,8 @@ def kind_of(api_version: str, kind: str) -> GroupVersionKind:
 
 
 async def matched_kinds(policy: dict[str, Any], served: Served) -> list[GroupVersionKind]:
-    """By group, version and kind. A resource that is not known is looked for anew, once for all of the policy."""
+    """Return the matched kinds sorted by group, version and kind. Unknown resources trigger one new discovery per
+    policy."""
     found: set[GroupVersionKind] = set()
     known = await served(False)
     asked_again = False
@@ -49,7 +50,7 @@ async def matched_kinds(policy: dict[str, Any], served: Served) -> list[GroupVer
 
 
 def _named(rule: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The (group, version, resource) of a rule; none if a group or version is a wildcard."""
+    """Yield the (group, version, resource) of a rule; none if a group or version is a wildcard."""
     groups, versions = sorted(rule.get("apiGroups") or ()), sorted(rule.get("apiVersions") or ())
     if any("*" in name for name in (*groups, *versions)):
         return
@@ -61,7 +62,7 @@ def _named(rule: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _kinds(served: Iterable[Resource], group: str, version: str, name: str) -> Iterator[GroupVersionKind]:
-    """An empty group is any group: upstream's mapper takes it as left out."""
+    """Yield the matching kinds. An empty group matches any group, as in upstream's mapper."""
     for resource in served:
         if (not group or resource.group == group) and resource.version == version:
             if name.lower() in (resource.plural, resource.singular_name or resource.kind.lower()):

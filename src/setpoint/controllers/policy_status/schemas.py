@@ -1,4 +1,4 @@
-"""The schema of a kind, whole: taken from the OpenAPI document of its group and version, references replaced."""
+"""Complete schemas of kinds from the OpenAPI documents, with references resolved."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Schemas = Mapping[str, Mapping[str, Any]]
 
 
 class SchemaSource:
-    """For one look at one policy: documents are large, and kept no longer than that."""
+    """A schema source for one check of one policy. Documents are large and not retained longer than that."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._documents: dict[str, Schemas] = {}
 
     async def type_of(self, kind: GroupVersionKind, name: str) -> tuple[bool, SchemaType | None]:
-        """Whether its schema is known, and its type as expressions see it; `name` becomes the type's name."""
+        """Return whether the schema is known, and its CEL type with this name."""
         schemas = await self._schemas(kind)
         for reference, schema in schemas.items():
             if any(_is(each, kind) for each in schema.get(_KINDS) or ()):
@@ -47,8 +47,8 @@ def _is(named: Mapping[str, Any], kind: GroupVersionKind) -> bool:
 
 
 def resolved(schemas: Schemas, schema: Mapping[str, Any], seen: tuple[str, ...]) -> Mapping[str, Any]:
-    """The schema with what it refers to in place. One that refers to itself is cut off: an object, of which nothing is
-    known. `seen` are the references that led here."""
+    """Return the schema with references resolved. A recursive reference becomes an object of unknown type. `seen` are
+    the references that led here."""
     reference = _reference(schema)
     if reference is not None:
         if reference in seen:
@@ -66,7 +66,7 @@ def resolved(schemas: Schemas, schema: Mapping[str, Any], seen: tuple[str, ...])
 
 
 def _reference(schema: Mapping[str, Any]) -> str | None:
-    """Also one that is wrapped, so that it can have a description or a default of its own."""
+    """Return the reference of a schema, also one wrapped to carry a description or default."""
     if "$ref" in schema:
         return str(schema["$ref"]).removeprefix(_PREFIX)
     for part in schema.get("allOf") or ():

@@ -1,1 +1,1 @@
-"""Claims on devices: made for Pods from templates, kept while somebody uses them, given back afterwards."""
+"""ResourceClaims: created from templates for Pods, reserved while in use, deallocated afterwards."""

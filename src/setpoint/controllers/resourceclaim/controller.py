@@ -1,4 +1,4 @@
-"""Follows Pods that use devices, and the claims by which they do."""
+"""Reconciles Pods that use devices, and their ResourceClaims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REMEMBERED = 500
 
 
 class Missing(Exception):
-    """Something that a Pod's claim needs is not there, or is somebody else's."""
+    """An object that a Pod's claim requires does not exist or belongs to another Pod."""
 
 
 def resource_claim_controller(manager: Manager, options: ControllerOptions) -> Controller:
@@ -49,9 +49,9 @@ class ResourceClaims:
         self._claims = manager.informer(CLAIMS)
         self._templates = manager.informer(TEMPLATES)
         self._made: OrderedDict[tuple[str, str], Obj] = OrderedDict()
-        """By the uid of the Pod and the name of its entry: what was just made, until the cache shows it."""
+        """Claims that were just created, by Pod uid and entry name, until the cache shows them."""
         self._gone: OrderedDict[str, None] = OrderedDict()
-        """The uids of Pods that are known to have been removed."""
+        """Uids of Pods that are known to be deleted."""
         self.controller = Controller(_NAME, self.reconcile, manager.clock, workers=workers)
         self._pods.add_index(_BY_CLAIM, _claims_of)
         self._pods.add_index(_BY_TEMPLATE, _templates_of)
@@ -60,7 +60,8 @@ class ResourceClaims:
         self._claims.add_handler(self._claim_changed)
         self._templates.add_handler(self._template_changed)
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- event handlers
+    # -------------------------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
@@ -119,7 +120,7 @@ class ResourceClaims:
         if fresh:
             await self._write_statuses(pod, fresh)
         if not pod["spec"].get("nodeName"):
-            return  # the scheduler reserves what it places
+            return  # the scheduler reserves claims of Pods that it binds
         for entry in pod["spec"].get("resourceClaims") or ():
             name = fresh.get(entry["name"]) or claim_name(pod, entry)
             claim = self._claims.get(f"{pod['metadata']['namespace']}/{name}") if name else None
@@ -129,7 +130,7 @@ class ResourceClaims:
                 await self._client.update({**claim, "status": status}, resource=CLAIMS, subresource="status")
 
     async def _claim_for(self, pod: Obj, entry: Obj) -> Obj | None:
-        """The claim that the Pod's status is to name from now on; None: nothing new. Raises Missing."""
+        """Return the claim to record in the Pod's status, or None if nothing changes. Raise Missing."""
         namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
         try:
             name = claim_name(pod, entry)
@@ -140,13 +141,13 @@ class ResourceClaims:
             if name is None or (there is not None and (entry.get("resourceClaimName") or is_made_for(pod, there))):
                 return None
             if there is None and (made := self._made.get((uid, entry["name"]))) and made["metadata"]["name"] == name:
-                return None  # the cache is late
+                return None  # the cache is stale
         template_name = entry.get("resourceClaimTemplateName")
         if not template_name:
-            return None  # whoever made the Pod must make it
+            return None  # the creator of the Pod creates the claim
         for claim in self._claims.by_index(_BY_OWNER, uid):
             if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM) == entry["name"]:
-                return claim  # made before, and not told
+                return claim  # created earlier, but not recorded in the status
         template = self._templates.get(f"{namespace}/{template_name}")
         if template is None:
             raise Missing(
@@ -177,7 +178,7 @@ class ResourceClaims:
         left = [each for each in reserved if await self._still_uses(claim, each)]
         protected = FINALIZER in (claim["metadata"].get("finalizers") or ())
         if len(left) < len(reserved):
-            # An update, no patch: it must fail if anything else has changed.
+            # An update, not a patch: it must fail on any concurrent change.
             claim = await self._with_consumers(claim, left, deallocated=not left and protected)
             if protected and not (claim.get("status") or {}).get("allocation"):
                 claim = await self._without_finalizer(claim)
@@ -190,7 +191,7 @@ class ResourceClaims:
 
     async def _still_uses(self, claim: Obj, consumer: Obj) -> bool:
         if consumer.get("apiGroup") or consumer.get("resource") != "pods":
-            return True  # nobody knows how to find out
+            return True  # unknown consumer: assume that it is in use
         if consumer["uid"] in self._gone:
             return False
         namespace = claim["metadata"]["namespace"]
@@ -218,7 +219,7 @@ class ResourceClaims:
         return await self._client.update({**claim, "metadata": {**meta, "finalizers": kept}}, resource=CLAIMS)
 
     async def _delete_if_unused(self, claim: Obj) -> None:
-        """It was made for a Pod that will not run: the Pod itself may stay for long."""
+        """Delete a claim whose Pod will not run, because the Pod itself may remain for long."""
         meta = claim["metadata"]
         name, uid = owning_pod(claim)
         pod = self._pods.get(f"{meta['namespace']}/{name}") if name else None
@@ -234,7 +235,7 @@ def _may_run(pod: Obj) -> bool:
 
 
 def _names(pod: Obj) -> list[str]:
-    """Of the claims of a Pod that are there."""
+    """Return the names of the Pod's existing claims."""
     found = []
     for entry in pod["spec"].get("resourceClaims") or ():
         try:

@@ -1,4 +1,4 @@
-"""What Pods and claims on devices say of each other. Pure."""
+"""Relations between Pods and ResourceClaims. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ Obj = dict[str, Any]
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 _LONGEST_BASE = 57
-"""Of a name, without the five characters that are added."""
+"""The maximum length of a name before the five-character suffix is added."""
 _MOST_CONSUMERS = 256
 
 
 class NotMade(LookupError):
-    """A claim that is to be made from a template, and was not yet."""
+    """The claim has not been created from its template yet."""
 
 
 def claim_name(pod: Obj, entry: Obj) -> str | None:
-    """Of the claim that an entry of `spec.resourceClaims` stands for; None: it was found not to be needed. Raises
+    """Return the name of the claim for an entry of `spec.resourceClaims`, or None if no claim is needed. Raise
     NotMade."""
     if entry.get("resourceClaimName"):
         return str(entry["resourceClaimName"])
@@ -33,7 +33,7 @@ def is_made_for(pod: Obj, claim: Obj) -> bool:
 
 
 def owning_pod(claim: Obj) -> tuple[str, str]:
-    """Name and uid; empty: it was not made for a Pod."""
+    """Return name and uid of the Pod for which the claim was created; empty if there is none."""
     for owner in claim["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("apiVersion") == "v1" and owner.get("kind") == "Pod":
             return owner["name"], owner["uid"]
@@ -41,7 +41,7 @@ def owning_pod(claim: Obj) -> tuple[str, str]:
 
 
 def is_done(pod: Obj) -> bool:
-    """None of its containers runs, and none ever will."""
+    """Return whether no container runs or will ever run."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return True
     return "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
@@ -52,7 +52,7 @@ def consumers(claim: Obj) -> list[Obj]:
 
 
 def must_be_reserved(pod: Obj, claim: Obj) -> bool:
-    """It has its devices, and the Pod that is to use them has a node without having been asked for."""
+    """Return whether the claim is allocated and the Pod is bound to a node without a reservation."""
     reserved = consumers(claim)
     return (
         bool((claim.get("status") or {}).get("allocation"))
@@ -66,7 +66,7 @@ def claim_from(template: Obj, pod: Obj, entry: Obj) -> Obj:
     given = spec.get("metadata") or {}
     base = f"{meta['name']}-{entry['name']}-"
     if len(base) > _LONGEST_BASE:
-        # Both names are cut in proportion, so that something is left of either.
+        # Truncate both names in proportion, so that a part of each remains.
         pod_part = meta["name"][: len(meta["name"]) * _LONGEST_BASE // len(base)]
         base = f"{pod_part}-{entry['name'][: len(entry['name']) * _LONGEST_BASE // len(base)]}"
     owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}

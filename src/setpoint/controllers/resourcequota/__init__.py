@@ -1,4 +1,4 @@
-"""ResourceQuotas: what a namespace uses of what it may use, added up from what is there.
+"""ResourceQuotas: recomputes the usage of a namespace from its objects.
 
-Admission charges every write as it happens; here it is found out what was given back, and what was charged in vain.
+Admission charges every write as it happens; this controller finds released and unused charges.
 """

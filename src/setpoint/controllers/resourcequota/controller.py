@@ -1,4 +1,4 @@
-"""The quota controller: when a quota changes, when something it is about goes away, and every five minutes."""
+"""The quota controller: recomputes usage when a quota changes, when a counted object is released, and periodically."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Obj = dict[str, Any]
 
 QUOTAS = builtin("resourcequotas")
 _NEW_KINDS = 30.0
-"""Seconds between two looks for kinds that a quota names and the server did not know."""
+"""Seconds between two discoveries of resources that a quota names and the server did not serve."""
 _STALE = 10.0
-"""Seconds that a cache may be behind."""
+"""Seconds by which a cache may be stale."""
 _BATCH = 1.0
 
 
@@ -49,14 +49,14 @@ class Quotas:
         self._quotas = quotas
         self._controller: Controller
         self.unmeasured: dict[str, set[str]] = {}
-        """By key: names in the quota that stand for no kind there is."""
+        """By key: names in the quota that match no served resource."""
         self._lowered: dict[str, datetime] = {}
-        """By key: when usage was last found to be less than what had been charged."""
+        """By key: when usage was last found to be below what had been charged."""
         self._added_up: dict[str, float] = {}
-        """By key: when that was last done."""
+        """By key: when usage was last recomputed, in monotonic seconds."""
         quotas.add_index("namespace", lambda quota: (quota["metadata"]["namespace"],))
 
-    # -- when to look -----------------------------------------------------------------------------------------------
+    # -- event handlers ---------------------------------------------------------------------------------------------
 
     def watch(self, controller: Controller) -> None:
         self._controller = controller
@@ -69,13 +69,13 @@ class Quotas:
             elif new is not None and (old is None or not same_amounts(_hard(old), _hard(new))):
                 controller.enqueue(key_of(new))
             elif new is not None and self._clock.monotonic() - self._added_up.get(key_of(new), -_STALE) < _STALE:
-                # A charge that was perhaps not known yet when usage was added up, and compared with too little.
+                # A charge that may have been missed when usage was recomputed: recompute.
                 controller.queue.add_after(key_of(new), _BATCH)
 
         self._quotas.add_handler(quota_changed)
 
     def object_changed(self, its_meter: Meter, old: Obj | None, new: Obj | None) -> None:
-        """Only what may give something back: what takes has been charged on its way in."""
+        """Enqueue the quotas for changes that may release usage; admission has charged those that consume it."""
         meta = (new or old or {})["metadata"]
         for quota in self._quotas.by_index("namespace", meta["namespace"]):
             if not measured_names(its_meter, _hard(quota)):
@@ -91,7 +91,7 @@ class Quotas:
                 self._controller.enqueue(key)
 
     def _is_uncounted(self, key: str, meta: Obj) -> bool:
-        """It had been charged already, but was not there yet, when usage was last added up."""
+        """Return whether the object had been charged but was not visible yet when usage was last recomputed."""
         lowered = self._lowered.get(key)
         return lowered is not None and parse_time(meta["creationTimestamp"]) <= lowered
 
@@ -102,7 +102,7 @@ class Quotas:
     def recompute(self, key: str) -> None:
         self._controller.enqueue(key)
 
-    # -- what to do -------------------------------------------------------------------------------------------------
+    # -- reconcile --------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> None:
         quota = self._quotas.get(key)
@@ -130,7 +130,7 @@ class Quotas:
             return
         current = self._quotas.get(key)
         if current is not quota:
-            # Charged or changed while kinds were being asked for: add up again.
+            # The quota was charged or changed while resources were discovered: recompute.
             self.recompute(key)
             return
         if any(compare(used[name], amount) < 0 for name, amount in (before or {}).items() if name in used):
@@ -145,7 +145,7 @@ class Quotas:
 
 
 class Resync:
-    """What no event tells: Pods that should be gone by now, kinds that are new."""
+    """Periodic resync for what causes no event: overdue Pods and new resources."""
 
     def __init__(self, quotas: Quotas, clock: Clock, period: float) -> None:
         self._quotas = quotas

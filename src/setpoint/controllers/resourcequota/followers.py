@@ -1,4 +1,4 @@
-"""The objects that quotas are about: followed from when the first quota names their kind."""
+"""Informers for the resources that quotas name, started when the first quota names them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class _Followed:
     resource: Resource
     informer: Informer
     task: asyncio.Task[None] | None
-    """None: the informer is shared, and another component runs it."""
+    """The task that runs the informer; None if it is a shared informer."""
 
 
 class Followers:
     def __init__(
         self, client: Client, clock: Clock, shared: Callable[[Resource], Informer | None], changed: Changed
     ) -> None:
-        """`shared` gives the informers that are there anyway; `changed` hears of every change of what is followed."""
+        """Create the followers. `shared` returns existing informers; `changed` is called for every change of an
+        object."""
         self._client = client
         self._clock = clock
         self._shared = shared
@@ -48,7 +49,7 @@ class Followers:
             await asyncio.Event().wait()
 
     async def measured(self, *, fresh: bool = False) -> dict[Key, tuple[Resource, Meter]]:
-        """Every kind of object that a quota can be about, as the server knows them; `fresh`: ask it again."""
+        """Return every resource that a quota can count. `fresh` bypasses the discovery cache."""
         found: dict[Key, tuple[Resource, Meter]] = {}
         for resource in await self._client.discovery.resources(fresh=fresh):
             key = (resource.group, resource.plural)
@@ -60,18 +61,18 @@ class Followers:
 
     @property
     def custom(self) -> bool:
-        """Whether something is followed that the server may stop to serve."""
+        """Return whether a custom resource is followed, which the server may stop serving."""
         return any(followed.resource not in RESOURCES for followed in self._followed.values())
 
     def drop_unserved(self, served: Mapping[Key, tuple[Resource, Meter]]) -> bool:
-        """Stop to follow kinds whose definition is gone, or was made again with other versions; whether any was."""
+        """Stop informers of resources that are no longer served or were redefined. Return whether there were any."""
         dropped = False
         for key, followed in tuple(self._followed.items()):
             if followed.task is None or (key in served and served[key][0].version == followed.resource.version):
                 continue
             if followed.resource.api_version not in self._client.discovery.missing:
                 followed.task.cancel()
-                followed.informer.synced.set()  # nobody waits for it any longer
+                followed.informer.synced.set()  # release those that wait for the sync
                 del self._followed[key]
                 dropped = True
         return dropped
@@ -79,7 +80,7 @@ class Followers:
     def objects(
         self, resource: Resource, its_meter: Meter, namespace: str, ready: Callable[[], None]
     ) -> list[Obj] | None:
-        """Those of a namespace; None while they are not all known, and `ready` is called when they are."""
+        """Return the objects in a namespace, or None while they are not synced; then `ready` is called later."""
         informer = self._follow(resource, its_meter)
         if not informer.synced.is_set():
             assert self._tasks is not None

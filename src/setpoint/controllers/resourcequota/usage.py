@@ -1,4 +1,4 @@
-"""Adding up what the objects of a namespace use of a quota."""
+"""Adds up what the objects of a namespace use of a quota."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def measured_names(meter: Meter, hard: Iterable[str]) -> list[str]:
 
 
 def added_up(quota: Obj, meter: Meter, objects: Collection[Obj], names: Sequence[str], now: datetime) -> Amounts:
-    """What these objects use of the quota, under each of the names; zero where they use nothing."""
+    """Return the usage of the quota by these objects under each of the names; zero where they use nothing."""
     scopes = scopes_of(quota)
     if type(meter) is Meter and not scopes:
-        # Only their number matters.
+        # Only the number of objects matters.
         return dict.fromkeys(names, str(len(objects)))
     totals: dict[str, Quantity] = dict.fromkeys(names, of_value(0, DECIMAL))
     for obj in objects:
@@ -33,14 +33,14 @@ def added_up(quota: Obj, meter: Meter, objects: Collection[Obj], names: Sequence
 
 
 def same_amounts(one: Obj | None, other: Obj | None) -> bool:
-    """Whatever way they are written."""
+    """Return whether the amounts are equal, whatever their notation."""
     if one is None or other is None or one.keys() != other.keys():
         return False
     return all(compare(amount, other[name]) == 0 for name, amount in one.items())
 
 
 def is_relevant(meter: Meter, quota: Obj, old: Obj, new: Obj, now: datetime) -> bool:
-    """Whether a change of an object can change what the quota has left."""
+    """Return whether a change of an object can reduce the usage of the quota."""
     if meter.usage(old, now) != meter.usage(new, now):
         return True
     return any(meter.in_scope(scope, old) != meter.in_scope(scope, new) for scope in scopes_of(quota))

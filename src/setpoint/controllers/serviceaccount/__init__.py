@@ -1,1 +1,1 @@
-"""Service accounts: the one that every namespace has, and the tokens that people keep in Secrets."""
+"""Service accounts: the default account of every namespace, and tokens stored in Secrets."""

@@ -1,4 +1,4 @@
-"""Every namespace has a service account named `default`: Pods that name no other run as it."""
+"""Creates the service account `default` in every namespace, which Pods use unless they name another."""
 
 from __future__ import annotations
 

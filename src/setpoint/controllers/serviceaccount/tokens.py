@@ -1,6 +1,7 @@
-"""Secrets of type `kubernetes.io/service-account-token` get a token for the account they name, and go with it.
+"""Issues tokens for Secrets of type `kubernetes.io/service-account-token` and deletes them with their account.
 
-Nobody needs them any more, since Pods get tokens that end; but who asks for one in this way gets it."""
+Pods use expiring tokens instead; these Secrets are supported for users who create them explicitly.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def service_account_token_controller(manager: Manager, options: ControllerOption
     secrets = manager.informer(SECRETS, field_selector=f"type={TOKEN_TYPE}")
     given = options.service_account_private_key
     key = TokenKey(given if callable(given) else lambda: str(given).encode()) if given else None
-    # Not with an account of its own: it is the one that makes accounts of use.
+    # Without an account of its own: it is the controller that makes accounts usable.
     tokens = ServiceAccountTokens(manager.client, accounts, secrets, key, options.root_ca)
     controller = Controller("serviceaccount-token-controller", tokens.reconcile, manager.clock, workers=_WORKERS)
     if key is not None:
@@ -103,7 +104,7 @@ class ServiceAccountTokens:
     async def _account(self, namespace: str, name: str, uid: str | None) -> Obj | None:
         found = self._accounts.get(f"{namespace}/{name}")
         if found is None or (uid and found["metadata"]["uid"] != uid):
-            # Before a Secret is deleted because of a cache that is behind:
+            # Read from the server before a Secret is deleted because of a stale cache.
             try:
                 found = await self._client.get(ACCOUNTS, name, namespace) if name else None
             except NotFound:
@@ -122,7 +123,7 @@ class ServiceAccountTokens:
         return missing
 
     async def _drop_reference(self, key: str, account_name: str) -> None:
-        """The Secret is gone: the account must not name it any more."""
+        """Remove the deleted Secret from the account's list."""
         namespace, name = split_key(key)
         account = self._accounts.get(f"{namespace}/{account_name}")
         if account is None or self._secrets.get(key) is not None:

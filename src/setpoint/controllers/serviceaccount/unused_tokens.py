@@ -1,5 +1,5 @@
-"""Tokens in Secrets that were made for accounts without anybody asking, as clusters of old did, and that nobody has
-used for a year: they are marked as invalid first, and go after another year."""
+"""Cleans up auto-generated token Secrets of older clusters: those unused for a year are marked as invalid, and deleted
+after another year."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class UnusedTokens:
     async def _is_tracked_long_enough(self) -> bool:
         tracking = await self._client.get(MAPS, _TRACKING, _NAMESPACE)
         since = _day((tracking.get("data") or {}).get("since"))
-        # From the day after: on the first one, the server may have begun to look in the evening.
+        # Start with the day after: on the first day tracking may have started late.
         return since is not None and since + timedelta(days=1) + self._period <= self._clock.now().replace(tzinfo=None)
 
     async def _check(self, secret: Obj) -> None:
@@ -90,10 +90,10 @@ class UnusedTokens:
                     SECRETS, meta["name"], meta["namespace"], resource_version=meta["resourceVersion"]
                 )
             except (Conflict, NotFound):
-                return  # looked at again tomorrow
+                return  # checked again tomorrow
 
     def _is_auto_generated(self, secret: Obj) -> bool:
-        """Only then does the account name it."""
+        """Return whether the Secret was auto-generated, in which case the account lists it."""
         meta = secret["metadata"]
         annotations = meta.get("annotations") or {}
         account = self._accounts.get(f"{meta['namespace']}/{annotations.get(_NAME, '')}")

@@ -1,5 +1,5 @@
-"""StatefulSets: Pods with names of their own, made one after the other, each with the volumes it had before.
+"""StatefulSets: Pods with stable names and volumes, created in order.
 
-`identity` and `claims` say what the Pod and the claims of an ordinal look like, `rollout` which Pods give way to a new
-template, `status` how far it got: all pure. `replicas` writes, `controller` puts the steps in order.
+`identity` and `claims` build the Pod and the claims of an ordinal, `rollout` chooses the Pods to replace, `status`
+computes the status: all are pure. `replicas` writes, `controller` orders the steps.
 """

@@ -1,8 +1,8 @@
-"""The PersistentVolumeClaims of a StatefulSet's Pods, and to whom they belong.
+"""The PersistentVolumeClaims of a StatefulSet's Pods and their owners.
 
-A claim outlives its Pod and its set unless the retention policy says otherwise. Then the claim belongs to whoever's end
-is to be its own, and the garbage collector does the rest: to the set if it is to go with the set, to the Pod once that
-Pod is beyond the size of the set.
+A claim outlives its Pod and its set unless the retention policy says otherwise. In that case it gets an owner reference
+and the garbage collector deletes it: to the set if it is deleted with the set, to the Pod once that Pod is beyond the
+size of the set.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def claims_for(stateful_set: Obj, ordinal: int) -> list[Obj]:
 
 
 def retention(stateful_set: Obj) -> tuple[str, str]:
-    """(when the set is deleted, when it is scaled down)"""
+    """Return the retention policies (when deleted, when scaled)."""
     policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     return policy.get("whenDeleted", _RETAIN), policy.get("whenScaled", _RETAIN)
 
 
 def belongs_to_predecessor(claim: Obj, obj: Obj) -> bool:
-    """To an earlier object of that name: it will go when the garbage collector notices."""
+    """Return whether the claim belongs to an earlier object with this name and will be garbage-collected."""
     for reference in _references(claim):
         if _names(reference, obj):
             return bool(reference["uid"] != obj["metadata"].get("uid"))
@@ -54,7 +54,7 @@ def belongs_to_predecessor(claim: Obj, obj: Obj) -> bool:
 
 
 def has_conflicting_controller(claim: Obj, stateful_set: Obj, pod: Obj) -> bool:
-    """Somebody else manages the claim: the retention policy cannot be kept."""
+    """Return whether another controller owns the claim, so that the retention policy cannot be applied."""
     if retention(stateful_set) == (_RETAIN, _RETAIN):
         return False
     for reference in _references(claim):
@@ -68,9 +68,9 @@ def has_conflicting_controller(claim: Obj, stateful_set: Obj, pod: Obj) -> bool:
 
 
 def owners_up_to_date(claim: Obj, stateful_set: Obj, pod: Obj, *, beyond: bool) -> bool:
-    """`beyond`: the Pod is outside the size of the set."""
+    """Return whether the claim has the right owners. `beyond`: the Pod is outside the size of the set."""
     if belongs_to_predecessor(claim, stateful_set) or belongs_to_predecessor(claim, pod):
-        return True  # hands off: what it belongs to is gone, and so will it be
+        return True  # leave it alone: its owner is gone, and it will be garbage-collected
     owned_by_set, owned_by_pod = _is_owner(claim, stateful_set), _is_owner(claim, pod)
     if has_conflicting_controller(claim, stateful_set, pod):
         return not (owned_by_set or owned_by_pod)
@@ -93,7 +93,7 @@ def with_owners(claim: Obj, stateful_set: Obj, pod: Obj, *, beyond: bool) -> Obj
 
 
 def _wanted_owners(stateful_set: Obj, *, beyond: bool) -> tuple[bool, bool]:
-    """Whether the claim is to belong to the set, and to the Pod."""
+    """Return whether the set and whether the Pod should own the claim."""
     when_deleted, when_scaled = retention(stateful_set)
     by_pod = when_scaled == _DELETE and beyond
     return when_deleted == _DELETE and not by_pod, by_pod

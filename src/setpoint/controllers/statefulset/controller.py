@@ -1,4 +1,4 @@
-"""The loop over StatefulSets: first every Pod that should be there, then those that should not, then the update."""
+"""Reconciles StatefulSets: creates missing Pods, deletes surplus ones, then continues the rollout."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def statefulset_controller(manager: Manager, _: ControllerOptions) -> Controller
 
 
 class _Layout(NamedTuple):
-    """The Pods of a set by what is to become of them."""
+    """The Pods of a set, grouped by what will be done with them."""
 
     replicas: list[Obj]
-    """One for each ordinal, in order; those that are missing as they are to be made."""
+    """One Pod per ordinal, in order; missing ones are in the form in which they will be created."""
     condemned: list[Obj]
-    """Those beyond the size of the set, the highest ordinal first."""
+    """Pods beyond the size of the set, the highest ordinal first."""
     first_unavailable: Obj | None
 
 
@@ -108,7 +108,7 @@ class StatefulSets:
         self._sets.add_handler(set_changed)
         self._pods.add_handler(pod_changed)
 
-    # -- what to do ---------------------------------------------------------------------------------------------------
+    # -- reconcile ----------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Result | None:
         if not self._writes.seen(key):
@@ -140,14 +140,14 @@ class StatefulSets:
         members = await Claim(self._client, STATEFUL_SETS, stateful_set, PODS, selector).claimed(candidates)
         strangers = [pod for pod in owned if not is_member(stateful_set, pod)]
         if strangers:
-            # A Pod with the wrong name is nobody's ordinal, whatever its labels say.
+            # A Pod whose name does not fit is not a member, whatever its labels.
             await Claim(self._client, STATEFUL_SETS, stateful_set, PODS, NOTHING).claimed(strangers)
         return members
 
     async def _converge(
         self, stateful_set: Obj, pods: list[Obj], revisions: Revisions, now: datetime
     ) -> tuple[Exception | None, dict[str, int]]:
-        """As far as it goes this time. What kept it from going on, and the numbers for the status."""
+        """Converge as far as possible. Return what prevented further progress, and the counters for the status."""
         names = revisions.names
         if is_leaving(stateful_set):
             return None, counts_of(stateful_set, pods, *names, now)
@@ -159,12 +159,13 @@ class StatefulSets:
                     for pod in to_replace(stateful_set, layout.replicas, names[1], now):
                         await self._replicas.delete(stateful_set, pod)
                         counts["currentReplicas"] -= 1
-        except Exception as error:  # told to the caller, who has a status to write before it is raised
+        except Exception as error:  # returned, because the caller writes the status before it raises
             return error, counts
         return None, counts
 
     async def _fill_and_empty(self, stateful_set: Obj, layout: _Layout, now: datetime) -> bool:
-        """Whether everything is in its place, as far as the way of managing Pods asks for that."""
+        """Create, fix and delete Pods. Return whether all are in place, as far as the pod management policy
+        requires."""
 
         async def keep(pod: Obj) -> bool:
             return await self._keep(stateful_set, pod, now)
@@ -184,10 +185,10 @@ class StatefulSets:
         return True
 
     async def _keep(self, stateful_set: Obj, pod: Obj, now: datetime) -> bool:
-        """Whether the next one may follow."""
+        """Ensure one Pod. Return whether the next one may follow."""
         ordered = not in_parallel(stateful_set)
         if phase(pod) in ("Failed", "Succeeded"):
-            # It is made anew when it is gone, whatever its end was like: its place is never left empty.
+            # Recreate it after its deletion, whether it succeeded or failed.
             if not is_leaving(pod):
                 await self._replicas.delete(stateful_set, pod)
             return False
@@ -209,7 +210,7 @@ class StatefulSets:
         return True
 
     async def _scale_down(self, stateful_set: Obj, pod: Obj, first_unavailable: Obj | None, now: datetime) -> bool:
-        """One at a time, the highest first, and only while all that stay are well."""
+        """Delete surplus Pods one at a time, the highest ordinal first, while all others are healthy."""
         ordered = not in_parallel(stateful_set)
         if is_leaving(pod):
             return not ordered
@@ -227,7 +228,7 @@ class StatefulSets:
         try:
             made = await self._client.update({**stateful_set, "status": status}, subresource="status")
         except Conflict:
-            # Often only the spec was changed meanwhile; observedGeneration says which spec this status is about.
+            # Often only the spec changed meanwhile; observedGeneration tells which spec this status refers to.
             meta = stateful_set["metadata"]
             fresh = await self._client.get(STATEFUL_SETS, meta["name"], meta["namespace"])
             if fresh["metadata"]["uid"] != meta["uid"]:
@@ -255,7 +256,7 @@ def _missing(stateful_set: Obj, revisions: Revisions, ordinal: int) -> Obj:
 
 
 async def _for_all(pods: Sequence[Obj], step: Callable[[Obj], Awaitable[bool]], *, ordered: bool) -> bool:
-    """In order until one step says that the rest has to wait; or all of them, carefully at first."""
+    """Run a step for all Pods: in order until one returns False, or concurrently with a slow start."""
     if ordered:
         for pod in pods:
             if not await step(pod):

@@ -1,4 +1,4 @@
-"""Which Pod is which: names, ordinals, and what the Pod of an ordinal looks like."""
+"""Names and ordinals of Pods, and the Pod of an ordinal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 2**31 - 1
 
 
 def parent_and_ordinal(pod: Obj) -> tuple[str, int]:
-    """By its name; an ordinal of -1 is none."""
+    """Parse set name and ordinal from the Pod's name; an ordinal of -1 means none."""
     found = _NAME.fullmatch(pod["metadata"]["name"])
     if found is None:
         return "", -1
@@ -57,7 +57,7 @@ def partition(stateful_set: Obj) -> int:
 
 
 def follows_current(stateful_set: Obj, ordinal: int) -> bool:
-    """Whether a Pod that is missing is made of the current revision rather than of the new one."""
+    """Return whether a missing Pod is created from the current revision rather than from the update revision."""
     strategy = stateful_set["spec"]["updateStrategy"]
     first = start(stateful_set)
     if strategy.get("rollingUpdate") is not None:
@@ -67,7 +67,7 @@ def follows_current(stateful_set: Obj, ordinal: int) -> bool:
 
 
 def new_pod(stateful_set: Obj, template: Obj, revision: str, ordinal: int) -> Obj:
-    """As it is to be created; until then it has no status."""
+    """Return the Pod to create; it has no status yet."""
     spec = stateful_set["spec"]
     made = pod_from(template, stateful_set)
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
@@ -83,7 +83,7 @@ def new_pod(stateful_set: Obj, template: Obj, revision: str, ordinal: int) -> Ob
 
 
 def with_identity(stateful_set: Obj, pod: Obj) -> Obj:
-    """The Pod with what it has lost of its identity and storage; the Pod itself if that is nothing."""
+    """Return the Pod with its identity and storage restored, or the Pod itself if nothing is missing."""
     meta, ordinal = pod["metadata"], ordinal_of(pod)
     if not identity_matches(stateful_set, pod):
         name = f"{stateful_set['metadata']['name']}-{ordinal}"
@@ -122,7 +122,7 @@ def _identity(name: str, ordinal: int) -> dict[str, str]:
 
 
 def _volumes(stateful_set: Obj, pod_spec: Obj, ordinal: int) -> list[Obj]:
-    """Those of the claims first; they take the place of others with the same name."""
+    """Return the volumes; those of the claims come first and replace others with the same name."""
     ours = [
         {
             "name": template["metadata"]["name"],

@@ -1,4 +1,4 @@
-"""Making, mending and removing the Pods of a StatefulSet and their claims, with the events that people look for."""
+"""Creates, updates and deletes the Pods and claims of a StatefulSet and records the Events that users expect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLAIMS = builtin("persistentvolumeclaims")
 
 
 class ClaimsMissing(Exception):
-    """The Pod cannot be made yet: the message says why, of every claim."""
+    """The Pod cannot be created yet; the message gives the reason for every claim."""
 
 
 class Replicas:
@@ -40,7 +40,7 @@ class Replicas:
         self._writes = writes
 
     async def create(self, stateful_set: Obj, pod: Obj) -> None:
-        """The claims first: a Pod without its volumes would have to wait."""
+        """Create the claims first, then the Pod."""
         key = key_of(stateful_set)
         try:
             await self.create_claims(stateful_set, pod)
@@ -58,7 +58,7 @@ class Replicas:
         self._record("create", stateful_set, pod)
 
     async def update(self, stateful_set: Obj, pod: Obj) -> None:
-        """The Pod gets back what it lost of its identity, and its claims the owners that they should have."""
+        """Restore the Pod's identity and the owners of its claims."""
         wanted = with_identity(stateful_set, pod)
         try:
             if wanted.get("spec") is not pod.get("spec"):
@@ -87,7 +87,7 @@ class Replicas:
     # -- claims -------------------------------------------------------------------------------------------------------
 
     async def complete_claims(self, stateful_set: Obj, pod: Obj) -> None:
-        """For a Pod that waits, perhaps for them."""
+        """Create missing claims for a pending Pod."""
         await self.create_claims(stateful_set, pod)
         await self.adjust_owners(stateful_set, pod)
 
@@ -114,7 +114,7 @@ class Replicas:
             raise ClaimsMissing(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
 
     def claims_are_stale(self, stateful_set: Obj, pod: Obj) -> bool:
-        """The claims of an earlier Pod are still on their way out, and the new one must not get them."""
+        """Return whether claims of an earlier Pod are still being deleted and must not be used by the new one."""
         if retention(stateful_set)[1] == "Retain":
             return False
         return any(belongs_to_predecessor(claim, pod) for claim in self._present(stateful_set, pod))
@@ -126,7 +126,7 @@ class Replicas:
         )
 
     async def adjust_owners(self, stateful_set: Obj, pod: Obj) -> bool:
-        """Whether there was anything to adjust."""
+        """Adjust the owners of the claims. Return whether anything changed."""
         beyond, changed = not in_range(stateful_set, pod), False
         for claim in self._present(stateful_set, pod):
             if has_conflicting_controller(claim, stateful_set, pod):

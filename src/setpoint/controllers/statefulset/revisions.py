@@ -1,4 +1,4 @@
-"""The revision that a StatefulSet's Pods have, and the one that they are to have."""
+"""The current and update revisions of a StatefulSet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Revisions(NamedTuple):
 
 
 async def revisions_of(client: Client, history: History, stateful_set: Obj, known: Sequence[Obj]) -> Revisions:
-    """`known` in order. Makes the new one, or makes an old one the newest again, when the template has changed."""
+    """Return the revisions; `known` is sorted. If the template changed, create a revision, or renumber an equal old
+    one."""
     status = stateful_set.get("status") or {}
     collisions = int(status.get("collisionCount") or 0)
     following = number(known[-1]) + 1 if known else 1
@@ -51,7 +52,7 @@ async def _create(client: Client, stateful_set: Obj, count: int, collisions: int
         try:
             return await client.create(revision_of(stateful_set, name, labels, count)), collisions
         except AlreadyExists:
-            # From an earlier reconcile that the cache has not caught up with, or of another template.
+            # From an earlier reconcile that the cache does not show yet, or a hash collision.
             there = await client.get(REVISIONS, name, meta["namespace"])
             if has_template_of(stateful_set, there):
                 return there, collisions
@@ -61,7 +62,7 @@ async def _create(client: Client, stateful_set: Obj, count: int, collisions: int
 def beyond_limit(
     stateful_set: Obj, known: Iterable[Obj], revisions: Revisions | None, in_use: Iterable[str]
 ) -> list[Obj]:
-    """The oldest of those that nothing refers to any more."""
+    """Return the oldest unreferenced revisions beyond the history limit."""
     live = {*in_use, *(revisions.names if revisions is not None else ())}
     unused = [revision for revision in known if revision["metadata"]["name"] not in live]
     limit = int(stateful_set["spec"].get("revisionHistoryLimit", 10))

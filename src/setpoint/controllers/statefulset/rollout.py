@@ -1,4 +1,4 @@
-"""Which Pods give way to a new template, when all of them are there."""
+"""Chooses the Pods to replace during a rollout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_running_and_ready(pod: Obj) -> bool:
 
 
 def is_unavailable(pod: Obj, min_ready: int, now: datetime) -> bool:
-    """Or about to be."""
+    """Return whether the Pod is unavailable or being deleted."""
     return is_leaving(pod) or not is_available(pod, min_ready, now)
 
 
@@ -36,14 +36,15 @@ def in_parallel(stateful_set: Obj) -> bool:
 
 
 def max_unavailable(stateful_set: Obj) -> int:
-    """Never less than one: something has to move."""
+    """Return maxUnavailable, at least one so that the rollout can proceed."""
     rolling = stateful_set["spec"]["updateStrategy"].get("rollingUpdate") or {}
     asked = rolling.get("maxUnavailable")
     return 1 if asked is None else max(1, scaled_value(asked, size(stateful_set), up=False))
 
 
 def to_replace(stateful_set: Obj, replicas: Sequence[Obj], update: str, now: datetime) -> list[Obj]:
-    """`replicas` by ordinal; `update` is the name of the new revision. Those that go, the highest ordinal first."""
+    """Return the Pods to delete, the highest ordinal first. `replicas` are sorted by ordinal; `update` is the name of
+    the update revision."""
     min_ready = stateful_set["spec"].get("minReadySeconds", 0)
     parallel = in_parallel(stateful_set)
     unavailable = [pod for pod in replicas if is_unavailable(pod, min_ready, now)]
@@ -55,7 +56,7 @@ def to_replace(stateful_set: Obj, replicas: Sequence[Obj], update: str, now: dat
     room = max(0, max_unavailable(stateful_set) - len(unavailable))
     if not parallel:
         return candidates[:room]
-    # What does not work anyhow goes first and costs nothing; only what does work uses up the room.
+    # Unavailable Pods are replaced first and cost nothing; only available ones count towards the limit.
     broken = [pod for pod in candidates if not is_available(pod, min_ready, now)]
     working = [pod for pod in candidates if is_available(pod, min_ready, now)]
     return [*broken, *working[:room]]

@@ -1,4 +1,4 @@
-"""The status of a StatefulSet, worked out from its Pods."""
+"""Computes the status of a StatefulSet from its Pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALWAYS_SHOWN = ("replicas", "availableReplicas")
 
 
 def counts_of(stateful_set: Obj, pods: Iterable[Obj], current: str, update: str, now: datetime) -> dict[str, int]:
-    """`current` and `update` are the names of the revisions."""
+    """Count the Pods. `current` and `update` are the names of the revisions."""
     min_ready = stateful_set["spec"].get("minReadySeconds", 0)
     counts = dict.fromkeys(_NUMBERS, 0)
     for pod in pods:
@@ -37,7 +37,7 @@ def status_of(stateful_set: Obj, counts: dict[str, int], current: str, update: s
     desired = size(stateful_set)
     counts = dict(counts)
     if counts["updatedReplicas"] == counts["readyReplicas"] == counts["replicas"] == desired:
-        # The update is complete: what was new is current.
+        # The update is complete: the update revision becomes the current one.
         counts["currentReplicas"] = counts["updatedReplicas"]
         current = update
     status: Obj = {"observedGeneration": stateful_set["metadata"]["generation"]}
@@ -50,7 +50,7 @@ def status_of(stateful_set: Obj, counts: dict[str, int], current: str, update: s
 
 
 def differs(stateful_set: Obj, status: Obj) -> bool:
-    """Whether there is something to write. An observedGeneration never goes back."""
+    """Return whether the status must be written. observedGeneration never decreases."""
     before = stateful_set.get("status") or {}
     names = (*_NUMBERS, "currentRevision", "updateRevision", "conditions")
     return status["observedGeneration"] > before.get("observedGeneration", 0) or any(

@@ -1,1 +1,1 @@
-"""StorageVersionMigrations: every object of a resource is written once more, in the version that is stored today."""
+"""StorageVersionMigrations: rewrite every object of a resource in the current storage version."""

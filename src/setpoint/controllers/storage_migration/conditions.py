@@ -1,4 +1,4 @@
-"""Where a migration is, as its conditions say it. Pure."""
+"""Conditions of a StorageVersionMigration. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_running(migration: Obj) -> bool:
 
 
 def progress(left: int | None = None, total: int = 0, error: object = None) -> str:
-    """How far it has come, for people; `left` is None while nobody has counted."""
+    """Return a progress message; `left` is None before the objects were counted."""
     text = "The migration is running"
     if left is not None and total:
         text += f", {left}/{total} objects not yet migrated" if left else f", {total} objects verified migrated"
@@ -47,7 +47,7 @@ def with_condition(migration: Obj, now: datetime, kind: str, status: str, reason
 
 
 def next_of(migrations: list[Obj]) -> Obj | None:
-    """Of those for one resource, the one to begin with now: one at a time, the oldest first."""
+    """Return the migration to run now: the oldest of one resource."""
     if any(is_running(each) and not is_over(each) for each in migrations):
         return None
     waiting = [each for each in migrations if not is_running(each) and not is_over(each)]

@@ -1,4 +1,4 @@
-"""Runs migrations, one at a time for each resource."""
+"""Runs migrations, one at a time per resource."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Obj = dict[str, Any]
 MIGRATIONS = builtin("storageversionmigrations", "storagemigration.k8s.io")
 _NAME = "storage-version-migrator-controller"
 _NOWHERE = "fake-svm-namespace-name"
-"""Nobody has it: listing what is in it gives nothing but the latest revision."""
+"""A namespace that does not exist: listing it returns only the latest revision."""
 _NEEDED = ("update", "patch", "list")
 _DISCOVERY_GRACE = timedelta(minutes=1)
-"""With a resource that nobody serves: it may have been defined just now."""
+"""How long to wait for a resource that is not served yet, because it may just have been defined."""
 _LATER = 5.0
 _TRANSIENT = (ServerTimeout, TooManyRequests, ServiceUnavailable, InternalError, Timeout)
 
@@ -65,14 +65,14 @@ class Migrations:
         self.controller.enqueue(_resource_of(new or old or {}))
 
     async def reconcile(self, key: str) -> Result | None:
-        """`key` is the resource: its migrations are seen to by one worker."""
+        """Reconcile the migrations of a resource, which is the key: one worker per resource."""
         group, _, plural = key.partition("/")
         ours = [each for each in self._migrations.items.values() if _resource_of(each) == key]
         for migration in ours:
             if is_running(migration) and is_over(migration):
                 await self._definitions.finish(group, plural, succeeded=_succeeded(migration))
                 await self._set_conditions(migration, (RUNNING, "False", "MigrationCompleted", "Migration completed"))
-                return None  # its own change is heard of
+                return None  # its own change triggers the next reconcile
         for migration in ours:
             if is_running(migration) and not is_over(migration):
                 return await self._continue(migration, group, plural)
@@ -112,7 +112,7 @@ class Migrations:
         return None
 
     async def _migrate(self, migration: Obj, resource: Resource) -> None:
-        """What was written since the migration began is in the version of today already."""
+        """Rewrite the objects. Those written since the migration began have the current version already."""
         until = int(migration["status"]["resourceVersion"])
         found = (await self._client.list(resource, metadata_only=True)).items
         old = [each["metadata"] for each in found if int(each["metadata"]["resourceVersion"]) <= until]
@@ -128,7 +128,7 @@ class Migrations:
                     resource, meta["name"], unchanged, meta.get("namespace", ""), field_manager=_NAME
                 )
             except (Conflict, NotFound):
-                pass  # written by somebody else, or gone: either will do
+                pass  # updated by another client, or deleted: fine either way
             except _TRANSIENT as error:
                 await self._set_conditions(
                     migration, (RUNNING, "True", RUNNING_REASON, progress(left, len(found), error))

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition says while its objects are migrated, and which versions are stored afterwards."""
+"""The status of a CustomResourceDefinition during and after a migration: condition and stored versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Definitions:
         self._clock = clock
 
     async def begin(self, group: str, plural: str, migration: str) -> None:
-        """Nothing, for a resource that nobody defined."""
+        """Mark the definition as being migrated; do nothing for a built-in resource."""
 
         def status(definition: Obj) -> Obj:
             told = self._condition(definition, "True", "MigrationRunning", f"Migration {migration} is running")
@@ -71,7 +71,7 @@ class Definitions:
                 definition = await self._client.get(DEFINITIONS, f"{plural}.{group}")
             except NotFound:
                 return
-            # With the revision: nothing may have changed since it was looked at.
+            # With the revision: fail if the definition changed since it was read.
             meta = {"name": f"{plural}.{group}", "resourceVersion": definition["metadata"]["resourceVersion"]}
             applied = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta}
             try:

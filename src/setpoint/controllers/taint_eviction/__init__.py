@@ -1,1 +1,1 @@
-"""Pods leave a node with a NoExecute taint: at once, when the time for which they tolerate it is over, or never."""
+"""Evicts Pods from nodes with NoExecute taints: at once, when their toleration ends, or never."""

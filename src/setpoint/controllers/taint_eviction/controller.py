@@ -1,4 +1,4 @@
-"""Finds out when Pods have to go, and makes them go then."""
+"""Determines when Pods are evicted, and deletes them then."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def taint_eviction_controller(manager: Manager, _: ControllerOptions) -> Control
 
 
 class TaintEviction:
-    """By the time that a taint says it was added, so that a restart gives nobody more time. Only for taints that do
-    not say it, as those that people add, the time begins when they are first seen."""
+    """Evicts by the time at which the taint was added, so that a restart does not extend it. For taints without a time,
+    such as those that users add, it counts from when they are first observed."""
 
     def __init__(self, client: Client, clock: Clock, recorder: EventRecorder, nodes: Informer, pods: Informer) -> None:
         self._client = client
@@ -47,10 +47,10 @@ class TaintEviction:
         self._pods = pods
         self._by_node = PodsByNode(pods)
         self._since: dict[str, datetime] = {}
-        """Pods that will have to go, and since when that has been so: when one taint follows another on a node, the
-        time does not begin anew."""
+        """By Pod key: the time since which the Pod has been due for eviction, which does not restart when one taint
+        follows another."""
         self._first_seen: dict[tuple[str, str, str], datetime] = {}
-        """Taints that do not say when they were added, by node, key and value."""
+        """Taints without a time, by node, key and value, with the time at which they were first observed."""
 
     def watch(self, controller: Controller) -> None:
         def node_changed(old: Obj | None, new: Obj | None) -> None:

@@ -1,4 +1,4 @@
-"""Until when a Pod may stay on a node with these taints."""
+"""Computes until when a Pod may stay on a tainted node."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
 
 def evicting(node: Mapping[str, Any] | None) -> list[Obj]:
-    """The taints of a node that Pods have to leave for."""
+    """Return the NoExecute taints of a node."""
     taints = ((node or {}).get("spec") or {}).get("taints") or ()
     return [taint for taint in taints if taint.get("effect") == NO_EXECUTE]
 
 
 def stays_until(taints: Iterable[Obj], tolerations: Iterable[Obj], since: Callable[[Obj], datetime]) -> datetime | None:
-    """None: for good. `since(taint)` is from when on the Pod has had to bear with it."""
+    """Return until when the Pod may stay, or None if forever. `since(taint)` is when the Pod became subject to it."""
     until: datetime | None = None
     tolerations = list(tolerations)
     for taint in taints:
-        # The first toleration that matches is the one that counts, even if a later one is more patient.
+        # The first matching toleration counts, even if a later one lasts longer.
         match = next((each for each in tolerations if tolerates(each, taint)), None)
         if match is None:
             return AT_ONCE
@@ -41,6 +41,6 @@ def stays_until(taints: Iterable[Obj], tolerations: Iterable[Obj], since: Callab
 
 
 def bound_at(pod: Mapping[str, Any]) -> datetime:
-    """Since when it has been on its node."""
+    """Return when the Pod was bound to its node."""
     scheduled = condition(pod, "PodScheduled") or {}
     return parse_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])

@@ -1,4 +1,4 @@
-"""What is in use does not go away: finalizers keep claims that Pods use, and volumes that claims are bound to.
+"""Protects claims that Pods use and volumes that are bound, with finalizers.
 
-The API server puts the finalizers on when the objects are created; here they are taken off when nobody needs them.
+The API server adds the finalizers on creation; these controllers remove them when the object is unused.
 """

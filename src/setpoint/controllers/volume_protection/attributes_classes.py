@@ -1,4 +1,4 @@
-"""Classes of volume attributes stay while a claim or a volume names them."""
+"""Protects VolumeAttributesClasses while a claim or volume refers to them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def attributes_class_protection_controller(manager: Manager, _: ControllerOption
             controller.enqueue(key_of(new))
 
     def user_changed(old: Obj | None, new: Obj | None) -> None:
-        """One that names a class no more may have been the last."""
+        """Enqueue the classes to which the object no longer refers."""
         for used in classes_of(old) if old is not None else ():
             if new is None or used not in classes_of(new):
                 controller.enqueue(used)
@@ -44,7 +44,7 @@ def attributes_class_protection_controller(manager: Manager, _: ControllerOption
 
 
 def classes_of(user: Obj) -> list[str]:
-    """All that a claim or volume has, wants, or is on the way to."""
+    """Return all classes that a claim or volume has, requests, or is changing to."""
     status = user.get("status") or {}
     named = (
         user["spec"].get("volumeAttributesClassName"),

@@ -1,4 +1,4 @@
-"""Claims stay while a Pod that has a node uses them; and whether anybody uses them is noted in a condition."""
+"""Protects claims that a scheduled Pod uses, and maintains the condition that tells whether they are in use."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class ClaimProtection:
             await self._note_use(claim)
 
     async def _holds(self, claim: Obj) -> bool:
-        """A Pod that has a node may be using it. Not by a cache that is older than the claim's end: a Pod may have come
-        in between. One that comes afterwards gets no claim that is going away."""
+        """Return whether a scheduled Pod may use the claim. The cache must be newer than the claim's deletion, because
+        a Pod may have been created in between; Pods created later cannot use a terminating claim."""
         if any(_holds(pod, claim) for pod in self._pods.by_index(PODS_BY_CLAIM, key_of(claim))):
             return True
         ending = int(claim["metadata"]["resourceVersion"])
@@ -75,7 +75,7 @@ class ClaimProtection:
             return False
         namespace = claim["metadata"]["namespace"]
         if namespace != self._listed_of or int(self._listed.resource_version or 0) < ending:
-            # One list answers for all claims that were told to go before it.
+            # One list covers all claims that were deleted before it.
             self._listed_of, self._listed = namespace, await self._client.list(PODS, namespace)
         return any(_holds(pod, claim) for pod in self._listed.items)
 
@@ -103,7 +103,7 @@ class ClaimProtection:
 
 
 def _holds(pod: Obj, claim: Obj) -> bool:
-    """A Pod without a node cannot start any more with a claim that is going away, and so does not count. Nor does one
-    of its own that a Pod waits to see gone."""
+    """Return whether the Pod holds the claim. An unscheduled Pod cannot start with a terminating claim and does not
+    count, nor does one that waits for its own ephemeral claim to go."""
     shut_down = "deletionTimestamp" in pod["metadata"] and pod["metadata"].get("deletionGracePeriodSeconds") == 0
     return bool(pod["spec"].get("nodeName")) and uses(pod, claim, ephemeral=not shut_down)

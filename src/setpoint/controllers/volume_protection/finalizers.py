@@ -1,4 +1,4 @@
-"""Finalizers that guard an object while it is in use."""
+"""Finalizers that protect an object while it is in use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _has(obj: Mapping[str, Any], finalizer: str) -> bool:
 
 
 def may_lose(obj: Mapping[str, Any], finalizer: str) -> bool:
-    """It is on its way out, and this finalizer holds it."""
+    """Return whether the object is being deleted and has the finalizer."""
     return "deletionTimestamp" in obj["metadata"] and _has(obj, finalizer)
 
 
 def lacks(obj: Mapping[str, Any], finalizer: str) -> bool:
-    """It is to stay, and should be guarded."""
+    """Return whether the object is not being deleted and lacks the finalizer."""
     return "deletionTimestamp" not in obj["metadata"] and not _has(obj, finalizer)
 
 

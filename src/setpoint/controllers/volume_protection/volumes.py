@@ -1,4 +1,4 @@
-"""Volumes stay while a claim is bound to them."""
+"""Protects volumes while a claim is bound to them."""
 
 from __future__ import annotations
 
