@@ -41,7 +41,7 @@ def labels_text(labels: Mapping[str, str] | None) -> str:
 
 
 def list_text(items: Sequence[str], more: bool, count: int, limit: int) -> str:
-    """The first items, and how many there are besides."""
+    """Return the first items, and how many there are besides."""
     text = ",".join(items)
     if more:
         return f"{text} + {count - limit} more..."

@@ -41,7 +41,7 @@ _RESULTS: dict[Purpose, tuple[Type, ...]] = {
 
 
 def _compiled(environment: Environment, text: str) -> tuple[Program | None, str]:
-    """The program, or why there is none."""
+    """Return the program, or why there is none."""
     try:
         return environment.compile(text), ""
     except CelProblem as problem:
@@ -72,7 +72,7 @@ def admission_program(
     stored: bool,
     variables: tuple[tuple[str, str], ...] | None,
 ) -> tuple[Program | None, str]:
-    """The program of an expression of a policy or webhook, or what is wrong with it."""
+    """Return the program of an expression of a policy or webhook, or what is wrong with it."""
     environment = admission_environment(
         has_params=has_params,
         has_authorizer=has_authorizer,
@@ -94,7 +94,8 @@ def admission_program(
 
 @lru_cache(maxsize=256)
 def variable_types(variables: tuple[tuple[str, str], ...], has_params: bool, stored: bool) -> Mapping[str, Type]:
-    """The types of a policy's variables, each of which may use those before it; dyn where one does not compile."""
+    """Return the types of a policy's variables, each of which may use those before it; dyn where one does not
+    compile."""
     types: dict[str, Type] = {}
     for name, text in variables:
         environment = admission_environment(has_params=has_params, has_authorizer=True, stored=stored, variables=types)

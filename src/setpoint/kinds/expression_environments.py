@@ -149,7 +149,7 @@ def typed_admission_environment(
 
 
 def variable_type(result: Type) -> Type:
-    """The type under which others see a policy's variable: messages and what only libraries know becomes dyn."""
+    """Return the type under which others see a policy's variable: messages and what only libraries know becomes dyn."""
     if result.kind is Kind.LIST:
         return list_of(variable_type(result.parameters[0]))
     if result.kind is Kind.MAP:

@@ -51,7 +51,7 @@ def check_expression(text: str, usage: Usage) -> list[str]:
 
 
 def expression_errors(text: str, shown: str, usage: Usage, path: str) -> Errors:
-    """The same as errors of a field; `shown` is the value as it stands there."""
+    """Return the same as errors of a field; `shown` is the value as it stands there."""
     return [_as_error(problem, shown, path) for problem in check_expression(text, usage)]
 
 

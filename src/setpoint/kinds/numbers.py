@@ -31,7 +31,8 @@ def int_or_percent(value: int | str, path: str, errs: Errors) -> None:
 
 
 def number_of(value: int | str) -> int:
-    """The number itself: of a percentage the part before the sign, of any other text what a lenient reader sees."""
+    """Return the number itself: of a percentage the part before the sign, of any other text what a lenient reader
+    sees."""
     if isinstance(value, int):
         return value
     if not percent(value):

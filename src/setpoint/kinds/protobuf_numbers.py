@@ -10,7 +10,7 @@ from setpoint.meta.protobuf import FieldNumber
 
 @lru_cache(maxsize=1)
 def _lines() -> dict[str, str]:
-    """The unparsed line of each definition."""
+    """Return the unparsed line of each definition."""
     found, package = {}, ""
     for line in Path(__file__).with_name("data").joinpath("protobuf_fields.txt").read_text().splitlines():
         if line.startswith("@"):

@@ -151,11 +151,12 @@ class Strategy:
         return []
 
     def undeletable(self, name: str) -> str:
-        """Why the object of this name cannot be deleted, by itself; empty: it can."""
+        """Return why the object of this name cannot be deleted, by itself; empty: it can."""
         return ""
 
     def grace_period(self, obj: Obj, requested: int | None) -> int | None:
-        """Seconds between a delete and the removal; None: this kind is removed at once, without a grace period."""
+        """Return the seconds between a delete and the removal; None: this kind is removed at once, without a grace
+        period."""
         return None
 
     def removable(self, obj: Obj) -> bool:
@@ -174,15 +175,15 @@ class Strategy:
         its own, the rest is shared)."""
 
     def selectable_fields(self, obj: Obj) -> dict[str, str]:
-        """Values of `field_labels` beyond name and namespace."""
+        """Return the values of `field_labels` beyond name and namespace."""
         return {}
 
     def columns_of(self, objs: Sequence[Obj]) -> Sequence[Column]:
-        """The columns of a list of these objects, for kinds where one object's cells depend on the others."""
+        """Return the columns of a list of these objects, for kinds where one object's cells depend on the others."""
         return self.columns
 
     def sorted_for_table(self, objs: Sequence[Obj]) -> Sequence[Obj]:
-        """The order in which a table of several objects lists them; by default as they come."""
+        """Return the order in which a table of several objects lists them; by default as they come."""
         return objs
 
     def writes_after_create(self, obj: Obj) -> bool:

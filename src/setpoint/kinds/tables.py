@@ -44,7 +44,7 @@ A Type is added when it is complete with everything that it refers to, because t
 
 @lru_cache(maxsize=1)
 def _data() -> tuple[dict[str, str], dict[str, bytes]]:
-    """Definition by kind, and the unparsed line of each definition."""
+    """Return the definition by kind, and the unparsed line of each definition."""
     kinds, *lines = Path(__file__).with_name("data").joinpath("fields.jsonl").read_bytes().splitlines()
     return orjson.loads(kinds), {line[2 : line.index(b'"', 2)].decode(): line for line in lines}
 
@@ -55,12 +55,12 @@ def definition_for(group: str, version: str, kind: str) -> str:
 
 
 def kinds() -> dict[str, str]:
-    """Definition by `group/version/Kind` (`v1/Pod` in the core group), of every built-in kind there is."""
+    """Return the definition by `group/version/Kind` (`v1/Pod` in the core group), of every built-in kind there is."""
     return _data()[0]
 
 
 def type_of(definition: str) -> Type:
-    """The STRUCT of a definition; KeyError if there is none."""
+    """Return the STRUCT of a definition; KeyError if there is none."""
     known = _types.get((definition, False, False, False))
     if known is not None:
         return known
@@ -112,7 +112,7 @@ def _field(made: _Types, name: str, text: str, presence: str, more: dict[str, An
 
 
 def _type(made: _Types, text: str, go: str, more: dict[str, Any]) -> Type:
-    """The Type of a field; `more` holds what concerns the outermost layer only."""
+    """Return the Type of a field; `more` holds what concerns the outermost layer only."""
     atomic, nullable = more.get("atomic", False), more.get("null", False)
     list_type, keys = more.get("list", ""), tuple(more.get("keys", ()))
     if text[0] not in "[{" and text not in _SCALARS and text not in _SCHEMA_UNIONS:

@@ -44,7 +44,7 @@ def _check_host(host: str) -> None:
 
 
 def _split(url: str) -> tuple[str, str, str | None, str, str]:
-    """Scheme, host, user information, query and fragment by Go's rules."""
+    """Return the scheme, host, user information, query and fragment by Go's rules."""
     rest, _, fragment = url.partition("#")
     if any(char < " " or char == "\x7f" for char in rest):
         raise _Malformed("net/url: invalid control character in URL")

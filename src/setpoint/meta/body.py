@@ -33,7 +33,7 @@ class BodyError(ValueError):
 
 
 def parse_json(data: bytes) -> tuple[Any, list[str]]:
-    """The value, and the `duplicate field "..."` entries. Of duplicate keys the last wins. Raises BodyError."""
+    """Return the value, and the `duplicate field "..."` entries. Of duplicate keys the last wins. Raises BodyError."""
     if len(data) > MAX_VALUES and _has_too_many_values(data):
         raise BodyError(early_syntax_error(data, MAX_DEPTH) or "json: document contains too many values")
     try:
@@ -103,7 +103,7 @@ def _float(text: str) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """Pairs as dicts, lone surrogates replaced."""
+    """Return pairs as dicts, lone surrogates replaced."""
     if isinstance(value, Pairs):
         return {_whole(key): _plain(one) for key, one in value}
     if isinstance(value, list):

@@ -22,7 +22,7 @@ class Ids(Protocol):
     """Randomness as a dependency."""
 
     def uid(self) -> str:
-        """A fresh UUID, as text."""
+        """Return a fresh UUID, as text."""
         ...
 
     def suffix(self) -> str:
@@ -30,5 +30,5 @@ class Ids(Protocol):
         ...
 
     def below(self, limit: int) -> int:
-        """A uniform integer in [0, limit)."""
+        """Return a uniform integer in [0, limit)."""
         ...

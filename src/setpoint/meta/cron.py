@@ -180,7 +180,8 @@ _SECOND, _MINUTE_STEP, _HOUR_STEP = timedelta(seconds=1), timedelta(minutes=1), 
 
 
 def next_after(schedule: Schedule, when: datetime) -> datetime | None:
-    """The first time after `when` (which must know its zone), in the zone of `when`; None: not within five years."""
+    """Return the first time after `when` (which must know its zone), in the zone of `when`; None: not within five
+    years."""
     try:
         if isinstance(schedule, Every):
             return when.replace(microsecond=0) + schedule.delay
@@ -243,8 +244,8 @@ def _add(at: datetime, step: timedelta, zone: tzinfo) -> datetime:
 
 
 def _wall(year: int, month: int, day: int, hour: int, minute: int, second: int, zone: tzinfo) -> datetime:
-    """The instant at which the clock shows this; day and month may run over. Where the clock skips or repeats it, the
-    choice is Go's: the offset in force at the time that the first guess leads to."""
+    """Return the instant at which the clock shows this; day and month may run over. Where the clock skips or repeats
+    it, the choice is Go's: the offset in force at the time that the first guess leads to."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     naive = datetime(year, month, 1, hour, minute, second, tzinfo=UTC) + timedelta(days=day - 1)
     guess = naive.astimezone(zone).utcoffset() or timedelta()

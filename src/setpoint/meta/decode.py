@@ -66,7 +66,7 @@ def decode(
 
 
 def zero(type: Type) -> Any:
-    """The empty value, with every field that is always written."""
+    """Return the empty value, with every field that is always written."""
     if type.nullable:
         return None
     if type.shape is Shape.STRUCT:
@@ -102,9 +102,8 @@ def compile_decoder(type: Type) -> Decoder:
 
 
 def _part(type: Type, install: Callable[[Decoder], None]) -> Decoder:
-    """The decoder of a part of another type. A STRUCT is compiled when its first value comes, and then installed in
-    place of what is returned here: most parts of most kinds are never used, and a type may contain itself.
-    """
+    """Return the decoder of a part of another type. A STRUCT is compiled when its first value comes, and then installed
+    in place of what is returned here: most parts of most kinds are never used, and a type may contain itself."""
     if type.shape is not Shape.STRUCT:
         return compile_decoder(type)
 

@@ -56,7 +56,7 @@ def _read_pairs(raw: bytes) -> Any:
 
 
 def number_text(number: float) -> str:
-    """A number as upstream's JSON encoder writes it."""
+    """Return a number as upstream's JSON encoder writes it."""
     if isinstance(number, NumberText):
         return number.text
     if isinstance(number, int):
@@ -75,7 +75,7 @@ def number_text(number: float) -> str:
 
 
 def number_texts(value: Any) -> Any:
-    """The same value with every float as a NumberText, for what was not read from JSON."""
+    """Return the same value with every float as a NumberText, for what was not read from JSON."""
     if isinstance(value, dict):
         return {key: number_texts(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def number_texts(value: Any) -> Any:
 
 
 def report(type: Type, value: Any, raw: bytes | None) -> list[str]:
-    """The unknown and duplicate fields. Raises the DecodeError that the value deserves, if any."""
+    """Return the unknown and duplicate fields. Raises the DecodeError that the value deserves, if any."""
     if raw is not None:
         try:
             value = _read_pairs(raw)

@@ -65,7 +65,7 @@ class ApiError(Exception):
         return int((self.details or {}).get("retryAfterSeconds", 0))
 
     def status(self) -> dict[str, Any]:
-        """The `Status` object that goes over the wire."""
+        """Return the `Status` object that goes over the wire."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -264,7 +264,7 @@ _BY_REASON: dict[str, type[ApiError]] = {
 
 
 def from_status(status: Mapping[str, Any]) -> ApiError:
-    """The error that a `Status` from the wire stands for: the client raises what the server raised."""
+    """Return the error that a `Status` from the wire stands for: the client raises what the server raised."""
     cls = _BY_REASON.get(status.get("reason", ""), ApiError)
     error = cls.__new__(cls)
     ApiError.__init__(

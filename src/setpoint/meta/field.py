@@ -49,7 +49,7 @@ class FieldError(NamedTuple):
     detail: str
 
     def body(self) -> str:
-        """The message without the field."""
+        """Return the message without the field."""
         text = _TITLES[self.reason]
         if self.reason not in _WITHOUT_VALUE and self.value is not OMIT:
             text += ": " + _render(self.value)

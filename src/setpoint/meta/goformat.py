@@ -11,7 +11,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """Go's %q for a string."""
+    """Return Go's %q for a string."""
     if text.isprintable():
         if '"' in text or "\\" in text:
             text = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -34,7 +34,7 @@ def quote(text: str) -> str:
 
 
 def quote_all(texts: Iterable[str]) -> str:
-    """Go's %q for a list of strings."""
+    """Return Go's %q for a list of strings."""
     return "[" + " ".join(map(quote, texts)) + "]"
 
 
@@ -45,7 +45,7 @@ def aggregate(messages: Iterable[str]) -> str:
 
 
 def plain(value: Any) -> str:
-    """Go's %v for a decoded JSON value."""
+    """Return Go's %v for a decoded JSON value."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -64,7 +64,7 @@ def plain(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    """Go's %v: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
+    """Return Go's %v: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
     if value == 0 or 1e-4 <= abs(value) < 1e6 or value != value or abs(value) == float("inf"):
         return repr(value).removesuffix(".0")
     from decimal import Decimal  # costs start-up time, and such numbers are rare
@@ -77,7 +77,7 @@ def _float(value: float) -> str:
 
 
 def type_name(value: Any) -> str:
-    """Go's %T for a decoded JSON value."""
+    """Return Go's %T for a decoded JSON value."""
     if value is None:
         return "<nil>"
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -93,12 +93,12 @@ _KINDS: dict[type, str] = {dict: "object", list: "array", str: "string", bool: "
 
 
 def kind_of(value: Any) -> str:
-    """The JSON kind as Go's decoder names it in its errors."""
+    """Return the JSON kind as Go's decoder names it in its errors."""
     return _KINDS.get(type(value), "null")
 
 
 def label_selector(selector: Mapping[str, Any] | None) -> str:
-    """Go's %v for a LabelSelector."""
+    """Return Go's %v for a LabelSelector."""
     if selector is None:
         return "nil"
     labels = selector.get("matchLabels") or {}

@@ -19,19 +19,19 @@ _ESCAPES = {
 
 
 def compact(value: Any, *, ordered: bool = True) -> str:
-    """Go's `json.Marshal`. Not ordered: keys stay where they are, as those of a struct do."""
+    """Return Go's `json.Marshal`. Not ordered: keys stay where they are, as those of a struct do."""
     return _escaped(_dumps(value, _SORTED if ordered else 0))
 
 
 def indented(value: Any, *, ordered: bool = True) -> str:
-    """Go's `json.MarshalIndent` with four blanks."""
+    """Return Go's `json.MarshalIndent` with four blanks."""
     # No line of JSON begins within a text, so blanks at its beginning are indentation.
     lines = _dumps(value, orjson.OPT_INDENT_2 | (_SORTED if ordered else 0)).split(b"\n")
     return _escaped(b"\n".join([b" " * (len(line) - len(line.lstrip(b" "))) + line for line in lines]))
 
 
 def indented_by_two(value: Any) -> str:
-    """Go's `json.MarshalIndent` with two blanks."""
+    """Return Go's `json.MarshalIndent` with two blanks."""
     return _escaped(_dumps(value, orjson.OPT_INDENT_2 | _SORTED))
 
 
@@ -55,7 +55,7 @@ def _within_int64(value: Any) -> Any:
 
 
 def number(value: float) -> str:
-    """A float: with an exponent below 1e-6 and from 1e21 on."""
+    """Format a float: with an exponent below 1e-6 and from 1e21 on."""
     size = abs(value)
     if size != 0 and (size < 1e-6 or size >= 1e21):
         mantissa, _, exponent = shortest(value).partition("e")

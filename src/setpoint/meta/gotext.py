@@ -13,7 +13,7 @@ class Unquotable(ValueError):
 
 
 def unquote_char(text: str, at: int, quote: str) -> tuple[bytes, int]:
-    """The bytes of the character or escape at that place, and where the next one begins."""
+    """Return the bytes of the character or escape at that place, and where the next one begins."""
     char = text[at]
     if char == quote:
         raise Unquotable
@@ -46,7 +46,7 @@ def _coded(text: str, at: int, escape: str) -> tuple[bytes, int]:
 
 
 def unquote(literal: str) -> str:
-    """A whole literal in double quotes or backquotes; bytes that are no UTF-8 come as surrogates."""
+    """Unquote a whole literal in double quotes or backquotes; bytes that are no UTF-8 come as surrogates."""
     quote, inside = literal[0], literal[1:-1]
     if quote == "`":
         return inside.replace("\r", "")

@@ -56,20 +56,19 @@ def read_json(text: bytes | str, **hooks: Any) -> Any:
 
 
 def syntax_error(data: bytes, max_depth: int) -> str:
-    """The message, or "" if Go would find nothing wrong. In a long text the context may be less exact: a request must
-    not cost seconds because it is wrong.
-    """
+    """Return the message, or "" if Go would find nothing wrong. In a long text the context may be less exact: a request
+    must not cost seconds because it is wrong."""
     return _syntax_error_in_long(data, max_depth) if len(data) > _LONG else _scan(data, max_depth)
 
 
 def depth_error(data: bytes, max_depth: int) -> str:
-    """The message for a text that is known to nest too deep."""
+    """Return the message for a text that is known to nest too deep."""
     found = _scan(data[:_LONG], max_depth)
     return found if found.endswith("exceeded max depth") else "invalid character '[' exceeded max depth"
 
 
 def early_syntax_error(data: bytes, max_depth: int) -> str:
-    """The message about the beginning of a long text, or "" if that is in order."""
+    """Return the message about the beginning of a long text, or "" if that is in order."""
     found = _scan(data[:_LONG], max_depth)
     return "" if found == _END else found
 
@@ -112,7 +111,7 @@ class _Scanner:
         return self.data[self.at]
 
     def inside(self) -> int:
-        """The next character within a token; Go ends a text that stops there with a blank."""
+        """Return the next character within a token; Go ends a text that stops there with a blank."""
         return self.data[self.at] if self.at < len(self.data) else ord(" ")
 
     def refuse(self, context: str) -> _SyntaxError:

@@ -33,7 +33,7 @@ def manifests(data: bytes) -> list[Obj]:
 
 
 def values(data: bytes) -> Iterator[Any]:
-    """The documents of a text; empty ones are passed over. Raises BodyError."""
+    """Yield the documents of a text; empty ones are passed over. Raises BodyError."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(b"\xef\xbb\xbf")

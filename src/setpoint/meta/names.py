@@ -179,7 +179,7 @@ def _qualified_name(value: str) -> tuple[str, ...]:
 
 
 def qualified_name(value: str) -> list[str]:
-    """A label key: a name with an optional `prefix/`."""
+    """Return a label key: a name with an optional `prefix/`."""
     return list(_qualified_name(value))
 
 
@@ -202,7 +202,7 @@ def path_segment_prefix(value: str) -> list[str]:
 
 
 def path_segment(value: str) -> list[str]:
-    """A name that can stand in a URL path: the loosest rule of all."""
+    """Return a name that can stand in a URL path: the loosest rule of all."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return path_segment_prefix(value)
@@ -303,7 +303,7 @@ CIDR_TEXT = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 @memoized(maxsize=4096)
 def parse_ip(value: str) -> IPv4Address | IPv6Address | None:
-    """The address, without a zone; None if it is none (leading zeros included)."""
+    """Return the address, without a zone; None if it is none (leading zeros included)."""
     try:
         return ip_address(value) if "%" not in value else None
     except ValueError:

@@ -162,7 +162,7 @@ def _parse_binary(text: str, sign: str, whole: str, fraction: str, exponent: int
 
 @memoized(maxsize=8192)
 def canonical(text: str) -> str:
-    """The text that the reference would store and show for this one."""
+    """Return the text that the reference would store and show for this one."""
     return parse(text.strip()).text
 
 

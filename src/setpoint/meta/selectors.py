@@ -151,7 +151,7 @@ class _KeyRequirements:
 
 
 def _compile_many(requirements: tuple[Requirement, ...]) -> Callable[[_Labels], bool]:
-    """A test whose cost depends on the number of labels, not on the number of requirements."""
+    """Return a test whose cost depends on the number of labels, not on the number of requirements."""
     needed: set[str] = set()
     absent: set[str] = set()
     by_key: dict[str, _KeyRequirements] = {}
@@ -194,7 +194,7 @@ class _Parser:
         self._ahead = self._read()
 
     def _read(self) -> tuple[str, str]:
-        """The next token and its text: a symbol, "id" for an identifier, "in" and "notin", or "end"."""
+        """Return the next token and its text: a symbol, "id" for an identifier, "in" and "notin", or "end"."""
         match = next(self._tokens, None)
         if match is None:
             return _END
@@ -421,7 +421,7 @@ _STRUCTURED = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist":
 
 
 def from_label_selector(selector: Mapping[str, Any] | None) -> Selector:
-    """A LabelSelector of an object: None selects nothing, an empty one everything."""
+    """Compile a LabelSelector of an object: None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
     requirements = [Requirement(key, "in", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
@@ -434,14 +434,14 @@ def from_label_selector(selector: Mapping[str, Any] | None) -> Selector:
 
 
 def from_map(labels: Mapping[str, str] | None) -> Selector:
-    """The plain map form (Service, ReplicationController): empty selects nothing."""
+    """Compile the plain map form (Service, ReplicationController): empty selects nothing."""
     if not labels:
         return NOTHING
     return _compile(tuple(Requirement(key, "in", (value,)) for key, value in labels.items()))
 
 
 def format_labels(selector: Mapping[str, Any] | None) -> str:
-    """A LabelSelector as text, the way tables and `Scale.status.selector` show it."""
+    """Return a LabelSelector as text, the way tables and `Scale.status.selector` show it."""
     if selector is None:
         return "<none>"
     parts: list[tuple[str, str]] = [(k, f"{k}={v}") for k, v in (selector.get("matchLabels") or {}).items()]

@@ -57,7 +57,7 @@ def format_micro(when: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Any RFC 3339 time, with or without a fraction; in UTC. For texts that went through the decoder."""
+    """Parse any RFC 3339 time, with or without a fraction; in UTC. For texts that went through the decoder."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
@@ -78,7 +78,7 @@ def canonical_micro(text: str) -> str | None:
 
 
 def _read(text: str, layout: str) -> tuple[str, str]:
-    """The time in UTC to the second, and the digits of its fraction."""
+    """Return the time in UTC to the second, and the digits of its fraction."""
     match = _PLAIN.fullmatch(text)
     if match is None or (layout is MICRO_LAYOUT and len(match[7] or "") != 6):
         raise TimeError(_parse_error(text, layout))
@@ -129,7 +129,7 @@ _ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
 
 
 def _parse_error(text: str, layout: str) -> str:
-    """Why the reference's parser, which goes by the elements of the layout, refuses the text."""
+    """Return why the reference's parser, which goes by the elements of the layout, refuses the text."""
     rest = text
 
     def cannot_parse(element: str) -> str:

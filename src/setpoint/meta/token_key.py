@@ -53,7 +53,8 @@ class VerifyingKey:
         return base64url.encode(sha256(der).digest())
 
     def open(self, token: str) -> bytes | None:
-        """The claims of a token with a good signature; None: it is no token at all. Raises UnknownKey, BadSignature."""
+        """Return the claims of a token with a good signature; None: it is no token at all. Raises UnknownKey,
+        BadSignature."""
         from jwt import DecodeError, InvalidTokenError
         from jwt.api_jws import decode, get_unverified_header
 
@@ -111,7 +112,7 @@ class TokenKey(VerifyingKey):
         return self._key.public_key()
 
     def sign(self, claims: bytes) -> str:
-        """A JSON web token of these claims."""
+        """Return a JSON web token of these claims."""
         from jwt.api_jws import encode
 
         return encode(claims, self._key, self.algorithm, {"kid": self.id, "typ": None})

@@ -26,7 +26,7 @@ def untolerated(
     tolerations: Collection[Mapping[str, Any]],
     effects: Collection[str] = REPELLING,
 ) -> Mapping[str, Any] | None:
-    """The first taint with one of these effects that nothing tolerates."""
+    """Return the first taint with one of these effects that nothing tolerates."""
     for taint in taints:
         if taint.get("effect") in effects and not any(tolerates(each, taint) for each in tolerations):
             return taint

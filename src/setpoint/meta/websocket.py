@@ -58,7 +58,7 @@ def accepts(key: str) -> str:
 
 
 def frame(code: int, payload: bytes, mask: bytes = b"") -> bytes:
-    """A whole message; one from a client has a mask."""
+    """Return a whole message; one from a client has a mask."""
     size, marked = len(payload), 0x80 if mask else 0
     if size < 126:
         head = bytes((0x80 | code, marked | size))

@@ -303,7 +303,7 @@ def _key_text(key: Any, value: Any) -> str:
 
 
 def _go_syntax(value: Any) -> str:
-    """Go's %#v."""
+    """Return Go's %#v."""
     if isinstance(value, _Key):
         value = value.value
     if isinstance(value, str):

@@ -51,7 +51,7 @@ _TIMESTAMP = re.compile(
 
 @memoized(maxsize=2048)
 def resolve(text: str) -> Resolved:
-    """The type and value of a plain scalar without a tag."""
+    """Return the type and value of a plain scalar without a tag."""
     word = _WORDS.get(text)
     if word is not None:
         return word
@@ -97,7 +97,7 @@ def _number(text: str) -> float | None:
 
 
 def shortest(number: float, bits: int = 64) -> str:
-    """A float as Go's %g in its shortest form for that many bits, which is how YAML has them."""
+    """Return a float as Go's %g in its shortest form for that many bits, which is how YAML has them."""
     if number != number:
         return ".nan"
     if abs(number) == float("inf"):

@@ -23,7 +23,7 @@ class Correlated:
         self._same: bool | None = None
 
     def key(self, name: str) -> Correlated | None:
-        """The field of that name, if both have it and the schema knows it."""
+        """Return the field of that name, if both have it and the schema knows it."""
         old, new = self.old, self.new
         if old.__class__ is not dict or new.__class__ is not dict or name not in old or name not in new:
             return None
@@ -35,7 +35,7 @@ class Correlated:
         return Correlated(new[name], old[name], part)
 
     def item(self, at: int) -> Correlated | None:
-        """The item of a list whose items have keys: its namesake."""
+        """Return the item of a list whose items have keys: its namesake."""
         schema, items = self.schema, self.schema.get("items")
         if self.old.__class__ is not list or self.new.__class__ is not list or at >= len(self.new):
             return None

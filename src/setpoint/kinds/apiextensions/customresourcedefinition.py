@@ -66,7 +66,7 @@ def is_established(obj: Obj) -> bool:
 
 
 def _schemas(spec: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    """Every schema at every depth, those that versions share only once."""
+    """Yield every schema at every depth, those that versions share only once."""
     shared = hoisted(spec)
     holders = [shared.get("validation"), *(version.get("schema") for version in shared["versions"])]
     pending = [holder["openAPIV3Schema"] for holder in holders if holder and holder.get("openAPIV3Schema")]

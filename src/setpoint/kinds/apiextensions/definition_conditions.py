@@ -64,8 +64,8 @@ def remove(obj: Obj, kind: str) -> None:
 
 
 def accept_names(obj: Obj, others: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
-    """The names that the definition may have beside the `others` of its group; whether it has all it asks for; and
-    whether it is established."""
+    """Return the names that the definition may have beside the `others` of its group; whether it has all it asks for;
+    and whether it is established."""
     resources: set[str] = set()
     kinds: set[str] = set()
     for other in [*others, obj]:
@@ -120,7 +120,7 @@ def _short_name_problem(wanted: list[str], had: list[str], used: set[str]) -> st
 
 
 def establish(obj: Obj) -> Obj:
-    """The Established condition of a definition whose names are accepted."""
+    """Return the Established condition of a definition whose names are accepted."""
     client = ((obj["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     bundle = client.get("caBundle")
     # Rules of definitions are loaded with the first definition.

@@ -13,7 +13,7 @@ _SHARED = {
 
 
 def hoisted(spec: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the spec with what its versions share moved up. `spec` itself is not changed."""
+    """Return a copy of the spec with what its versions share moved up. `spec` itself is not changed."""
     versions = [dict(version) for version in spec.get("versions") or ()]
     result = {**spec, "versions": versions}
     if not versions:

@@ -41,7 +41,7 @@ _AGE = {
 
 
 def path_finder(path: str) -> tuple[Find, Callable[[Any], str]]:
-    """The first value at the path (`_MISSING` if there is none), and how a value is shown as text."""
+    """Return the first value at the path (`_MISSING` if there is none), and how a value is shown as text."""
     compiled = JsonPath.parse(f"{{{path}}}", allow_missing_keys=True)
     keys = path.split(".")[1:]
     as_it_is = JsonPath.parse("{@}")

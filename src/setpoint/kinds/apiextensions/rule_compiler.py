@@ -61,7 +61,7 @@ def self_type(schema: Schema, resource: bool) -> SchemaType | None:
 def compile_rules(
     schema: Schema, declared: SchemaType, stored: Stored = lambda _: True, stored_message: Stored = lambda _: True
 ) -> list[CompiledRule]:
-    """The rules of this schema alone, not of its parts."""
+    """Return the rules of this schema alone, not of its parts."""
     size = sizer(declared)
 
     def environment(rule: Mapping[str, Any], is_stored: bool) -> Environment:

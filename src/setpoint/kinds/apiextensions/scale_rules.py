@@ -41,12 +41,12 @@ class ScalePaths(NamedTuple):
                 errs.append(invalid(self.selector, "", str(problem)))
 
     def replicas(self, obj: Mapping[str, Any]) -> int | None:
-        """The wanted number; None: none is given. Raises ScaleProblem."""
+        """Return the wanted number; None: none is given. Raises ScaleError."""
         found: int | None = _nested(obj, self.spec, int)
         return found
 
     def to_scale(self, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises ScaleProblem."""
+        """Raises ScaleError."""
         meta = obj["metadata"]
         names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         replicas = self.replicas(obj)
@@ -78,7 +78,7 @@ def keys(path: str) -> list[str]:
 
 
 def _nested(obj: Any, path: str, kind: type) -> Any:
-    """The value at the path, None if there is none. Raises ScaleProblem if it is of another kind."""
+    """Return the value at the path, None if there is none. Raises ScaleError if it is of another kind."""
     walked = ""
     for key in keys(path):
         walked = f"{walked}.{key}"

@@ -23,7 +23,7 @@ def validate_simple_path(path: str, at: str, errs: Errors) -> bool:
 
 
 def field_path(path: str, schema: Mapping[str, Any]) -> str:
-    """The path as messages show it: `spec.map[key]`. Raises PathError."""
+    """Return the path as messages show it: `spec.map[key]`. Raises PathError."""
     shown = ""
     for key in follow(path, schema)[0]:
         properties = schema.get("properties")
@@ -38,7 +38,7 @@ def field_path(path: str, schema: Mapping[str, Any]) -> str:
 
 
 def follow(path: str, schema: Mapping[str, Any], brackets: bool = True) -> tuple[list[str], Mapping[str, Any]]:
-    """The keys of the path and the schema it leads to. Raises PathError."""
+    """Return the keys of the path and the schema it leads to. Raises PathError."""
     tokens = _TOKEN.findall(path)
     keys: list[str] = []
     position = 0

@@ -27,7 +27,7 @@ _FORBIDDEN_IN_CONDITIONS = (
 
 
 def parts(schema: Schema) -> list[Schema]:
-    """The schemas directly inside this one."""
+    """Return the schemas directly inside this one."""
     found: list[Schema] = []
     for name in ("allOf", "anyOf", "oneOf"):
         found += schema.get(name) or ()
@@ -41,7 +41,7 @@ def parts(schema: Schema) -> list[Schema]:
 
 
 def unsupported(schema: Schema) -> str:
-    """Why this cannot be a structural schema at all; empty: it can."""
+    """Return why this cannot be a structural schema at all; empty: it can."""
     for name in _UNSUPPORTED:
         if schema.get(name) not in (None, "", {}, []):
             return f"OpenAPIV3Schema '{name.removeprefix('$') if name == '$schema' else name}' is not supported"

@@ -166,7 +166,7 @@ def _validate_strategy(strategy: dict[str, Any], errs: Errors) -> None:
 
 
 def shown_strategy(strategy: dict[str, Any]) -> dict[str, Any]:
-    """A rollout strategy as messages print it."""
+    """Return a rollout strategy as messages print it."""
     rolling = strategy.get("rollingUpdate")
     shown = None if rolling is None else {
         "MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0),

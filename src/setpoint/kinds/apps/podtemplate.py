@@ -16,7 +16,7 @@ _EMPTY: dict[str, Any] = {}
 
 
 def usable_selector(selector: Mapping[str, Any] | None) -> Selector | None:
-    """The selector compiled, or None where it makes no sense (which has been reported field by field before)."""
+    """Return the selector compiled, or None where it makes no sense (which has been reported field by field before)."""
     found: Errors = []
     validate_label_selector(selector, "", found)
     if found:

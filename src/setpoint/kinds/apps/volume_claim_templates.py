@@ -25,8 +25,8 @@ def default_claim_templates(claims: Sequence[dict[str, Any]]) -> None:
 
 
 def with_claims_as_volumes(template: dict[str, Any], claims: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The template as its Pods will have it: claims take the place of volumes of their name; hostname and subdomain are
-    the controller's to fill."""
+    """Return the template as its Pods will have it: claims take the place of volumes of their name; hostname and
+    subdomain are the controller's to fill."""
     spec = template.get("spec") or {}
     if not claims and not spec.get("hostname") and not spec.get("subdomain"):
         return template

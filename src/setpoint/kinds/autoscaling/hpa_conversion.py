@@ -32,7 +32,7 @@ def drop_round_trip_annotations(obj: Obj) -> None:
 
 
 def to_v1(obj: Obj) -> Obj:
-    """The v1 view of a v2 object, which stays as it is."""
+    """Return the v1 view of a v2 object, which stays as it is."""
     out: Obj = {**obj}
     if "apiVersion" in out:  # stored objects and items of lists have none
         out["apiVersion"] = "autoscaling/v1"
@@ -82,7 +82,8 @@ def to_v1(obj: Obj) -> Obj:
 
 
 def from_v1(obj: Obj) -> Obj:
-    """The v2 object that a v1 object stands for, which stays as it is. Annotations that cannot be read are dropped."""
+    """Return the v2 object that a v1 object stands for, which stays as it is. Annotations that cannot be read are
+    dropped."""
     out: Obj = {**obj}
     if "apiVersion" in out:  # stored objects and items of lists have none
         out["apiVersion"] = "autoscaling/v2"

@@ -12,7 +12,7 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def to_scale(obj: Obj) -> Obj:
-    """The `autoscaling/v1` Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
+    """Return the `autoscaling/v1` Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     scale_spec: dict[str, Any] = {}
     if spec.get("replicas"):
@@ -36,7 +36,8 @@ def replicas_of(scale: Obj) -> int:
 
 
 def apply_scale(scale: Obj, obj: Obj) -> Obj:
-    """A copy of `obj` with the replicas and the resourceVersion of `scale`; none there means an unconditional write."""
+    """Return a copy of `obj` with the replicas and the resourceVersion of `scale`; none there means an unconditional
+    write."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
     version = (scale.get("metadata") or {}).get("resourceVersion")
     if version:

@@ -145,7 +145,7 @@ def count_indexes(text: str, completions: int) -> int:
 
 
 def overlapping_index(completed: str, failed: str, completions: int) -> int | None:
-    """The first index that both lists name; parts that cannot be read are passed over."""
+    """Return the first index that both lists name; parts that cannot be read are passed over."""
     left, right = _intervals(completed, completions), _intervals(failed, completions)
     i = j = 0
     while i < len(left) and j < len(right):

@@ -58,7 +58,7 @@ def custom_api_service(group: str, version: str) -> Obj:
 
 
 def local_status(now: datetime) -> Obj:
-    """The status of every APIService that no other server stands behind."""
+    """Return the status of every APIService that no other server stands behind."""
     condition = {
         "type": "Available",
         "status": "True",

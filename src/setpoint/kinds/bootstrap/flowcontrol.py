@@ -116,7 +116,7 @@ def flow_schemas() -> list[Obj]:
 
 
 def dangling_status(level: str, exists: bool, now: datetime) -> Obj:
-    """The status of a FlowSchema: whether the level it points to is there."""
+    """Return the status of a FlowSchema: whether the level it points to is there."""
     what = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
     condition = {
         "type": "Dangling",

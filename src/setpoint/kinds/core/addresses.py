@@ -18,7 +18,8 @@ _PREFIX = re.compile(r"[0-9]+")
 
 @memoized(maxsize=16384)
 def parse_sloppy(value: str) -> Address | None:
-    """Any spelling that was ever accepted: IPv4 octets may have leading zeros. IPv4-mapped addresses become IPv4."""
+    """Parse any spelling that was ever accepted: IPv4 octets may have leading zeros. IPv4-mapped addresses become
+    IPv4."""
     parsed = parse_ip(value)
     if parsed is None:
         head, colon, tail = value.rpartition(":")

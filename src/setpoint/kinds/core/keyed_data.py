@@ -13,7 +13,7 @@ _SEALED = "field is immutable when `immutable` is set"
 
 
 def decoded_length(base64_text: str | None) -> int:
-    """Bytes that a base64 text stands for."""
+    """Return the bytes that a base64 text stands for."""
     if not base64_text:
         return 0
     return len(base64_text) * 3 // 4 - base64_text.count("=", -2)

@@ -29,7 +29,7 @@ def validate_binding(binding: Item, errs: Errors) -> None:
 
 
 def binding_refusal(pod: Item) -> str:
-    """Why this pod cannot be bound (a conflict on `pods/binding`); empty: it can."""
+    """Return why this pod cannot be bound (a conflict on `pods/binding`); empty: it can."""
     name, spec = pod["metadata"].get("name", ""), pod["spec"]
     if pod["metadata"].get("deletionTimestamp"):
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -41,7 +41,7 @@ def binding_refusal(pod: Item) -> str:
 
 
 def bound(pod: Item, binding: Item, now: datetime) -> dict[str, Any]:
-    """The pod, bound: a new object that shares what did not change. Its generation stays."""
+    """Return the pod, bound: a new object that shares what did not change. Its generation stays."""
     meta = dict(pod["metadata"])
     for name in ("annotations", "labels"):
         added = (binding.get("metadata") or {}).get(name)
@@ -56,7 +56,7 @@ def bound(pod: Item, binding: Item, now: datetime) -> dict[str, Any]:
 
 
 def evicted(pod: Item, now: datetime) -> dict[str, Any]:
-    """The pod with the mark that it is about to be deleted by an eviction."""
+    """Return the pod with the mark that it is about to be deleted by an eviction."""
     status = with_condition(
         pod.get("status") or {},
         "DisruptionTarget",

@@ -26,7 +26,7 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 def with_condition(
     status: Mapping[str, Any], kind: str, value: str, now: datetime, *, reason: str = "", message: str = ""
 ) -> dict[str, Any]:
-    """The status with this condition set; the time of an earlier one stays if its value does not change."""
+    """Return the status with this condition set; the time of an earlier one stays if its value does not change."""
     condition: dict[str, Any] = {"type": kind, "status": value, "lastProbeTime": None}
     before = find_condition(status, kind)
     kept = before is not None and before.get("status") == value

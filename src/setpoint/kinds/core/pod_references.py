@@ -43,7 +43,7 @@ def containers(spec: Item) -> Iterator[Item]:
 
 
 def secret_names(spec: Item) -> Iterator[str]:
-    """Every Secret that the spec names, on whatever path."""
+    """Yield every Secret that the spec names, on whatever path."""
     for ref in spec.get("imagePullSecrets") or ():
         if ref.get("name"):
             yield ref["name"]
@@ -80,7 +80,7 @@ def _from_environment(spec: Item, whole: str, key: str) -> Iterator[str]:
 
 
 def api_reference(spec: Item) -> str:
-    """The first sort of object that the Pod needs of the API; empty: it needs none. Raises UnknownSource."""
+    """Return the first sort of object that the Pod needs of the API; empty: it needs none. Raises UnknownSource."""
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
     if any(True for _ in secret_names(spec)):

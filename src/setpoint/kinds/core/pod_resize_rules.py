@@ -72,7 +72,7 @@ def _node_can_resize(status: Item) -> bool:
 
 
 def _mask_amounts(resources: Item | None, before: Item | None) -> dict[str, Any]:
-    """The new requirements with cpu and memory as they were."""
+    """Return the new requirements with cpu and memory as they were."""
     masked = dict(resources or {})
     for which in _LISTS:
         old = (before or {}).get(which) or {}

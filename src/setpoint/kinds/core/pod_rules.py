@@ -148,7 +148,7 @@ def _validate_gates(new: Sequence[Item], old: Sequence[Item], errs: Errors) -> N
 
 
 def _mask_updatable(spec: Item, old_spec: Item) -> dict[str, Any]:
-    """The new spec with the fields that may change as they were."""
+    """Return the new spec with the fields that may change as they were."""
     masked = dict(spec)
     for key in ("containers", "initContainers"):
         if masked.get(key):

@@ -217,7 +217,7 @@ def meter(group: str, plural: str) -> Meter | None:
 
 
 def scopes_of(quota: Item) -> list[Item]:
-    """A quota's scopes in the long form: an object must be in all of them."""
+    """Return a quota's scopes in the long form: an object must be in all of them."""
     spec = quota["spec"]
     plain: list[Item] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
     return plain + list((spec.get("scopeSelector") or {}).get("matchExpressions") or ())

@@ -43,13 +43,14 @@ _ORDER = (
 
 
 def to_core(obj: Obj) -> Obj:
-    """The v1 Event that this events.k8s.io/v1 Event is stored as, without kind and apiVersion. Parts are shared."""
+    """Return the v1 Event that this events.k8s.io/v1 Event is stored as, without kind and apiVersion. Parts are
+    shared."""
     core = {**_EMPTY_IN_CORE, **{_TO_CORE.get(name, name): value for name, value in obj.items()}}
     return {name: core[name] for name in _CORE_ORDER if name in core}
 
 
 def from_core(obj: Obj) -> Obj:
-    """A stored v1 Event as events.k8s.io/v1 shows it, without kind and apiVersion. Parts are shared."""
+    """Return a stored v1 Event as events.k8s.io/v1 shows it, without kind and apiVersion. Parts are shared."""
     event = {**_EMPTY_HERE, **{_FROM_CORE.get(name, name): value for name, value in obj.items()}}
     for name in ("reportingController", "reportingInstance"):
         if not event.get(name):

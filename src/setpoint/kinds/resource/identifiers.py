@@ -117,7 +117,7 @@ def declared_full_name(name: str | None, path: str, late: Errors) -> None:
 
 
 def shortened(key: str, limit: int) -> str:
-    """A key as it is shown in paths."""
+    """Return a key as it is shown in paths."""
     if len(key) <= limit:
         return key
     rest = limit - 3

@@ -29,7 +29,7 @@ def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
 
 
 def claim_class(claim: Mapping[str, Any]) -> str:
-    """The name of the storage class that it asks for; empty: of none."""
+    """Return the name of the storage class that it asks for; empty: of none."""
     return str(annotations_of(claim).get(STORAGE_CLASS_ANNOTATION, claim["spec"].get("storageClassName") or ""))
 
 

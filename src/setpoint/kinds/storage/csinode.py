@@ -43,7 +43,7 @@ def _drivers(obj: Obj) -> list[dict[str, Any]]:
 
 
 def _fixed(driver: dict[str, Any]) -> dict[str, Any]:
-    """All of a driver but its capacity, which may change."""
+    """Return all of a driver but its capacity, which may change."""
     return {
         "Name": driver.get("name", ""), "NodeID": driver.get("nodeID", ""),
         "TopologyKeys": driver.get("topologyKeys") or None, "Allocatable": None,

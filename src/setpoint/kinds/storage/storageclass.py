@@ -81,7 +81,7 @@ def is_default(obj: Obj) -> bool:
 
 
 def default_class(objs: Sequence[Obj]) -> Obj | None:
-    """The newest class that is marked as the default; of equally new ones the first by name."""
+    """Return the newest class that is marked as the default; of equally new ones the first by name."""
     best: Obj | None = None
     for obj in filter(is_default, objs):
         if best is None:

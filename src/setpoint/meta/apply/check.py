@@ -94,7 +94,7 @@ def _check_list(type_: Type, value: Any, path: str, allow_duplicates: bool, out:
 
 
 def _go_syntax(value: Any) -> str:
-    """Go's %#v."""
+    """Return Go's %#v."""
     if value is None:
         return "interface {}(nil)"
     if type(value) is str:

@@ -68,7 +68,7 @@ def sort(node: FieldSet) -> FieldSet:
 
 
 def union(a: FieldSet, b: FieldSet) -> FieldSet:
-    """Paths in either set."""
+    """Return the paths in either set."""
     if not a:
         return b
     if not b or a is b:
@@ -133,7 +133,7 @@ def difference(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def _lower_difference(ours: FieldSet, theirs: FieldSet) -> FieldSet | None:
-    """The node that is left of two nodes with children; None if nothing is."""
+    """Return the node that is left of two nodes with children; None if nothing is."""
     new = difference(ours, theirs)
     member = "." in ours
     if member and "." in theirs:
@@ -147,7 +147,7 @@ def _lower_difference(ours: FieldSet, theirs: FieldSet) -> FieldSet | None:
 
 
 def recursive_difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """Paths in `a` that are neither in `b` nor below a path in `b`."""
+    """Return the paths in `a` that are neither in `b` nor below a path in `b`."""
     out = a
     for key, theirs in b.items():
         ours = a.get(key)
@@ -172,7 +172,7 @@ def recursive_difference(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
-    """Paths in both sets."""
+    """Return the paths in both sets."""
     out: FieldSet = {}
     for key, ours in a.items():
         theirs = b.get(key)
@@ -196,7 +196,7 @@ def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def leaves(fields: FieldSet) -> FieldSet:
-    """Paths in the set that have no paths below them."""
+    """Return the paths in the set that have no paths below them."""
     return {
         key: leaves({child: lower for child, lower in node.items() if child != "."}) if node else EMPTY
         for key, node in fields.items()
@@ -215,7 +215,7 @@ def contains(fields: FieldSet, path: tuple[str, ...] | list[str]) -> bool:
 
 
 def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """All paths in the set: at each level first those that end there, then what is below."""
+    """Yield all paths in the set: at each level first those that end there, then what is below."""
     for key, node in fields.items():
         if key != "." and (not node or "." in node):
             yield (*prefix, key)
@@ -229,7 +229,7 @@ def path_text(path: tuple[str, ...]) -> str:
 
 
 def from_paths(*given: tuple[str, ...]) -> FieldSet:
-    """A set of paths of elements; for field names only, see `of_fields`."""
+    """Return a set of paths of elements; for field names only, see `of_fields`."""
     out: FieldSet = {}
     for path in given:
         node: FieldSet = EMPTY
@@ -282,7 +282,7 @@ class BadFieldSet(ValueError):
 
 
 def parse(fields: Any) -> FieldSet:
-    """A set as a client sent it, in canonical form. Elements of unknown kinds are dropped."""
+    """Parse a set as a client sent it, in canonical form. Elements of unknown kinds are dropped."""
     if fields is None:
         return EMPTY
     if type(fields) is not dict:

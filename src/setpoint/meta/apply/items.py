@@ -120,7 +120,7 @@ def is_deduced(type_: Type) -> bool:
 
 
 def item_problem(type_: Type, item: Any) -> str:
-    """Why an item has no element."""
+    """Return why an item has no element."""
     if type_.list_type is ListType.MAP:
         if item is None:
             return "associative list with keys may not have a null element"

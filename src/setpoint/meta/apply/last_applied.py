@@ -34,7 +34,8 @@ def allowed_by_last_applied(type_: Type, live: dict[str, Any], api_version: str)
 
 
 def sync_last_applied(obj: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """`obj` with its annotation, if it has one, telling of this configuration; dropped if that would be too large."""
+    """Return `obj` with its annotation, if it has one, telling of this configuration; dropped if that would be too
+    large."""
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     if not annotations.get(ANNOTATION):
         return obj
@@ -48,7 +49,7 @@ def sync_last_applied(obj: dict[str, Any], config: dict[str, Any]) -> dict[str, 
 
 
 def _encoded(config: dict[str, Any]) -> str:
-    """The configuration without the annotation itself, as Go encodes it: sorted, HTML-safe, with a newline."""
+    """Return the configuration without the annotation itself, as Go encodes it: sorted, HTML-safe, with a newline."""
     metadata = config.get("metadata") or {}
     annotations = metadata.get("annotations")
     if annotations and ANNOTATION in annotations:

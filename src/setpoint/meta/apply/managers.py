@@ -58,7 +58,7 @@ def id_of(entry: Entry) -> ManagerId:
 
 
 def make_entry(who: ManagerId, api_version: str, fields: FieldSet, time: str | None) -> Entry:
-    """An entry with its members in the order in which they are written."""
+    """Return an entry with its members in the order in which they are written."""
     entry: Entry = {}
     if who.manager:
         entry["manager"] = who.manager
@@ -78,12 +78,12 @@ def with_fields(entry: Entry, fields: FieldSet) -> Entry:
 
 
 def trusted(entries: list[Entry] | None) -> Managers:
-    """Managers from a stored object: what is stored came out of `encode`."""
+    """Return the managers from a stored object: what is stored came out of `encode`."""
     return {id_of(entry): entry for entry in entries} if entries else {}
 
 
 def decode(entries: Any) -> Managers:
-    """Managers from a list that a client sent. Raises BadManagedFields."""
+    """Return the managers from a list that a client sent. Raises BadManagedFields."""
     managers: Managers = {}
     for index, entry in enumerate(entries or ()):
         if entry.get("operation") not in ("Apply", "Update"):
@@ -112,7 +112,7 @@ def is_reset(entries: Any) -> bool:
 
 
 def encode(managers: Managers) -> list[Entry]:
-    """The entries in their order on the wire."""
+    """Return the entries in their order on the wire."""
     entries = list(managers.values())
     if len(entries) > 1:
         entries.sort(key=_wire_order)

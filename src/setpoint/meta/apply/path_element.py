@@ -18,7 +18,7 @@ class BadPathElement(ValueError):
 
 
 def key_element(key: dict[str, Any]) -> str:
-    """The element for a list item with these key fields, in any order."""
+    """Return the element for a list item with these key fields, in any order."""
     return "k:" + _json({name: key[name] for name in sorted(key)})
 
 
@@ -44,7 +44,8 @@ def _whole_floats(value: Any) -> Any:
 
 
 def canonical(element: str) -> str | None:
-    """An element that a client spelled, in canonical form; None for a kind of element that is not known (yet)."""
+    """Return an element that a client spelled, in canonical form; None for a kind of element that is not known
+    (yet)."""
     if len(element) < 2:
         raise BadPathElement("key must be 2 characters long:")
     if element[1] != ":":

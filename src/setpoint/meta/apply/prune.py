@@ -14,7 +14,7 @@ from setpoint.meta.schema import Type
 def prune(
     type_: Type, merged: Obj, managers: Managers, last: Entry, api_version: str, convert: Converter | None
 ) -> Obj:
-    """`merged` without the fields of the `last` entry of the applying manager that no entry in `managers` holds.
+    """Return `merged` without the fields of the `last` entry of the applying manager that no entry in `managers` holds.
 
     `managers` already has the new entry of the applying manager. Fields are judged in the version in which they were
     last applied.
@@ -54,7 +54,7 @@ def _named_members(type_: Type, obj: Obj) -> FieldSet:
 
 
 def _add_back(type_: Type, merged: Obj, pruned: Obj, claimed: FieldSet) -> Obj:
-    """`merged` without what is neither in `pruned` nor claimed."""
+    """Return `merged` without what is neither in `pruned` nor claimed."""
     kept = union(_named_members(type_, pruned), with_named_fields(type_, claimed))
     result: Obj = remove_items(type_, merged, difference(_named_members(type_, merged), kept)) or {}
     return result

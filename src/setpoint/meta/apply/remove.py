@@ -10,7 +10,7 @@ from setpoint.meta.schema import ListType, Shape, Type
 
 
 def remove_items(type_: Type, value: Any, unwanted: FieldSet) -> Any:
-    """`value` without the paths of the set. A container that loses all it has becomes null."""
+    """Return `value` without the paths of the set. A container that loses all it has becomes null."""
     if not unwanted:
         return value
     if type_.shape is Shape.LIST:
@@ -90,7 +90,7 @@ def extract_items(type_: Type, value: Any, wanted: FieldSet) -> Any:
 
 
 def with_named_fields(type_: Type, fields: FieldSet) -> FieldSet:
-    """The set plus every declared field of a struct that paths of the set pass through."""
+    """Return the set plus every declared field of a struct that paths of the set pass through."""
     out: FieldSet = {}
     for element, node in fields.items():
         if element == "." or not node:

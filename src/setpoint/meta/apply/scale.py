@@ -15,7 +15,7 @@ ReplicasPaths = Mapping[str, tuple[str, ...] | None]
 
 
 def to_scale(entries: list[Entry], paths: ReplicasPaths) -> list[Entry]:
-    """managedFields of a Scale, from those of the scaled object."""
+    """Return the managedFields of a Scale, from those of the scaled object."""
     owners: Managers = {}
     for who, entry in trusted(entries).items():
         path = paths.get(entry["apiVersion"])

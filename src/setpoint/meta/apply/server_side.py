@@ -38,7 +38,7 @@ def apply(
     reset: Filter | None = None,
     convert: Converter | None = None,
 ) -> Obj:
-    """The merged object with its new managedFields; `live` itself if the apply changes nothing at all.
+    """Return the merged object with its new managedFields; `live` itself if the apply changes nothing at all.
 
     The result has not been decoded or defaulted. `live` None: the apply creates. Raises BadRequest, TypeMismatch and
     Conflict.

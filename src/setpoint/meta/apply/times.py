@@ -8,7 +8,7 @@ Obj = dict[str, Any]
 
 
 def keep_times(live: Obj, new: Obj) -> Obj:
-    """`new` with the times of `live` in its managedFields if it differs from `live` in those times only.
+    """Return `new` with the times of `live` in its managedFields if it differs from `live` in those times only.
 
     For a finished object, after defaults and admission; a caller then finds it equal to `live`.
     """

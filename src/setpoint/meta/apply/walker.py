@@ -28,7 +28,7 @@ class Walk:
         self.leaf = leaf
 
     def whole(self, value: Any) -> FieldSet:
-        """The node of a value that is new, or gone."""
+        """Return the node of a value that is new, or gone."""
         if self.leaf or not value:
             return EMPTY
         node: FieldSet = {".": EMPTY}

@@ -265,7 +265,7 @@ class Checker:
         return t.DYN
 
     def unwrapped(self, expr: Expr) -> Type:
-        """The type of what an optional element brings."""
+        """Return the type of what an optional element brings."""
         inner, was_optional = t.unwrap_optional(expr.type)
         if not was_optional and not inner.is_dyn:
             self.mismatch(expr, t.optional_of(inner), inner)
@@ -336,7 +336,7 @@ class Checker:
         expr.type = substitute(self.bindings, expr.result.type)
 
     def iterated(self, expr: Comprehension, ranged: Type) -> tuple[Type, Type]:
-        """The types of the variables."""
+        """Return the types of the variables."""
         if ranged.kind is Kind.LIST:
             return (t.INT, ranged.parameters[0]) if expr.variable2 else (ranged.parameters[0], t.ERROR)
         if ranged.kind is Kind.MAP:

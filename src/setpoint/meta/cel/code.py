@@ -36,7 +36,8 @@ class Code:
         return self.cost if self.attribute is None else self.attribute
 
     def qualified(self, run: Run, more: int) -> Code:
-        """A field or index of this. What is no variable costs one more when it is read from; a conditional nothing."""
+        """Return a field or index of this. What is no variable costs one more when it is read from; a conditional
+        nothing."""
         base = self.bare + more
         overhead = 1 if self.attribute is None else self.cost - self.attribute
         return Code(run, base + overhead, attribute=base)
@@ -47,7 +48,7 @@ def constant(value: Any) -> Code:
 
 
 def outcome_of(run: Run, frame: Frame) -> Any:
-    """The value or the error: for operands that are evaluated although another one failed."""
+    """Return the value or the error: for operands that are evaluated although another one failed."""
     try:
         return run(frame)
     except CelError as error:

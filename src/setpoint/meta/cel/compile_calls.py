@@ -186,8 +186,8 @@ _Invoke = Callable[[Frame, Sequence[Any]], Any]
 
 
 def _paid(call: Callable[..., Any], cost: CallCost, afterwards: bool) -> _Invoke:
-    """The call, with what it costs beyond the constants. Where possible that is paid first: what exceeds the limit is
-    not begun."""
+    """Return the call, with what it costs beyond the constants. Where possible that is paid first: what exceeds the
+    limit is not begun."""
     if isinstance(cost, int):
         return lambda frame, values: call(*values)
     charge = cost

@@ -49,7 +49,7 @@ def _applied(left: Run, right: Run, apply: Callable[[Any, Any], Any]) -> Run:
 
 
 def _charged(left: Run, right: Run, apply: Callable[[Any, Any], Any], charge: Callable[[Any, Any], int]) -> Run:
-    """The same, with a cost that depends on the operands."""
+    """Return the same, with a cost that depends on the operands."""
 
     def run(frame: Frame) -> Any:
         try:
@@ -119,7 +119,8 @@ def compile_operator(name: str, overload: str, arguments: list[Code], types: lis
 
 
 def _constant_members(values: Any) -> frozenset[Any] | None:
-    """The elements of a constant list as a set, when they are simple enough. Numbers of all types are one kind."""
+    """Return the elements of a constant list as a set, when they are simple enough. Numbers of all types are one
+    kind."""
     if not all(type(value) in (str, int, float, Uint, bool) for value in values):
         return None
     return frozenset((type(value) is bool, value) for value in values)

@@ -84,7 +84,7 @@ class Environment:
         resolve_struct: Callable[[str], StructType | None] | None = None,
         libraries: Iterable[Library] = (),
     ) -> Environment:
-        """The same environment with more in it; without further libraries, functions and macros are shared."""
+        """Return the same environment with more in it; without further libraries, functions and macros are shared."""
         other = object.__new__(Environment)
         other.__dict__.update(self.__dict__)
         other._variables = {**self._variables, **(variables or {})}
@@ -108,7 +108,7 @@ class Environment:
         return None if found is None else found.field(field)
 
     def check(self, text: str) -> tuple[Source, Expr]:
-        """The checked tree of a text. Raises CelProblem."""
+        """Return the checked tree of a text. Raises CelProblem."""
         with room_for_depth():
             return self._check(text)
 
@@ -131,8 +131,8 @@ class Environment:
         return source, tree
 
     def compile(self, text: str) -> Program:
-        """A program that can be evaluated any number of times. Raises CelProblem, or CelError where a constant part
-        of the expression cannot be computed."""
+        """Return a program that can be evaluated any number of times. Raises CelProblem, or CelError where a constant
+        part of the expression cannot be computed."""
         _, tree = self.check(text)
         compiler = Compiler(self._functions, self._construct, self._access)
         with room_for_depth():
@@ -199,6 +199,6 @@ class Program:
         return Outcome(value, cost)
 
     def cost_estimate(self, sizer: Sizer | None = None) -> CostRange:
-        """The least and the most that an evaluation can cost, given how large the variables can be."""
+        """Return the least and the most that an evaluation can cost, given how large the variables can be."""
         with room_for_depth():
             return estimate(self.tree, sizer)

@@ -15,7 +15,7 @@ _BACK = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
 
 
 def escape(name: str) -> str | None:
-    """The identifier for a property; None where there is none, and the property cannot be reached."""
+    """Return the identifier for a property; None where there is none, and the property cannot be reached."""
     if name in RESERVED:
         return f"__{name}__"
     if _PLAIN.fullmatch(name) and "__" not in name:
@@ -26,7 +26,7 @@ def escape(name: str) -> str | None:
 
 
 def unescape(identifier: str) -> str | None:
-    """The property that an identifier means; None for escapes that there are not."""
+    """Return the property that an identifier means; None for escapes that there are not."""
     if "__" not in identifier:
         return identifier
     bad = False

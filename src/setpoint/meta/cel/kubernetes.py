@@ -45,7 +45,7 @@ _REST: tuple[Library, ...] = (
 
 @cache
 def kubernetes_environment(stored: bool = False) -> Environment:
-    """The environment without variables. `stored`: for expressions that are in the cluster already."""
+    """Return the environment without variables. `stored`: for expressions that are in the cluster already."""
     if stored:
         return Environment((*_FIRST, *_REST, KUBERNETES_LISTS, KUBERNETES_INCLUDES))
     return Environment((*_FIRST, KUBERNETES_LISTS, *_REST))

@@ -52,7 +52,7 @@ RESERVED = frozenset((
 
 
 def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
-    """The tokens, an `<EOF>` last, and what could not be read."""
+    """Return the tokens, an `<EOF>` last, and what could not be read."""
     tokens: list[Token] = []
     issues: list[Issue] = []
     at, end = 0, len(text)

@@ -42,7 +42,7 @@ def _body(token: str) -> tuple[str, bool]:
 
 
 def text_of(token: str) -> str:
-    """The value of a string literal."""
+    """Return the value of a string literal."""
     body, raw = _body(token)
     if raw or "\\" not in body:
         return body
@@ -62,7 +62,7 @@ def text_of(token: str) -> str:
 
 
 def bytes_of(token: str) -> bytes:
-    """The value of a bytes literal, its `b` already off."""
+    """Return the value of a bytes literal, its `b` already off."""
     body, raw = _body(token)
     if raw or "\\" not in body:
         return body.encode()
@@ -85,7 +85,7 @@ def bytes_of(token: str) -> bytes:
 
 
 def value_of(token: Token, sign: str) -> Any:
-    """The value of a literal; `sign` stands before a number. Raises BadLiteral."""
+    """Return the value of a literal; `sign` stands before a number. Raises BadLiteral."""
     kind, text = token.kind, token.text
     if kind == lexer.STRING:
         return text_of(text)

@@ -30,7 +30,7 @@ def format_general(value: float) -> str:
 
 
 def format_fixed(value: float) -> str:
-    """The shortest decimal without an exponent that gives the number back."""
+    """Return the shortest decimal without an exponent that gives the number back."""
     if value != value:
         return "NaN"
     if math.isinf(value):
@@ -42,7 +42,7 @@ def format_fixed(value: float) -> str:
 
 
 def _digits(text: str) -> tuple[str, int]:
-    """Significant digits and the decimal exponent of the first one."""
+    """Return significant digits and the decimal exponent of the first one."""
     mantissa, _, exponent = text.partition("e")
     shift = int(exponent or "0")
     whole, _, fraction = mantissa.partition(".")

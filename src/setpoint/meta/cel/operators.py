@@ -79,7 +79,7 @@ def _equal_maps(left: dict[Any, Any], right: Any) -> bool:
 
 
 def find(container: Any, key: Any) -> Any:
-    """The value of a key in a map, or MISSING."""
+    """Return the value of a key in a map, or MISSING."""
     if type(container) is dict:
         try:
             return container.get(key_of(key) if type(key) is bool else key, MISSING)
@@ -272,7 +272,7 @@ def negated(value: Any) -> Any:
 
 
 def index_of(index: Any) -> int:
-    """A position in a list."""
+    """Return a position in a list."""
     kind = type(index)
     if kind is int or kind is Uint:
         return int(index)
@@ -294,7 +294,7 @@ def get_index(container: Any, index: Any) -> Any:
 
 
 def find_index(container: Any, index: Any) -> Any:
-    """The same, or MISSING."""
+    """Return the same, or MISSING."""
     if is_map(container):
         return find(container, index)
     if is_list(container):
@@ -328,7 +328,7 @@ def _among(element: Any, container: Any) -> bool:
 
 
 def show(value: Any) -> str:
-    """A value as error messages show it."""
+    """Return a value as error messages show it."""
     if value is None:
         return "null"
     if type(value) is bool:

@@ -45,7 +45,7 @@ MAX_CODE_POINTS = 100_000
 def parse(
     text: str, macros: Mapping[tuple[str, int, bool], Macro], optional_syntax: bool = True
 ) -> tuple[Source, Expr]:
-    """The tree of the text, macros expanded. Raises CelProblem with everything that is wrong with its form."""
+    """Return the tree of the text, macros expanded. Raises CelProblem with everything that is wrong with its form."""
     source = Source(text)
     if len(text) > MAX_CODE_POINTS:
         message = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}"
@@ -124,7 +124,7 @@ class _Parser(TokenReader):
         return condition
 
     def logical(self, operator: str) -> Expr:
-        """A chain of `||` or `&&`, made into a tree that is as flat as possible."""
+        """Parse a chain of `||` or `&&`, made into a tree that is as flat as possible."""
         terms = [self.logical("&&") if operator == "||" else self.binary(0)]
         positions: list[int] = []
         while self.token.kind == operator:
@@ -308,7 +308,7 @@ class _Parser(TokenReader):
         return self.literal()
 
     def named(self) -> Expr:
-        """An identifier, a call of a function, or the construction of a message."""
+        """Parse an identifier, a call of a function, or the construction of a message."""
         first = self.token
         prefix = ""
         if first.kind == ".":

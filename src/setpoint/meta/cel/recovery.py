@@ -91,7 +91,8 @@ class TokenReader:
         return Literal(position, None)
 
     def expect(self, kind: str, after: frozenset[str] = _OPERATORS) -> Token:
-        """The next token, which must be of that kind; else one token too many or too few is forgiven, and noted."""
+        """Return the next token, which must be of that kind; else one token too many or too few is forgiven, and
+        noted."""
         token = self.token
         if token.kind == kind:
             return self.take()

@@ -22,8 +22,8 @@ from setpoint.meta.cel.values import (
 
 
 def to_json(value: Any) -> Any:
-    """The value as JSON: messages and maps become objects, bytes base64, times text. Raises CelError where a value
-    has no JSON, or a key is no string."""
+    """Return the value as JSON: messages and maps become objects, bytes base64, times text. Raises CelError where a
+    value has no JSON, or a key is no string."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is Uint:

@@ -255,7 +255,8 @@ def needs_result(function: str, overload: str) -> bool:
 
 
 def call_cost(function: str, overload: str) -> CallCost:
-    """The rule for a call whose overload is known (else the empty string). Equality has its own: `equality_cost`."""
+    """Return the rule for a call whose overload is known (else the empty string). Equality has its own:
+    `equality_cost`."""
     own = _OWN.get(overload)
     if own is not None:
         return own

@@ -47,7 +47,7 @@ class SchemaType:
     """The object types in it, which an environment has to know."""
 
     def value(self, document: Any) -> Any:
-        """The JSON as an expression sees it. The JSON is not copied and must not change meanwhile."""
+        """Return the JSON as an expression sees it. The JSON is not copied and must not change meanwhile."""
         if document is None or self.read is None:
             return document
         return self.read(document)
@@ -92,7 +92,7 @@ def schema_type(schema: Mapping[str, Any], *, name: str = "selfType", root: bool
 
 
 def with_type_and_metadata(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of a resource: what every resource has is in it."""
+    """Return the schema of a resource: what every resource has is in it."""
     properties = schema.get("properties") or {}
     metadata = properties.get("metadata") or {}
     inner = metadata.get("properties") or {}
@@ -204,7 +204,7 @@ def _object_reader(access: dict[str, tuple[str, Reading | None]]) -> Callable[[A
 
 
 def all_structs(*schemas: SchemaType | None) -> Iterator[StructType]:
-    """The object types of several schemas."""
+    """Yield the object types of several schemas."""
     for schema in schemas:
         if schema is not None:
             yield from schema.structs

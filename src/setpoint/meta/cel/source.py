@@ -51,7 +51,7 @@ class Source:
         return line, position - self._starts[line - 1]
 
     def render(self, issues: list[Issue]) -> str:
-        """All issues, in the order in which they stand in the text."""
+        """Return all issues, in the order in which they stand in the text."""
         placed = [(self.line_and_column(issue.position), issue) for issue in issues]
         shown = sorted(placed[:MAX_ISSUES], key=lambda entry: entry[0])
         texts = [self._render(at, issue.message) for at, issue in shown]

@@ -143,7 +143,7 @@ class Comprehension(Expr):
 
 
 def children(expr: Expr) -> Iterator[Expr]:
-    """The nodes directly below, in the order of evaluation."""
+    """Yield the nodes directly below, in the order of evaluation."""
     if isinstance(expr, Select):
         yield expr.operand
     elif isinstance(expr, Call):
@@ -164,7 +164,7 @@ def children(expr: Expr) -> Iterator[Expr]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node of the tree, parents before children."""
+    """Yield every node of the tree, parents before children."""
     pending = [expr]
     while pending:
         node = pending.pop()
@@ -182,7 +182,7 @@ def depth_of(expr: Expr) -> int:
 
 
 def copy(expr: Expr) -> Expr:
-    """The same tree with nodes of its own: macros that use an argument twice need it."""
+    """Return the same tree with nodes of its own: macros that use an argument twice need it."""
     at = expr.position
     if isinstance(expr, Literal):
         return Literal(at, expr.value)

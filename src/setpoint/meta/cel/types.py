@@ -111,7 +111,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def struct(name: str) -> Type:
-    """A message or object type; what fields it has is the environment's to know."""
+    """Return a message or object type; what fields it has is the environment's to know."""
     return Type(Kind.STRUCT, name)
 
 
@@ -124,7 +124,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """The type of a type."""
+    """Return the type of a type."""
     return Type(Kind.TYPE, "type", (value,))
 
 
@@ -143,7 +143,7 @@ def unwrap_optional(value: Type) -> tuple[Type, bool]:
 
 
 def declared_name(value: Type) -> str:
-    """A type as messages about results show it: names as declared, unlike in the checker's own messages."""
+    """Return a type as messages about results show it: names as declared, unlike in the checker's own messages."""
     if not value.parameters:
         return f"wrapper({value.name})" if value.nullable else value.name
     return f"{value.name}({', '.join(map(declared_name, value.parameters))})"

@@ -40,7 +40,7 @@ _COMPOUND = frozenset({Kind.OPAQUE, Kind.LIST, Kind.MAP})
 
 
 def substitute(bindings: Bindings, value: Type, unknown_to_dyn: bool = False) -> Type:
-    """The type with everything known about its variables put in."""
+    """Return the type with everything known about its variables put in."""
     while value.kind is Kind.PARAM and (known := bindings.get(value)) is not None:
         value = known
     if value.kind is Kind.PARAM:

@@ -179,11 +179,11 @@ class TypedMap:
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
-        """The keys."""
+        """Yield the keys."""
         raise NotImplementedError
 
     def find(self, key: Any) -> Any:
-        """The value, or MISSING."""
+        """Return the value, or MISSING."""
         raise NotImplementedError
 
     def equals(self, other: Any) -> bool:
@@ -245,8 +245,8 @@ def no_such_overload(function: str = "") -> CelError:
 
 
 def key_of(key: Any) -> Any:
-    """A key as dicts hold it. Python takes True for 1 and 1.0 for 1: numbers may be equal across types in CEL too,
-    but a bool is never a number."""
+    """Return a key as dicts hold it. Python takes True for 1 and 1.0 for 1: numbers may be equal across types in CEL
+    too, but a bool is never a number."""
     if type(key) is bool:
         return _BOOL_KEYS[key]
     return key

@@ -32,16 +32,16 @@ class JsonPath:
 
     @classmethod
     def parse(cls, text: str, *, allow_missing_keys: bool = False) -> JsonPath:
-        """A template. With `allow_missing_keys` a field that is not there finds nothing instead of failing."""
+        """Parse a template. With `allow_missing_keys` a field that is not there finds nothing instead of failing."""
         return cls(text, parse(text), allow_missing_keys)
 
     @classmethod
     def parse_relaxed(cls, text: str, *, allow_missing_keys: bool = False) -> JsonPath:
-        """A single path, with or without braces and leading dot."""
+        """Parse a single path, with or without braces and leading dot."""
         return cls.parse(relaxed(text), allow_missing_keys=allow_missing_keys)
 
     def find(self, data: Any) -> list[Any]:
-        """All values found, in order; the texts of a template are among them."""
+        """Return all values found, in order; the texts of a template are among them."""
         return [value for group in self.groups(data) for value in group]
 
     def groups(self, data: Any) -> list[list[Any]]:
@@ -50,7 +50,7 @@ class JsonPath:
         return [[None if value is NOTHING else value for value in group] for group in found]
 
     def render(self, data: Any) -> str:
-        """The template filled in: texts bare, maps and lists as JSON, several values with a blank between them.
+        """Return the template filled in: texts bare, maps and lists as JSON, several values with a blank between them.
 
         Bytes that are no UTF-8 come as surrogates (`surrogateescape`).
         """
@@ -63,7 +63,7 @@ class JsonPath:
 
 
 def relaxed(text: str) -> str:
-    """The template for a path that may lack braces and leading dot."""
+    """Return the template for a path that may lack braces and leading dot."""
     if not text:
         return text
     found = _RELAXED.fullmatch(text)

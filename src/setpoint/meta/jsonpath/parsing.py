@@ -233,6 +233,6 @@ def _is_alphanumeric(char: str) -> bool:
 
 
 def _code_point(char: str) -> str:
-    """Go's %#U."""
+    """Return Go's %#U."""
     text = f"U+{ord(char):04X}"
     return f"{text} '{char}'" if char.isprintable() else text

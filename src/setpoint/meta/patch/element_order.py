@@ -19,7 +19,7 @@ def index_key(value: Any) -> Hashable:
 
 
 def partition(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """The items that are in `by` (by merge key, if there is one), and the others."""
+    """Return the items that are in `by` (by merge key, if there is one), and the others."""
     if not merge_key:
         wanted = {index_key(item) for item in by}
         return (
@@ -103,8 +103,8 @@ def sorted_by(items: list[Any], order: list[Any], merge_key: str | None) -> list
 
 
 def _insertion_sorted(items: list[Any], places: list[int | None]) -> list[Any]:
-    """An item that the order does not know goes before whatever stands before it: the outcome of a stable insertion
-    sort with that (inconsistent) comparison, which is what the reference does."""
+    """Return an item that the order does not know goes before whatever stands before it: the outcome of a stable
+    insertion sort with that (inconsistent) comparison, which is what the reference does."""
     pairs = list(zip(places, items))
     for end in range(1, len(pairs)):
         at = end

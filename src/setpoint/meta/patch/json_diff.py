@@ -10,7 +10,7 @@ Operation = dict[str, Any]
 
 
 def json_patch_between(old: Any, new: Any) -> list[Operation]:
-    """The patch that makes `new` of `old`; empty if they are the same as JSON."""
+    """Return the patch that makes `new` of `old`; empty if they are the same as JSON."""
     operations: list[Operation] = []
     _diff(old, new, "", operations)
     return operations

@@ -24,7 +24,7 @@ _INDEX = re.compile(r"[+-]?0*[0-9]{1,18}")
 
 
 def decode_json_patch(patch: Any, *, strict: bool = True) -> list[Any]:
-    """The operations of a decoded JSON document, or why it is no patch.
+    """Return the operations of a decoded JSON document, or why it is no patch.
 
     `strict` is how the server decodes unless field validation is off: the types of all operations are checked first.
     """
@@ -62,7 +62,7 @@ def unknown_operation_fields(operations: list[Any]) -> list[str]:
 
 
 def apply_json_patch(doc: Any, patch: bytes | list[Any]) -> Any:
-    """The patched document. Raises PatchUndecodable, PatchTooLarge or PatchUnprocessable."""
+    """Return the patched document. Raises PatchUndecodable, PatchTooLarge or PatchUnprocessable."""
     if isinstance(patch, bytes):
         try:
             operations = decode_json_patch(orjson.loads(patch))
@@ -195,7 +195,8 @@ class _Run:
         _insert(container, key, value, "error while adding value during copy: ")
 
     def _container(self, path: str, *, write: bool = True) -> tuple[Any, str]:
-        """The container that the last part of the path points into, ready to be written to, and that last part."""
+        """Return the container that the last part of the path points into, ready to be written to, and that last
+        part."""
         parts = path.split("/")
         if len(parts) < 2:
             return None, ""
@@ -246,7 +247,7 @@ def _text(operation: dict[str, Any], name: str, problem: str) -> str:
 
 
 def _child(node: Any, part: str) -> Any:
-    """The child on the way to a path's end; None if there is none, since null leads nowhere either."""
+    """Return the child on the way to a path's end; None if there is none, since null leads nowhere either."""
     if type(node) is dict:
         return node.get(part)
     if type(node) is list and _INDEX.fullmatch(part):
@@ -257,7 +258,7 @@ def _child(node: Any, part: str) -> Any:
 
 
 def _index(key: str, size: int, problem: str) -> int:
-    """The index that `key` means in a list of `size` items."""
+    """Return the index that `key` means in a list of `size` items."""
     if not _INDEX.fullmatch(key):
         why = "value out of range" if key.lstrip("+-").isdigit() else "invalid syntax"
         raise PatchUnprocessable(f"{problem}strconv.Atoi: parsing {quote(key)}: {why}")

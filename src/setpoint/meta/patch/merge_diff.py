@@ -12,7 +12,7 @@ Obj = dict[str, Any]
 
 
 def merge_patch_between(old: Obj, new: Obj) -> Obj:
-    """The merge patch that makes `new` of `old`."""
+    """Return the merge patch that makes `new` of `old`."""
     patch: Obj = {}
     for key, value in new.items():
         if key not in old:

@@ -9,7 +9,7 @@ from setpoint.meta.patch.errors import PatchUndecodable
 
 
 def apply_merge_patch(doc: Any, patch: Any, *, strict: bool = True) -> Any:
-    """The patched document; `doc` itself if the patch changes nothing.
+    """Return the patched document; `doc` itself if the patch changes nothing.
 
     `strict` is how the server decodes unless field validation is off; a patch that is no object is refused then, and
     replaces the document (or fails) otherwise.
@@ -52,7 +52,7 @@ def _merge_map(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """`value` without the null members of its objects, however deep; null items of lists stay."""
+    """Return `value` without the null members of its objects, however deep; null items of lists stay."""
     if type(value) is dict:
         kept = {key: _without_nulls(member) for key, member in value.items() if member is not None}
         return value if len(kept) == len(value) and all(kept[key] is value[key] for key in kept) else kept

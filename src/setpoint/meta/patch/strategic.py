@@ -25,7 +25,7 @@ GONE = object()
 
 
 def apply_strategic(type_: Type, doc: dict[str, Any], patch: Any) -> dict[str, Any]:
-    """The patched document; `doc` itself if the patch changes nothing. A patch of null changes nothing."""
+    """Return the patched document; `doc` itself if the patch changes nothing. A patch of null changes nothing."""
     if patch is None:
         return doc
     if type(patch) is not dict:
@@ -101,7 +101,7 @@ def _bad_directive(patch: dict[str, Any]) -> str:
 
 
 def _retain_keys(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """`doc` without what `$retainKeys` does not name."""
+    """Return `doc` without what `$retainKeys` does not name."""
     if RETAIN_KEYS not in patch:
         return doc
     keys = patch[RETAIN_KEYS]
@@ -256,7 +256,8 @@ def _fill_free_place(server_order: list[Any] | None, place: int, item: Any) -> N
 def _special_items(
     current: list[Any], patched: list[Any], merge_key: str, server_order: list[Any] | None
 ) -> tuple[list[Any], list[dict[str, Any]], bool]:
-    """The list after its `$patch` items took effect, the patch without them, and whether it replaces the list."""
+    """Return the list after its `$patch` items took effect, the patch without them, and whether it replaces the
+    list."""
     changes: list[dict[str, Any]] = []
     replace = False
     server = current
@@ -282,7 +283,7 @@ def _special_items(
 
 
 def element_type(*lists: list[Any]) -> type:
-    """The one type of all items."""
+    """Return the one type of all items."""
     found: type | None = None
     for items in lists:
         for item in items:
@@ -298,7 +299,7 @@ def element_type(*lists: list[Any]) -> type:
 
 
 def _fresh(value: Any) -> Any:
-    """A value that is new to the document: without null members and without maps that carry a `$patch`."""
+    """Return a value that is new to the document: without null members and without maps that carry a `$patch`."""
     if type(value) not in (dict, list) or _is_plain(value):
         return value
     return without_directives(_without_nulls(value))

@@ -45,7 +45,7 @@ class _Known(NamedTuple):
 
 
 def two_way_strategic(type_: Type | None, original: Obj, modified: Obj) -> Obj:
-    """The patch that makes `modified` of `original`."""
+    """Return the patch that makes `modified` of `original`."""
     return _diff_maps(type_, original, modified, _Options())
 
 

@@ -56,7 +56,7 @@ _Element = Callable[[bytes, int, int, int], Any]
 
 
 def read_message(type_: Type, data: bytes, start: int, end: int, numbers: Numbers) -> Obj:
-    """The message between two positions as an object of the type, not yet decoded. Raises ProtobufError."""
+    """Return the message between two positions as an object of the type, not yet decoded. Raises ProtobufError."""
     out: Obj = {}
     _message(type_, type_.name, numbers)(data, start, end, out, 1)
     return out
@@ -280,7 +280,7 @@ def _map(name: str, item: Type, numbers: Numbers) -> _Store:
 
 
 def _element(type_: Type, numbers: Numbers) -> _Element:
-    """The reader of a value that has a length, of a list, a map or a field of its own."""
+    """Return the reader of a value that has a length, of a list, a map or a field of its own."""
     shape = type_.shape
     if shape is Shape.STRUCT:
         return _struct_element(type_, numbers)

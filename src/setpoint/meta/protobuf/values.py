@@ -94,7 +94,7 @@ def _raw_json(data: bytes, at: int, end: int) -> Any:
 
 
 def texts(data: bytes, at: int, end: int) -> list[str]:
-    """A list of strings where protobuf can have none by itself: in a map."""
+    """Return a list of strings where protobuf can have none by itself: in a map."""
     return [text(data, start, stop) for _, start, stop in fields(data, at, end, "ExtraValue", _ITEMS)]
 
 

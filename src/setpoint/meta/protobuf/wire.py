@@ -26,7 +26,7 @@ _NEGATIVE = "proto: negative length found during unmarshaling"
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """An unsigned number of up to 64 bits, and where it ends."""
+    """Return an unsigned number of up to 64 bits, and where it ends."""
     value = shift = 0
     while shift < 64:
         if at >= end:
@@ -76,7 +76,7 @@ def int32(value: int) -> int:
 
 
 def check_tag(tag: int, message: str) -> int:
-    """The number of a field."""
+    """Return the number of a field."""
     number = int32(tag >> 3)
     if tag & 7 == END_GROUP:
         raise ProtobufError(f"proto: {message}: wiretype end group for non-group")
@@ -126,7 +126,8 @@ Known = dict[int, tuple[int, str]]
 
 
 def fields(data: bytes, at: int, end: int, message: str, known: Known) -> Iterator[tuple[int, int, int]]:
-    """The known fields of a small message: the number, then where its bytes begin and end, or its varint and 0."""
+    """Yield the known fields of a small message: the number, then where its bytes begin and end, or its varint
+    and 0."""
     while at < end:
         start = at
         tag, at = varint(data, at, end)

@@ -21,7 +21,7 @@ _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 @memoized(maxsize=4096)
 def split_reference(image: str) -> tuple[str, str, str] | None:
-    """Repository with its host, tag and digest (empty: none) of a reference that is well formed."""
+    """Return the repository with its host, tag and digest (empty: none) of a reference that is well formed."""
     if len(image) > 2048 or _IDENTIFIER.fullmatch(image):
         return None
     first, slash, rest = image.partition("/")

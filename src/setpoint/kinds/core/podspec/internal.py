@@ -30,7 +30,7 @@ def _table() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def internal(type_name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The value of this type with all its fields."""
+    """Return the value of this type with all its fields."""
     value = value or {}
     out: dict[str, Any] = {}
     for go_name, name, kind in _table()[type_name]:
@@ -65,7 +65,7 @@ def as_json(value: Any) -> orjson.Fragment:
 
 
 def internal_diff(type_name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
-    """A unified diff of the two, printed as indented JSON."""
+    """Return a unified diff of the two, printed as indented JSON."""
     before, after = _lines(type_name, left), _lines(type_name, right)
     return "".join(list(difflib.unified_diff(before, after))[2:])
 

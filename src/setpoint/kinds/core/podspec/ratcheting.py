@@ -20,7 +20,7 @@ Item = Mapping[str, Any]
 
 
 def pod_template_options(old: Item | None) -> PodOptions:
-    """Options for a template that replaces `old`; None: a new one."""
+    """Return options for a template that replaces `old`; None: a new one."""
     return pod_options(old) if old else CREATE
 
 

@@ -60,6 +60,6 @@ def trust_bundle_name_errors(name: str, signer: str) -> list[str]:
 
 
 def signer_of_trust_bundle(name: str) -> str:
-    """The signer that a bundle's name refers to; empty if none."""
+    """Return the signer that a bundle's name refers to; empty if none."""
     head, colon, _ = name.rpartition(":")
     return head.replace(":", "/") if colon else ""

@@ -46,7 +46,7 @@ ISCSI_TOO_LONG = (
 def validate_volumes(
     volumes: Sequence[Item], meta: Item | None, path: str, errs: Errors, *, options: PodOptions = CREATE
 ) -> dict[str, Item]:
-    """The valid volumes by name. `meta` is the pod's, None for templates."""
+    """Return the valid volumes by name. `meta` is the pod's, None for templates."""
     valid: dict[str, Item] = {}
     pod_name = (meta or {}).get("name", "")
     created = {f"{pod_name}-{v.get('name', '')}" for v in volumes if "ephemeral" in v} if pod_name else ()

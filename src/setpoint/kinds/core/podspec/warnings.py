@@ -189,7 +189,7 @@ def _duplicates(items: Sequence[Item], key: str, path: str) -> list[str]:
 
 
 def app_armor_profile(annotation: str) -> dict[str, str] | None:
-    """The field that stands for an old annotation."""
+    """Return the field that stands for an old annotation."""
     if annotation == "unconfined":
         return {"type": "Unconfined"}
     if annotation == "runtime/default":

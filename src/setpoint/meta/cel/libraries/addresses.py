@@ -69,7 +69,7 @@ def _shown(address: _Address) -> str:
 
 
 def _strict(text: str) -> _Address | None:
-    """An address as netip takes it, zone or not."""
+    """Return an address as netip takes it, zone or not."""
     try:
         return ip_address(text)
     except ValueError:

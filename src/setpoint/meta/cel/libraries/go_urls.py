@@ -48,7 +48,7 @@ class Url:
         return "*" if self.path == "*" else _escape(self.path, _PATH)
 
     def values(self) -> dict[str, list[str]]:
-        """The parameters of the query; those that cannot be read are left out."""
+        """Return the parameters of the query; those that cannot be read are left out."""
         result: dict[str, list[str]] = {}
         for part in self.query.split("&"):
             if not part or ";" in part:
@@ -86,12 +86,12 @@ def _split_host(host: str) -> tuple[str, str]:
 
 
 def parse_request_uri(text: str) -> Url:
-    """An absolute URL or an absolute path, without a fragment. Raises UrlError."""
+    """Parse an absolute URL or an absolute path, without a fragment. Raises UrlError."""
     return _wrapped(text, via_request=True)
 
 
 def parse(text: str) -> Url:
-    """Any URL. Raises UrlError."""
+    """Parse any URL. Raises UrlError."""
     rest, _, fragment = text.partition("#")
     url = _wrapped(rest, via_request=False)
     if not fragment:

@@ -25,7 +25,7 @@ _JSON_PATCH = StructType("JSONPatch", _OPERATION, construct=_operation)
 
 
 def resolve_patch_type(name: str) -> StructType | None:
-    """The types by name: `Object` and everything below it can have any field."""
+    """Return the types by name: `Object` and everything below it can have any field."""
     if name == "JSONPatch":
         return _JSON_PATCH
     if name == "Object" or name.startswith("Object."):

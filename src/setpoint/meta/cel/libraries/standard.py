@@ -19,7 +19,7 @@ def _size(value: Any) -> int:
 
 
 def _order(name: str, word: str) -> list[tuple[str, str, Any]]:
-    """The overloads of one comparison: each type with itself, and numbers of all types with one another."""
+    """Return the overloads of one comparison: each type with itself, and numbers of all types with one another."""
     call = {"_<_": ops.less, "_<=_": ops.less_equal, "_>_": ops.greater, "_>=_": ops.greater_equal}[name]
     names = (
         ("bool", "bool"), ("int64", "int"), ("int64_double", "int, double"), ("int64_uint64", "int, uint"),

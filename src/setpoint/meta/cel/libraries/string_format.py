@@ -188,7 +188,7 @@ def _show_map(value: Any) -> str:
 
 
 def _member(value: Any) -> str:
-    """A value inside a list or map: as it would be written in an expression."""
+    """Return a value inside a list or map: as it would be written in an expression."""
     kind = type(value)
     if kind is str:
         return quote(value)

@@ -25,7 +25,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _offset(when: Timestamp, zone: str) -> int:
-    """Seconds east of UTC."""
+    """Return the seconds east of UTC."""
     hours, colon, minutes = zone.partition(":")
     if not colon:
         if zone in ("", "UTC"):
