@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from kubectl_runner import Kubectl
 
-from setpoint.cli.describe import Looking, describe
+from setpoint.cli.describe import DescribeContext, describe
 from setpoint.client.client import Client
 from setpoint.kinds.catalog import Resource
 from setpoint.meta.clock import Clock
@@ -153,7 +153,7 @@ class Comparison:
     def __init__(self, client: Client, kubectl: Kubectl) -> None:
         self._client = client
         self._kubectl = kubectl
-        self._look = Looking(client, SystemClock(), minor=kubectl.minor)
+        self._look = DescribeContext(client, SystemClock(), minor=kubectl.minor)
 
     async def all(self, objects: list[Named], view: View) -> list[Described]:
         ours = [await self._ours(one, view) for one in objects]
@@ -177,9 +177,9 @@ class Comparison:
         return result.out if result.code == 0 else result.err
 
     async def _ours(self, one: Named, view: View) -> str:
-        look = replace(self._look, **view.options)
+        ctx = replace(self._look, **view.options)
         try:
-            return await describe(await self._client.get(one.resource, one.name, one.namespace), one.resource, look)
+            return await describe(await self._client.get(one.resource, one.name, one.namespace), one.resource, ctx)
         except ApiError as error:
             return f"Error from server ({error.reason}): {error.message}\n"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from local_server import TOKEN, LocalServer
 
-from setpoint.cli.call import Surroundings
+from setpoint.cli.invocation import CommandIO
 from setpoint.cli.main import run, run_within
 from setpoint.client import Client
 from setpoint.client.access import Access
@@ -44,8 +44,8 @@ class Typed:
         def connect(access: Access, _: float) -> Client:
             return Client(self.transport, server.clock, impersonate=access.impersonate, user_agent="cli")
 
-        around, result = surroundings(self.home, server.clock, stdin, environment, connect)
-        code = await run_within(["--server", "https://local", "--namespace", self.namespace, *words], around)
+        io, result = surroundings(self.home, server.clock, stdin, environment, connect)
+        code = await run_within(["--server", "https://local", "--namespace", self.namespace, *words], io)
         return result(code)
 
     async def while_time_passes(self, line: str, seconds: float) -> Result:
@@ -71,8 +71,8 @@ class Typed:
 
 def typed_offline(line: str, home: Path, stdin: str = "", **environment: str) -> Result:
     """A line for which no server is there, or one that is named by the environment's KUBECONFIG."""
-    around, result = surroundings(home, None, stdin, environment, None)
-    return result(run(shlex.split(line), around))
+    io, result = surroundings(home, None, stdin, environment, None)
+    return result(run(shlex.split(line), io))
 
 
 def surroundings(
@@ -81,10 +81,10 @@ def surroundings(
     stdin: str,
     environment: dict[str, str],
     connect: Callable[[Access, float], Client] | None,
-) -> tuple[Surroundings, Callable[[int], Result]]:
-    out, err = io.BytesIO(), io.BytesIO()
-    around = Surroundings(
-        stdin=io.BytesIO(stdin.encode()),
+) -> tuple[CommandIO, Callable[[int], Result]]:
+    out, err = BytesIO(), BytesIO()
+    io = CommandIO(
+        stdin=BytesIO(stdin.encode()),
         stdout=out,
         stderr=err,
         environment={"HOME": str(home), **environment},
@@ -92,4 +92,4 @@ def surroundings(
         clock=clock,
         connect=connect,
     )
-    return around, lambda code: Result(code, out.getvalue().decode(), err.getvalue().decode())
+    return io, lambda code: Result(code, out.getvalue().decode(), err.getvalue().decode())

@@ -1,4 +1,5 @@
-"""The command line, one file per command. Commands are imported when they are called: `setpoint --help` is instant."""
+"""The command line, one file per command. Commands are imported when they are called, so that `setpoint --help` is
+fast."""
 
 from __future__ import annotations
 

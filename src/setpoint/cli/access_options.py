@@ -1,4 +1,4 @@
-"""The flags of an API server that say who may come in, with upstream's names."""
+"""The flags of an API server for authentication and authorization, with upstream's names."""
 
 from __future__ import annotations
 

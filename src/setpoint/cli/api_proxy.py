@@ -1,6 +1,6 @@
-"""The server behind `proxy`: plain HTTP on this machine, handed on to the API server with the user's credentials.
+"""The server behind `proxy`: plain HTTP on this machine, forwarded to the API server with the user's credentials.
 
-Answers are handed on piece by piece, so that watches and logs flow; upgraded connections become tunnels.
+Responses are streamed, so that watches and logs work; upgraded connections become tunnels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _PHRASES: Final = {one.value: one.phrase for one in HTTPStatus}
 
 
 class Filter(NamedTuple):
-    """Which requests are handed on: others on this machine, and pages in a browser, may send some too."""
+    """Selects the requests to forward, because other users of this machine and pages in a browser can send requests
+    too."""
 
     accept_paths: Sequence[re.Pattern[str]]
     reject_paths: Sequence[re.Pattern[str]]
@@ -52,7 +53,7 @@ class _Request(NamedTuple):
 
 
 class _Bad(Exception):
-    """The request is no good; the status and the text to answer with."""
+    """An invalid request, with the status and the text of the response."""
 
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(text)
@@ -64,7 +65,7 @@ class ApiProxy:
     def __init__(
         self, sender: Sender, api_prefix: str, filter: Filter | None, static: Path | None, static_prefix: str
     ) -> None:
-        """Prefixes end with a slash."""
+        """Create the proxy; prefixes end with a slash."""
         self._sender = sender
         self._api_prefix = api_prefix
         self._filter = filter
@@ -72,7 +73,7 @@ class ApiProxy:
         self._static_prefix = static_prefix
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, for as many requests as come."""
+        """Serve one connection until it is closed."""
         try:
             while True:
                 try:
@@ -88,7 +89,7 @@ class ApiProxy:
                 if not goes_on or header(request.headers if request else (), "connection").lower() == "close":
                     return
         except (OSError, asyncio.IncompleteReadError):
-            pass  # whoever asked is gone
+            pass  # the client has disconnected
         finally:
             writer.close()
 
@@ -144,7 +145,7 @@ class ApiProxy:
             if not bare:
                 writer.write(b"0\r\n\r\n")
         except Unreachable:
-            return False  # the answer is not whole, and the client sees that it is not
+            return False  # the response is incomplete, and the client can detect that
         finally:
             stream.close()
         return True
@@ -180,7 +181,7 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def _request(reader: asyncio.StreamReader) -> _Request | None:
-    """None: there are no more."""
+    """Read the next request; None at the end of the connection."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -244,7 +245,7 @@ def _whole(writer: asyncio.StreamWriter, status: int, kind: str, body: bytes, *,
 
 
 def _file(writer: asyncio.StreamWriter, base: Path, name: str, request: _Request) -> None:
-    """A file below the base, whatever the name says; for a directory its index, or a list."""
+    """Serve a file below `base`, never outside of it; for a directory its index, or a listing."""
     if request.method not in ("GET", "HEAD"):
         raise _Bad(405)
     root = base.resolve()

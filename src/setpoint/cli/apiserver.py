@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import running_now, written_down
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
 from setpoint.cli.serving import STARTED, ready, serve, server
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @server
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     from setpoint.cluster.apiserver import apiserver
     from setpoint.cluster.component_files import component_files
     from setpoint.cluster.component_logs import API_SERVER
@@ -41,7 +41,7 @@ def run(call: Call) -> None:
     serve(main)
 
 
-async def _serve(call: Call, directory: Path, running: RunningApiServer, stop: asyncio.Event) -> None:
+async def _serve(call: Invocation, directory: Path, running: RunningApiServer, stop: asyncio.Event) -> None:
     from setpoint.cluster.apiserver import until
 
     with written_down(call, directory, running_now(call, running, 0)):

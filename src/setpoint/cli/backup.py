@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of, find_running, is_locked
 
 
-async def run(call: Call) -> None:
-    # Here, because `--help` needs none of it.
+async def run(call: Invocation) -> None:
+    # Imported here because `--help` does not need it.
     from setpoint.cluster.backups import back_up_stopped
     from setpoint.cluster.config import ConfigError
 
@@ -29,10 +29,10 @@ async def run(call: Call) -> None:
             revision = back_up_stopped(directory, path)
     except ConfigError as error:
         raise Failed(str(error)) from None
-    call.say(f"{path} holds the cluster's state at revision {revision}. `setpoint restore {path}` brings it back.")
+    call.print(f"{path} holds the cluster's state at revision {revision}. `setpoint restore {path}` brings it back.")
 
 
-async def _from_server(call: Call, path: Path) -> int:
+async def _from_server(call: Invocation, path: Path) -> int:
     from setpoint.client.failures import failure
     from setpoint.client.transport import Reply
     from setpoint.cluster.backups import BACKUP_PATH, write_backup

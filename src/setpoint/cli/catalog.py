@@ -1,4 +1,4 @@
-"""Every command by name, with the line that the help shows; each is imported when it is called."""
+"""All commands by name, with their summary; each is imported when it is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command is: a name, flags, and a function; or a name for several of them."""
+"""The declaration of a command: a name, flags and a function, or a name with subcommands."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from setpoint.cli.flags import Flag
 
 if TYPE_CHECKING:
-    from setpoint.cli.call import Call
+    from setpoint.cli.invocation import Invocation
 
-Run = Callable[["Call"], "int | Awaitable[int | None] | None"]
-"""Does it, and says the exit code; None is 0. What cannot be done is raised (`failures`)."""
+Run = Callable[["Invocation"], "int | Awaitable[int | None] | None"]
+"""Executes a command and returns the exit code; None means 0. Failures are raised (see `failures`)."""
 
 
 class Lazy(NamedTuple):
-    """A command that is known by name and imported when it is called."""
+    """A command that is imported when it is called."""
 
     summary: str
     module: str
     aliases: tuple[str, ...] = ()
     hidden: bool = False
     constant: str = "COMMAND"
-    """Its name there: small commands that belong together share a module."""
+    """The name of the command in its module: small related commands share a module."""
 
     def load(self) -> Command:
         found: Command = getattr(import_module(self.module), self.constant)
@@ -32,35 +32,35 @@ class Lazy(NamedTuple):
 
 class Command(NamedTuple):
     summary: str
-    """One line, as in the list of commands."""
+    """One line for the list of commands."""
     run: Run | None = None
-    """None: only its children do something."""
+    """The function that executes the command; None if it only has subcommands."""
     flags: tuple[Flag, ...] = ()
     usage: str = ""
-    """What follows the command's name: `(TYPE[.VERSION][.GROUP] [NAME | -l label]) [flags]`."""
+    """The text after the command's name: `(TYPE[.VERSION][.GROUP] [NAME | -l label]) [flags]`."""
     about: str = ""
-    """More than a line, where there is more to say."""
+    """A longer description; empty if the summary is enough."""
     examples: str = ""
     children: Mapping[str, Command | Lazy] = {}
     aliases: tuple[str, ...] = ()
     connects: bool = True
-    """Talks to a server, so the flags that say to which and as whom are its flags too."""
+    """Whether the command connects to a server and has the connection flags."""
     local: bool = False
-    """Acts on the cluster of this directory unless another one is chosen explicitly: never on that of
-    `~/.kube/config`."""
+    """Whether the command acts on the cluster of this directory unless another one is chosen explicitly, never on that
+    of `~/.kube/config`."""
     interspersed: bool = True
-    """Flags may follow arguments."""
+    """Whether flags may follow arguments."""
     raw: bool = False
-    """Its words are not looked at: all of them are its arguments."""
+    """Whether the words are passed as arguments without parsing."""
     hidden: bool = False
     fails_with: int = 1
-    """The exit code of failures; more than 1 where 1 says something else."""
+    """The exit code of failures; greater than 1 for commands in which 1 has another meaning."""
 
     def child(self, name: str) -> Command | Lazy | None:
         return self.children.get(self.name_of(name))
 
     def name_of(self, word: str) -> str:
-        """The name of the child that `word` may be another name of."""
+        """Return the name of the subcommand that has `word` as its name or alias."""
         if word in self.children:
             return word
         return next((name for name, one in self.children.items() if word in one.aliases), word)

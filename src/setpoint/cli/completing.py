@@ -1,4 +1,4 @@
-"""What could be typed next: commands, flags, kinds, objects, namespaces, contexts, containers."""
+"""Shell completion: commands, flags, kinds, objects, namespaces, contexts, containers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from setpoint.cli import connection
-from setpoint.cli.call import Call, Surroundings
 from setpoint.cli.catalog import ROOT
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import EXPECTED
 from setpoint.cli.flags import Flag, Flags, UsageProblem
+from setpoint.cli.invocation import CommandIO, Invocation
 from setpoint.cli.main import HELP
 
 NO_SPACE, NO_FILES, DEFAULT = 2, 4, 0
-"""What the shell is told: not to put a blank after it, not to offer files, to do as it likes."""
+"""Completion directives for the shell: no space after the word, no file names, default behaviour."""
 _PATIENCE = "3s"
 _MOST = 2000
 
@@ -32,7 +32,7 @@ _NAMES_OF = {
 }  # fmt: skip
 """Commands whose arguments are names of objects of one kind."""
 _FILES = ("backup", "restore", "kustomize", "create configmap", "create secret generic")
-"""Commands whose arguments are files, or may be."""
+"""Commands whose arguments are or can be files."""
 _FILE_FLAGS = (
     "filename", "kubeconfig", "kustomize", "www", "unix-socket", "custom", "certificate-authority",
     "client-certificate", "client-key", "from-file", "from-env-file", "cert", "key", "fleet", "into", "kuberc",
@@ -48,12 +48,12 @@ _LOGGED = ("deployments", "daemonsets", "statefulsets", "jobs", "replicasets", "
 
 class Offers(NamedTuple):
     words: list[str]
-    """Each may have a tab and a description after it."""
+    """The candidates, each with an optional tab and description."""
     directive: int = NO_FILES
 
 
-async def offers(words: list[str], around: Surroundings) -> Offers:
-    """For the last of the words, which may be empty. Knows no errors: where nothing is known nothing is offered."""
+async def offers(words: list[str], io: CommandIO) -> Offers:
+    """Return the candidates for the last of the words, which may be empty. Errors result in no candidates."""
     *before, last = words or [""]
     command, rest, path = _found(before)
     flags = Flags((*command.flags, *_shared(command), *HELP))
@@ -62,22 +62,22 @@ async def offers(words: list[str], around: Surroundings) -> Offers:
         if equals and name.startswith("--"):
             flag = next((one for one in flags.all if f"--{one.name}" == name), None)
             return (
-                await _values(flag, value, rest, flags, around, command.local)
+                await _values(flag, value, rest, flags, io, command.local)
                 if flag is not None
                 else Offers([], DEFAULT)
             )
         if rest and (flag := _wanting(flags, rest[-1])) is not None:
-            return await _values(flag, last, rest[:-1], flags, around, command.local)
+            return await _values(flag, last, rest[:-1], flags, io, command.local)
         if last.startswith("-"):
             return _flag_names(flags, last)
     children = _children(command, last)
-    # Flags of a server may stand before the name of a child that has them, though its parent has not.
+    # Connection flags may precede the name of a subcommand, although its parent does not have them.
     with_server = Flags((*connection.FLAGS, *command.flags, *HELP))
     if command.children and with_server.first_argument(rest) < 0:
         if command is ROOT and not children:
-            return Offers(_plugins(last, around))
+            return Offers(_plugins(last, io))
         return Offers(children)
-    return await _arguments(path, last, rest, flags, around, command.local)
+    return await _arguments(path, last, rest, flags, io, command.local)
 
 
 def _children(command: Command, last: str) -> list[str]:
@@ -104,7 +104,7 @@ def _shared(command: Command) -> Iterable[Flag]:
 
 
 def _wanting(flags: Flags, word: str) -> Flag | None:
-    """The flag that the word is, if the next word is its value."""
+    """Return the flag that the word is, if the next word is its value; otherwise None."""
     for flag in flags.all:
         if flag.bare is None and (word == f"--{flag.name}" or (flag.short and word == f"-{flag.short}")):
             return flag
@@ -125,10 +125,10 @@ def _flag_names(flags: Flags, last: str) -> Offers:
     return Offers(found, NO_FILES | NO_SPACE if single else NO_FILES)
 
 
-async def _values(flag: Flag, last: str, rest: list[str], flags: Flags, around: Surroundings, local: bool) -> Offers:
+async def _values(flag: Flag, last: str, rest: list[str], flags: Flags, io: CommandIO, local: bool) -> Offers:
     if flag.choices:
         return Offers([one for one in flag.choices if one.startswith(last)])
-    call = _call(flags, rest, around, local)
+    call = _call(flags, rest, io, local)
     if call is None:
         return Offers([])
     if flag.name == "namespace":
@@ -141,8 +141,8 @@ async def _values(flag: Flag, last: str, rest: list[str], flags: Flags, around: 
     return Offers([], DEFAULT if files else NO_FILES)
 
 
-async def _arguments(path: str, last: str, rest: list[str], flags: Flags, around: Surroundings, local: bool) -> Offers:
-    call = _call(flags, rest, around, local)
+async def _arguments(path: str, last: str, rest: list[str], flags: Flags, io: CommandIO, local: bool) -> Offers:
+    call = _call(flags, rest, io, local)
     if call is None:
         return Offers([])
     args = call.args
@@ -169,7 +169,7 @@ async def _arguments(path: str, last: str, rest: list[str], flags: Flags, around
 
 def _taught(path: str, args: list[str], last: str) -> list[str]:
     """Return the lessons by name, or the scenes of the demo by number, with their titles."""
-    # Here, because no other command needs them.
+    # Imported here because no other command needs them.
     if path == "lesson":
         from setpoint.cli.teaching.lessons import LESSONS
 
@@ -179,7 +179,7 @@ def _taught(path: str, args: list[str], last: str) -> list[str]:
     return [str(number) for number in range(1, len(SCENES) + 1) if str(number).startswith(last)]
 
 
-async def _kind_or_name(call: Call, args: list[str], last: str) -> Offers:
+async def _kind_or_name(call: Invocation, args: list[str], last: str) -> Offers:
     kind, slash, name = last.partition("/")
     if slash:
         return Offers([f"{kind}/{one}" for one in await _names(call, kind, name)])
@@ -191,7 +191,7 @@ async def _kind_or_name(call: Call, args: list[str], last: str) -> Offers:
     return Offers([one for one in await _names(call, args[0], last) if one not in taken])
 
 
-async def _pod(call: Call, path: str, args: list[str], last: str) -> Offers:
+async def _pod(call: Invocation, path: str, args: list[str], last: str) -> Offers:
     if path == "cp":
         if args or last[:1] in ("/", ".", "~") or ":" in last:
             return Offers([], DEFAULT)
@@ -208,9 +208,9 @@ async def _pod(call: Call, path: str, args: list[str], last: str) -> Offers:
     return Offers(await _containers(call, args[0], last) if path == "logs" else [])
 
 
-def _call(flags: Flags, rest: list[str], around: Surroundings, local: bool) -> Call | None:
-    """A command line as far as it is typed."""
-    # What is required may come yet, and what is asked must not take long.
+def _call(flags: Flags, rest: list[str], io: CommandIO, local: bool) -> Invocation | None:
+    """Return the command line as far as it is typed; None if it is invalid."""
+    # Required flags may still follow, and requests must be fast.
     own = {flag.name for flag in flags.all}
     every = (*flags.all, *(flag for flag in connection.FLAGS if flag.name not in own))
     quick = {"request-timeout": _PATIENCE}
@@ -219,10 +219,10 @@ def _call(flags: Flags, rest: list[str], around: Surroundings, local: bool) -> C
         line = lenient.parse(rest)
     except UsageProblem:
         return None
-    return Call(around, line, "setpoint __complete", local=local)
+    return Invocation(io, line, "setpoint __complete", local=local)
 
 
-def _entries(call: Call, section: str, last: str) -> list[str]:
+def _entries(call: Invocation, section: str, last: str) -> list[str]:
     from setpoint.cli.kubeconfig_files import Files
 
     try:
@@ -231,7 +231,7 @@ def _entries(call: Call, section: str, last: str) -> list[str]:
         return []
 
 
-async def _kinds(call: Call, last: str) -> list[str]:
+async def _kinds(call: Invocation, last: str) -> list[str]:
     try:
         known = await call.client.discovery.resources()
     except EXPECTED:
@@ -243,7 +243,7 @@ async def _kinds(call: Call, last: str) -> list[str]:
     return sorted(done + comma + name for name in plain if name.startswith(last))
 
 
-async def _listed(call: Call, kind: str) -> list[dict[str, Any]]:
+async def _listed(call: Invocation, kind: str) -> list[dict[str, Any]]:
     try:
         resource = await call.client.discovery.search(kind)
         namespace = call.namespace if resource.namespaced else ""
@@ -255,13 +255,13 @@ async def _listed(call: Call, kind: str) -> list[dict[str, Any]]:
     return found.items[:_MOST]
 
 
-async def _names(call: Call, kind: str, last: str) -> list[str]:
+async def _names(call: Invocation, kind: str, last: str) -> list[str]:
     return sorted(
         one["metadata"]["name"] for one in await _listed(call, kind) if one["metadata"]["name"].startswith(last)
     )
 
 
-async def _one(call: Call, word: str) -> dict[str, Any]:
+async def _one(call: Invocation, word: str) -> dict[str, Any]:
     kind, slash, name = word.partition("/")
     try:
         resource = await call.client.discovery.search(kind if slash else "pods")
@@ -272,14 +272,14 @@ async def _one(call: Call, word: str) -> dict[str, Any]:
         await call.close()
 
 
-async def _containers(call: Call, word: str, last: str) -> list[str]:
+async def _containers(call: Invocation, word: str, last: str) -> list[str]:
     spec: dict[str, Any] = (await _one(call, word)).get("spec") or {}
     spec = (spec.get("template") or {}).get("spec") or spec
     parts = ("initContainers", "containers", "ephemeralContainers")
     return [one["name"] for part in parts for one in spec.get(part) or () if one["name"].startswith(last)]
 
 
-async def _ports(call: Call, word: str, last: str) -> list[str]:
+async def _ports(call: Invocation, word: str, last: str) -> list[str]:
     spec: dict[str, Any] = (await _one(call, word)).get("spec") or {}
     spec = (spec.get("template") or {}).get("spec") or spec
     numbers = [p["port"] for p in spec.get("ports") or ()]
@@ -287,8 +287,8 @@ async def _ports(call: Call, word: str, last: str) -> list[str]:
     return [str(one) for one in dict.fromkeys(numbers) if str(one).startswith(last)]
 
 
-def _plugins(last: str, around: Surroundings) -> list[str]:
+def _plugins(last: str, io: CommandIO) -> list[str]:
     from setpoint.cli.plugins import found_plugins
 
-    names = [one.name.split("-", 1)[1] for one in found_plugins(around.environment.get("PATH", ""))]
+    names = [one.name.split("-", 1)[1] for one in found_plugins(io.environment.get("PATH", ""))]
     return sorted({one.replace("_", "-") for one in names if one.startswith(last)})

@@ -1,4 +1,4 @@
-"""The flags that components as processes of their own share, with upstream's names."""
+"""The flags that all component processes share, with upstream's names."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ REMOTE_FLAGS: tuple[Flag, ...] = (
 )
 
 
-def door_flags(port: int) -> tuple[Flag, ...]:
-    """Where the process can be asked how it fares; `port` is upstream's."""
+def endpoint_flags(port: int) -> tuple[Flag, ...]:
+    """Return the flags of the component's metrics and health endpoints; `port` is upstream's default."""
     return about(
         "Serving",
         text("bind-address", default="0.0.0.0", help="Where health and metrics are served."),
@@ -46,7 +46,7 @@ def door_flags(port: int) -> tuple[Flag, ...]:
     )
 
 
-def door_config(flags: Values) -> DoorConfig:
+def endpoint_config(flags: Values) -> DoorConfig:
     from setpoint.cluster.component_door import DoorConfig
 
     return DoorConfig(
@@ -82,7 +82,7 @@ _FROM_FILES = {
     "cluster_signing_cert": ("cluster-signing-cert-file", "What certificate requests are signed with."),
     "cluster_signing_key": ("cluster-signing-key-file", "The key of --cluster-signing-cert-file."),
 }
-"""Settings that are texts here and files on the command line."""
+"""Settings that are contents here and files on the command line."""
 _ABOUT = {
     "Cluster": {
         "service_cluster_ip_range": "Addresses of Services, which no node gets.",
@@ -137,12 +137,12 @@ _ABOUT = {
         "concurrent_resourceclaim_syncs": "Resource claims that are worked on at once.",
     },
 }
-"""What the help says of each setting, and where; nothing for those that `_FROM_FILES` tells of."""
+"""The help text of each setting by section; those in `_FROM_FILES` have theirs there."""
 _NO_DURATIONS = ("rate", "threshold", "tolerance")
 
 
 def controller_flags() -> Iterator[Flag]:
-    """One for each setting that controllers have."""
+    """Yield one flag for each setting of the controllers."""
     from setpoint.controllers.options import ControllerOptions
 
     defaults = {field.name: field.default for field in fields(ControllerOptions)}
@@ -152,7 +152,7 @@ def controller_flags() -> Iterator[Flag]:
 
 
 def controller_settings(flags: Values) -> ControllerOptions:
-    """Raises ConfigError for a file that cannot be read."""
+    """Return the settings of the flags. Raise ConfigError for a file that cannot be read."""
     from setpoint.cluster.config import ConfigError
     from setpoint.controllers.options import ControllerOptions
 

@@ -1,4 +1,4 @@
-"""Which server, as whom and in which namespace: kubectl's flags."""
+"""The connection flags of kubectl: server, user and namespace."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ FLAGS: tuple[Flag, ...] = (
 
 
 def wanted(flags: Values) -> ClusterFlags:
-    """Return what the flags say about the cluster."""
-    # Some commands have a flag of the name of one of these for something else.
+    """Return the cluster that the flags select."""
+    # Some commands use one of these names for another flag.
     return ClusterFlags(*(getattr(flags, name, "") for name in ClusterFlags._fields))
 
 
 def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) -> list[Path]:
-    """The files that `config` reads and writes, the first that decides first: never that of this directory."""
+    """Return the files that `config` reads and writes, in order of precedence; never that of this directory."""
     if flags.kubeconfig:
         return [Path(flags.kubeconfig)]
     listed = [Path(path) for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
@@ -61,14 +61,14 @@ def kubeconfig_paths(flags: Values, environment: Mapping[str, str], home: Path) 
 
 
 def access(flags: Values, choice: Choice, environment: Mapping[str, str]) -> Access:
-    """Return how to reach the chosen cluster; flags go before what its kubeconfig says. Raises KubeconfigError."""
+    """Return how to connect to the chosen cluster; flags override its kubeconfig. Raise KubeconfigError."""
     found = chosen_access(choice, wanted(flags), environment)
     for key in ("tls_server_name", "token", "username", "password"):
         if value := getattr(flags, key):
             setattr(found, key, value)
     if flags.token:
         found.token_file = found.exec = None
-        # A server looks at certificates first: with that of the kubeconfig one would not be whom the token says.
+        # A server checks certificates before tokens: the certificate of the kubeconfig would override the token's user.
         found.certificate = found.key = None
     if flags.server:
         found.server = flags.server if "://" in flags.server else f"http://{flags.server}"

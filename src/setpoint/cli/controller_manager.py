@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.component_options import (
     REMOTE_FLAGS,
     controller_flags,
     controller_settings,
-    door_config,
-    door_flags,
+    endpoint_config,
+    endpoint_flags,
     remote_config,
 )
 from setpoint.cli.flags import switch, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.serving import ready, serve, server
 
 
 @server
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     from setpoint.cluster.remote import chosen, remote_parts
     from setpoint.cluster.stopping import catch_signals
     from setpoint.controllers.builtin import ALIASES, CONTROLLERS, GARBAGE_COLLECTOR, OFF_BY_DEFAULT
@@ -31,7 +31,7 @@ def run(call: Call) -> None:
         async with (
             remote_parts(config) as parts,
             parts.controllers(settings, names) as elected,
-            parts.door(door_config(call.flags), elected),
+            parts.door(endpoint_config(call.flags), elected),
         ):
             ready(call, f"setpoint controller-manager: {elected.state}, {len(names)} controllers")
             await stop.wait()
@@ -44,7 +44,7 @@ COMMAND = Command(
     run,
     (
         *REMOTE_FLAGS,
-        *door_flags(10257),
+        *endpoint_flags(10257),
         texts("controllers", default=("*",), help="Names; * means all, -name all but that one."),
         switch("use-service-account-credentials", help="Each controller acts as its own service account."),
         *controller_flags(),

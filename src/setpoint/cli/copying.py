@@ -1,4 +1,4 @@
-"""Files on their way through `cp`, as tar writes them: never out of the place they are meant for."""
+"""The tar archives of `cp`; files are never written outside of the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "filespec must match the canonical format: [[namespace/]pod:]file/path"
 
 
 class Place(NamedTuple):
-    """`path`, `pod:path`, `namespace/pod:path`."""
+    """A location: `path`, `pod:path` or `namespace/pod:path`."""
 
     path: str
     pod: str = ""
@@ -42,18 +42,18 @@ def trimmed(path: str) -> str:
 
 
 def without_shortcuts(path: str) -> str:
-    """Without leading `../`, of which none may lead out of where the files go."""
+    """Return the path without leading `../`, so that it cannot leave the target."""
     while path.startswith(("../", "..\\")):
         path = path[3:]
     path = "" if path in (".", "..") else path
     return path[1:] if path.startswith(("/", "\\")) else path
 
 
-# -- there ----------------------------------------------------------------------------------------------------------
+# -- upload ------------------------------------------------------------------------------------------------------------
 
 
 def local_source(path: str) -> tuple[str, str]:
-    """Where it is, and what it is called. Raises Failed."""
+    """Return the directory and the name of a local file. Raise Failed."""
     if not os.path.exists(path):
         raise Failed(f"{path} doesn't exist in local filesystem")
     path = os.path.normpath(path)
@@ -61,7 +61,7 @@ def local_source(path: str) -> tuple[str, str]:
 
 
 async def packed(source: str, name: str, complain: Callable[[str], None]) -> AsyncIterator[bytes]:
-    """The file or directory as an archive in which it is called `name`."""
+    """Yield a tar archive of the file or directory under the name `name`."""
     for piece in _packed(Path(source), name, complain, 0):
         yield piece
     yield bytes(2 * _BLOCK)
@@ -107,11 +107,12 @@ def _header(name: str, found: os.stat_result, kind: bytes, link: str = "") -> by
     return made.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
-# -- back -----------------------------------------------------------------------------------------------------------
+# -- download ----------------------------------------------------------------------------------------------------------
 
 
 def unpack(archive: BinaryIO, prefix: str, target: str, complain: Callable[[str, str], None]) -> None:
-    """Files and directories alone. `complain` is told of each that is left out: why, and what it points to."""
+    """Extract files and directories only. `complain` is called with the reason and the link target of each skipped
+    entry."""
     made: dict[str, str] = {}
     try:
         with tarfile.open(fileobj=archive, mode="r|") as entries:
@@ -130,7 +131,7 @@ def _unpack(
     complain: Callable[[str, str], None],
     made: dict[str, str],
 ) -> None:
-    # Every name begins with what was asked for. Names of an archive that somebody has tampered with do not.
+    # Every name begins with the requested prefix, except in an archive that was tampered with.
     if not entry.name.startswith(prefix):
         raise Failed("tar contents corrupted")
     inside = entry.name[len(prefix) :].replace("\\", "/").lstrip("/")
@@ -145,7 +146,7 @@ def _unpack(
     if entry.isdir():
         os.makedirs(path, 0o755, exist_ok=True)
     elif entry.islnk():
-        if entry.linkname in made:  # another name of a file that is here already
+        if entry.linkname in made:  # a hard link to a file that was extracted already
             shutil.copyfile(made[entry.linkname], path)
     elif entry.isreg():
         content = entries.extractfile(entry)
@@ -158,7 +159,7 @@ def _unpack(
 
 
 def _within(target: str, path: str) -> bool:
-    """By its name, and by where the links lead that are here already."""
+    """Return whether a path is within the target, by its name and after resolving existing links."""
     relative = os.path.relpath(path, target)
     if not (relative == "." or relative == without_shortcuts(relative)):
         return False

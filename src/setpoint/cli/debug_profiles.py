@@ -1,4 +1,4 @@
-"""What a debugging container may do: kubectl's profiles, as changes of the Pod that it is in."""
+"""The profiles of `kubectl debug`, as changes of the Pod and its debugging container."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROFILES = ("general", "baseline", "restricted", "netadmin", "sysadmin", "legacy
 
 
 class Keep(NamedTuple):
-    """What of the Pod a copy of it has too."""
+    """Which parts of a Pod its copy retains."""
 
     labels: bool = False
     annotations: bool = False
@@ -24,7 +24,7 @@ class Keep(NamedTuple):
 
 
 def apply_profile(profile: str, pod: Obj, container: Obj, style: str, keep: Keep) -> None:
-    """`container` is the one in `pod` to debug with; both are changed."""
+    """Apply a profile to `container`, the debugging container in `pod`; both are changed."""
     if profile not in PROFILES:
         raise Failed(f"unknown profile: {profile}")
     if profile == "legacy":

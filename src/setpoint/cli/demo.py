@@ -1,22 +1,22 @@
-"""`setpoint demo`: a cluster plays what clusters do, one step at a time, and explains itself."""
+"""`setpoint demo`: show a running cluster step by step, with explanations."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, first_of
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.meta.errors import ApiError
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     from setpoint.cli.teaching.scenes import SCENES
     from setpoint.cli.teaching.stage import stage
 
     wanted = [_number(word, len(SCENES)) for word in call.args] or list(range(1, len(SCENES) + 1))
     if wanted and 1 not in wanted:
-        wanted.insert(0, 1)  # the others play with what the first has made
-    call.say("A cluster of its own is started for this, in memory. Yours, if you have one, is not touched.")
+        wanted.insert(0, 1)  # the other scenes use the objects of the first
+    call.print("A cluster of its own is started for this, in memory. Yours, if you have one, is not touched.")
     try:
         async with stage(call) as here:
             for number in sorted(set(wanted)):
@@ -24,7 +24,7 @@ async def run(call: Call) -> None:
                 await here.pause()
     except* (Failed, ApiError) as found:
         raise first_of(found) from None
-    call.say("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")
+    call.print("`setpoint up` starts a cluster that stays; `setpoint lesson` lets you do all this yourself.")
 
 
 def _number(word: str, most: int) -> int:

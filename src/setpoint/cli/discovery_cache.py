@@ -1,4 +1,4 @@
-"""What a server offers, remembered between commands: asking for it takes longer than most questions."""
+"""A disk cache of discovery documents, because discovery takes longer than most commands."""
 
 from __future__ import annotations
 
@@ -21,36 +21,38 @@ _KEPT_FOR = 600.0
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def kept_discovery(client: Client, folder: Path, access: Access, clock: Clock) -> Discovery:
-    """Reads what it finds in the folder if that is not old; what is asked for anew is written there. Whoever looks for
-    something that is not there asks the server again, so that a new kind is known at once."""
+def cached_discovery(client: Client, folder: Path, access: Access, clock: Clock) -> Discovery:
+    """Return a discovery that reads recent documents from the folder and stores new ones there.
+
+    A resource that is not found is looked up on the server again, so that a new kind is available at once.
+    """
     place = folder / "setpoint" / _UNSAFE.sub("_", access.server) / "discovery.json"
 
     async def fetch(path: str, accept: str) -> dict[str, Any]:
         return await client.sender.json("GET", path, accept=accept)
 
-    return _Kept(fetch, place, clock)
+    return _CachedDiscovery(fetch, place, clock)
 
 
-class _Kept(Discovery):
+class _CachedDiscovery(Discovery):
     def __init__(self, fetch: Fetch, place: Path, clock: Clock) -> None:
-        super().__init__(self._remembering)
+        super().__init__(self._saving)
         self._ask, self._place, self._clock = fetch, place, clock
-        self._on_disk = self._recall()
+        self._on_disk = self._load()
 
     async def resources(self, *, fresh: bool = False) -> Any:
         if fresh:
             self._on_disk = {}
         return await super().resources(fresh=fresh)
 
-    async def _remembering(self, path: str, accept: str) -> dict[str, Any]:
+    async def _saving(self, path: str, accept: str) -> dict[str, Any]:
         known = self._on_disk.get(path)
         if known is None:
             known = self._on_disk[path] = await self._ask(path, accept)
             self._store()
         return known
 
-    def _recall(self) -> dict[str, dict[str, Any]]:
+    def _load(self) -> dict[str, dict[str, Any]]:
         try:
             age = self._clock.now().timestamp() - self._place.stat().st_mtime
             if not 0 <= age < _KEPT_FOR:
@@ -61,7 +63,7 @@ class _Kept(Discovery):
         return found if isinstance(found, dict) else {}
 
     def _store(self) -> None:
-        # Nobody is to read a half: many commands may run at once. Where nothing can be written, nothing is kept.
+        # Written atomically, because many commands may run at once. A folder that cannot be written means no cache.
         with suppress(OSError):
             self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
             own = self._place.with_name(f"{self._place.name}.{os.getpid()}")

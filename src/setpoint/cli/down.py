@@ -1,39 +1,39 @@
-"""`setpoint down`: ends the cluster of a data directory. What it holds stays."""
+"""`setpoint down`: stop the cluster of a data directory. Its data is retained."""
 
 from __future__ import annotations
 
 import os
 import signal
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, Running, directory_of, find_running, gone
 
 _LOOK_EVERY = 0.02
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     call.no_arguments()
     directory = directory_of(call)
     running = find_running(directory)
     if running is None:
-        call.say(f"No cluster is running in {directory}.")
+        call.print(f"No cluster is running in {directory}.")
         return
     await end(call, running, call.flags.timeout)
-    call.say(f"The cluster in {directory} is down. `setpoint up` goes on where it left off.")
+    call.print(f"The cluster in {directory} is down. `setpoint up` goes on where it left off.")
 
 
-async def end(call: Call, running: Running, timeout: float) -> None:
-    """Returns when its process is gone. Raises Failed."""
+async def end(call: Invocation, running: Running, timeout: float) -> None:
+    """Stop a cluster and return when its process has exited. Raise Failed."""
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
         return
     except PermissionError:
         raise Failed(f"the cluster's process {running.pid} belongs to somebody else") from None
-    clock = call.around.clock
+    clock = call.io.clock
     until = clock.monotonic() + timeout
     while not gone(running.pid):
         if clock.monotonic() > until:

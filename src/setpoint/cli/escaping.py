@@ -1,18 +1,19 @@
-"""What a terminal must not take for commands.
+"""Escape control sequences in output to a terminal.
 
-Anybody who can write an object, a definition or an Event chooses texts that others print. kubectl escapes ESC and CR;
-here no other control character reaches a terminal either, C1 controls included, which some terminals obey."""
+The author of an object, a definition or an Event controls texts that other users print. kubectl escapes ESC and CR;
+here all other control characters are escaped too, including C1, which some terminals interpret.
+"""
 
 from __future__ import annotations
 
 import re
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""All control characters but tab and line feed."""
+"""All control characters except tab and line feed."""
 
 
 def escaped(text: str) -> str:
-    """The text with its control characters made visible; tabs and line feeds stay."""
+    """Return the text with visible control characters; tabs and line feeds are unchanged."""
     if text.isprintable():
         return text
     return _CONTROL.sub(_visible, text)
@@ -27,7 +28,7 @@ def _visible(found: re.Match[str]) -> str:
 
 
 def cell(text: str) -> str:
-    """One line of it: what follows a line break is left out, and dots say so."""
+    """Return the first line of a text, with an ellipsis if there are more."""
     if text.isprintable():
         return text
     breaks = [at for at in map(text.find, "\f\n\r") if at >= 0]

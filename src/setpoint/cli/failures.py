@@ -1,4 +1,4 @@
-"""How failures are told, in kubectl's words, and the exit codes they end with."""
+"""Error messages in kubectl's words, and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from setpoint.meta.goformat import quote
 
 
 class Failed(Exception):
-    """What could not be done; the message is told after `error: `."""
+    """A command failed; the message is printed after `error: `."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
@@ -22,16 +22,16 @@ class Failed(Exception):
 
 
 class Exit(Exception):
-    """The command ends here with this code; what there was to say has been said, or is `told` as it is."""
+    """Ends the command with this exit code; the text, if any, is printed as it is."""
 
-    def __init__(self, code: int, told: str = "") -> None:
+    def __init__(self, code: int, error_text: str = "") -> None:
         super().__init__(code)
         self.code = code
-        self.told = told
+        self.error_text = error_text
 
 
 class Several(Exception):
-    """Some went wrong, each in its own way; the others were done."""
+    """Several errors of one command; the other objects were processed."""
 
     def __init__(self, errors: Sequence[Exception]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -42,11 +42,11 @@ EXPECTED = (
     Failed, Exit, Several, UsageProblem, PrintProblem, ApiError, Unreachable, KubeconfigError, BodyError, OSError,
     ValueError,
 )  # fmt: skip
-"""What is told in a sentence. Anything else is a bug, and its traceback is wanted."""
+"""The errors that are printed as one sentence. Any other is a bug and is shown with a traceback."""
 
 
 def raise_all(errors: Sequence[Exception]) -> None:
-    """Nothing, the one error, or all of them as one."""
+    """Raise nothing, the only error, or all errors as one."""
     if len(errors) == 1:
         raise errors[0]
     if errors:
@@ -54,13 +54,13 @@ def raise_all(errors: Sequence[Exception]) -> None:
 
 
 def first_of(found: BaseExceptionGroup[Exception]) -> Exception:
-    """Return the first failure of a task group, which wraps what is raised in it, each group once more."""
+    """Return the first failure of nested exception groups."""
     error = found.exceptions[0]
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def with_source(error: Exception, doing: str, source: str) -> Exception:
-    """The same failure, with the file it is about: `error when creating "x.yaml": ...`."""
+    """Return the same failure with its file: `error when creating "x.yaml": ...`."""
     message = f"error when {doing} {quote(source)}: "
     if isinstance(error, ApiError):
         error.message = message + error.message
@@ -75,10 +75,10 @@ def exit_code(error: BaseException, of_failures: int = 1) -> int:
     return max(error.code, of_failures) if isinstance(error, Failed) else of_failures
 
 
-def told(error: BaseException, command: str = "setpoint") -> str:
-    """The lines that a person reads; empty if there is nothing to add. `command` is the one they typed."""
+def error_text(error: BaseException, command: str = "setpoint") -> str:
+    """Return the lines to print; empty if there are none. `command` is the command that was typed."""
     if isinstance(error, Exit):
-        return error.told
+        return error.error_text
     if isinstance(error, UsageProblem):
         return f"error: {error}\nSee '{command} --help' for usage."
     if isinstance(error, Several):

@@ -1,7 +1,7 @@
-"""Flags as kubectl's: `--name value`, `--name=value`, `-n value`, `-nvalue`, `-n=value`, `-it`, anywhere on the line,
-until `--`.
+"""Command-line flags as in kubectl: `--name value`, `--name=value`, `-n value`, `-nvalue`, `-n=value`, `-it`, anywhere
+on the line, until `--`.
 
-Messages are those of the library that kubectl uses, so that what people know, search for and match on is the same.
+The messages are those of the library that kubectl uses, so that users and scripts can match on them.
 """
 
 from __future__ import annotations
@@ -16,39 +16,40 @@ _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE"
 
 
 class UsageProblem(Exception):
-    """The command line makes no sense. The message says why; a hint at `--help` is added when it is told."""
+    """An invalid command line. The message gives the reason; a hint at `--help` is added when it is printed."""
 
 
 class Flag(NamedTuple):
-    """Made by `text`, `switch`, `number` and so on below."""
+    """A flag, created by `text`, `switch`, `number` and so on."""
 
     name: str
     short: str
     default: Any
     help: str
     read: Callable[[str], Any]
-    """From text; raises ValueError with the reason."""
+    """Parses the value; raises ValueError with the reason."""
     takes: str = "string"
-    """What its value is, in the help; empty: it is a switch."""
+    """The type of the value in the help; empty for a switch."""
     bare: str | None = None
-    """The value that the flag alone, without one, stands for; then a value needs the `=`."""
+    """The value of the flag without a value, which then requires `=`; None if a value is required."""
     many: str = ""
-    """May be given several times: `list` (each with commas for more), `array` (each taken as it is)."""
+    """How repeated flags combine: `list` (values also split at commas), `array` (values as they are); empty if they do
+    not."""
     hidden: bool = False
     choices: tuple[str, ...] = ()
-    """For completion, and for people."""
+    """The valid values, for completion and help; empty means any."""
     required: bool = False
     alias: tuple[str, ...] = ()
     """Other names, which the help does not show."""
     deprecated: str = ""
-    """Why it should no longer be used: told to those who do. The help does not show it."""
+    """The deprecation message for users of the flag, which the help does not show; empty if it is not deprecated."""
 
     attribute: str = ""
-    """What it is called among the values, if not by its name: a flag that hides one that all commands have."""
+    """The attribute name of the value if it is not derived from the name: for a flag that hides a common one."""
     group: str = ""
-    """What it is about, where a command has so many flags that the help tells them apart."""
+    """The heading in the help of a command with many flags; empty for none."""
     common: bool = False
-    """Shown by `--help` although it belongs to a group, whose other flags only `--help-all` shows."""
+    """Whether `--help` shows the flag although it belongs to a group; `--help-all` shows all flags."""
 
     @property
     def key(self) -> str:
@@ -79,40 +80,40 @@ def decimal(name: str, short: str = "", default: float = 0.0, help: str = "", **
 
 
 def duration(name: str, short: str = "", default: float = 0.0, help: str = "", **more: Any) -> Flag:
-    """In seconds, written as `1m30s`."""
+    """Return a flag for a duration such as `1m30s`, in seconds."""
     return Flag(name, short, default, help, _seconds, "duration", **more)
 
 
 def texts(name: str, short: str = "", default: Sequence[str] = (), help: str = "", **more: Any) -> Flag:
-    """`--x a,b --x c`."""
+    """Return a flag for a list: `--x a,b --x c`."""
     return Flag(name, short, tuple(default), help, str, "strings", many="list", **more)
 
 
 def array(name: str, short: str = "", default: Sequence[str] = (), help: str = "", **more: Any) -> Flag:
-    """`--x a,b --x c`: commas are part of the values."""
+    """Return a flag for an array, whose values may contain commas: `--x a,b --x c`."""
     return Flag(name, short, tuple(default), help, str, "stringArray", many="array", **more)
 
 
 def about(group: str, *flags: Flag) -> tuple[Flag, ...]:
-    """These belong together in the help, in this order."""
+    """Return the flags with a common heading in the help, in this order."""
     return tuple(flag._replace(group=group) for flag in flags)
 
 
 class Values:
-    """What the flags say, as attributes: `--dry-run` is `values.dry_run`."""
+    """The values of flags as attributes: `--dry-run` is `values.dry_run`."""
 
     def __init__(self, flags: Iterable[Flag]) -> None:
         self._given: set[str] = set()
-        self.said: list[tuple[Flag, str]] = []
-        """In the order of the command line."""
+        self.occurrences: list[tuple[Flag, str]] = []
+        """The flags that were given with their texts, in the order of the command line."""
         for flag in flags:
             setattr(self, flag.key, list(flag.default) if flag.many else flag.default)
 
-    def __getattr__(self, key: str) -> Any:  # for the type checker: the attributes are the flags' names
+    def __getattr__(self, key: str) -> Any:  # for type checkers: the attributes are the names of the flags
         raise AttributeError(key)
 
     def given(self, name: str) -> bool:
-        """Whether it was on the command line, with whatever value."""
+        """Return whether a flag was given on the command line, with any value."""
         return name in self._given
 
     def _set(self, flag: Flag, value: str, shown: str) -> None:
@@ -126,20 +127,20 @@ class Values:
             except ValueError as error:
                 raise UsageProblem(f"invalid argument {quote(value)} for {quote(shown)} flag: {error}") from None
         self._given.add(flag.name)
-        self.said.append((flag, value))
+        self.occurrences.append((flag, value))
 
 
 class Line(NamedTuple):
-    """A command line, taken apart."""
+    """A parsed command line."""
 
     values: Values
     args: list[str]
     dash: int
-    """How many of `args` came before `--`; -1 if there was none."""
+    """The number of `args` before `--`; -1 if there was none."""
 
 
 class Flags:
-    """Those of one command, by name."""
+    """The flags of one command, by name."""
 
     def __init__(self, flags: Iterable[Flag]) -> None:
         self.all = tuple(flags)
@@ -147,7 +148,8 @@ class Flags:
         self._by_short = {flag.short: flag for flag in self.all if flag.short}
 
     def parse(self, words: Sequence[str], *, interspersed: bool = True) -> Line:
-        """Raises UsageProblem. Not interspersed: the first argument ends the flags (`exec pod cmd -x`)."""
+        """Parse a command line. Raise UsageProblem. Unless `interspersed`, the first argument ends the flags (`exec pod
+        cmd -x`)."""
         values, args, dash = Values(self.all), list[str](), -1
         rest = list(reversed(words))
         while rest:
@@ -171,7 +173,8 @@ class Flags:
         return Line(values, args, dash)
 
     def first_argument(self, words: Sequence[str]) -> int:
-        """Where the first word is that is neither a flag nor a flag's value; -1: nowhere. Knows no errors."""
+        """Return the index of the first word that is neither a flag nor its value; -1 if there is none. Errors are
+        ignored."""
         skip = False
         for index, word in enumerate(words):
             if skip:
@@ -232,7 +235,7 @@ class Flags:
             values._set(flag, value, f"-{flag.short}, --{flag.name}")
 
     def _meant(self, name: str) -> str:
-        # Here, because it is needed by those alone who have erred.
+        # Imported here because it is only needed after an error.
         from difflib import get_close_matches
 
         near = get_close_matches(name, [flag.name for flag in self.all if not flag.hidden], 1, 0.75)
@@ -240,7 +243,7 @@ class Flags:
 
 
 def shown_default(flag: Flag) -> str:
-    """As the help writes it; empty for what goes without saying."""
+    """Return the default as the help shows it; empty for zero values."""
     if flag.many:
         return f"[{','.join(flag.default)}]" if flag.default else ""
     if flag.takes == "duration":
@@ -253,7 +256,7 @@ def shown_default(flag: Flag) -> str:
 
 
 def _fields(value: str) -> list[str]:
-    """As one line of CSV, which is what kubectl makes of it."""
+    """Split a value as one line of CSV, as kubectl does."""
     if '"' not in value:
         return value.split(",") if value else []
     import csv

@@ -1,4 +1,4 @@
-"""`--fleet`, `--pace` and `--images`: what the simulated nodes are, and how they behave."""
+"""`--fleet`, `--pace` and `--images`: the simulated nodes and their behaviour."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Values, text
+from setpoint.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from setpoint.node.options import FleetOptions
@@ -29,16 +29,16 @@ IMAGES = text(
 )
 
 
-def pace_of(call: Call) -> str:
-    """The pace that is asked for, or the usual one. Raises Failed."""
+def pace_of(call: Invocation) -> str:
+    """Return the pace of the flags, or the default. Raise Failed."""
     asked: str = call.flags.pace
     if asked and asked not in PACE.choices:
         raise Failed(f"--pace {asked}: must be one of {', '.join(PACE.choices)}")
-    return asked or ("real" if call.around.out_is_terminal else "instant")
+    return asked or ("real" if call.io.out_is_terminal else "instant")
 
 
-def simulation_of(call: Call) -> FleetOptions:
-    """The fleet at its pace, with its images. Raises Failed."""
+def simulation_of(call: Invocation) -> FleetOptions:
+    """Return the fleet with its pace and images. Raise Failed."""
     from setpoint.node.options import FleetOptions
     from setpoint.node.pace import PACES
 
@@ -51,11 +51,11 @@ def simulation_of(call: Call) -> FleetOptions:
 
 
 def fleet_of(flags: Values) -> int | FleetOptions:
-    """What the file says; without one, as many plain nodes as --nodes says. Raises Failed."""
+    """Return the fleet of the file, or the number of plain nodes of --nodes. Raise Failed."""
     if not flags.fleet:
         nodes: int = flags.nodes
         return nodes
-    # Here, because nobody else needs to load it.
+    # Imported here because no other command needs it.
     from setpoint.node.options import FleetProblem, read_fleet
 
     try:

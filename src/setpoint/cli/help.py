@@ -1,4 +1,4 @@
-"""`--help`, made from what commands say of themselves."""
+"""Generate `--help` from the declarations of commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Which cluster a command acts on:
 
 
 def help_text(command: Command, name: str, *, every_flag: bool = False) -> str:
-    """Return the help of the command that was called as `name`; of its many flags the common ones only, unless
+    """Return the help of the command that was called as `name`; of many flags only the common ones, unless
     `every_flag`."""
     parts = [command.summary.rstrip(".") + "."]
     if command.about:
@@ -45,8 +45,10 @@ def help_text(command: Command, name: str, *, every_flag: bool = False) -> str:
 
 
 def _flags(command: Command, name: str, every_flag: bool) -> list[str]:
-    """Return the paragraphs about flags. Flags that belong to a group are left out of a short help unless they are
-    common: a command that has groups has too many flags to read."""
+    """Return the paragraphs about flags.
+
+    A short help leaves out flags of a group unless they are common, because a command with groups has too many to read.
+    """
     shown = [flag for flag in command.flags if not flag.hidden]
     grouped = [flag for flag in shown if flag.group]
     common = [flag for flag in shown if not flag.group or (flag.common and not every_flag)]

@@ -1,8 +1,9 @@
-"""The clusters of this machine, as far as this user has started them: what `setpoint list` shows.
+"""The clusters that this user has started on this machine: the data of `setpoint list`.
 
-There is one small file for each, so that clusters which start at the same time do not disturb each other, in
-`$XDG_STATE_HOME/setpoint/clusters`. A file only says where a cluster lives: everything else is read from its data
-directory. A file whose data directory is gone is removed by whoever reads it."""
+Each cluster has one small file in `$XDG_STATE_HOME/setpoint/clusters`, so that clusters can start concurrently. A file
+only contains where a cluster is: everything else is read from its data directory. A file whose data directory is gone
+is removed when it is read.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from setpoint.cli.private_file import write_privately
 from setpoint.meta.times import format_time, parse_time
 
 _MOST = 1000
-"""How many clusters are remembered; the ones that were started longest ago are forgotten first."""
+"""The maximum number of clusters; the least recently started are removed first."""
 
 
 class Known(NamedTuple):
     directory: Path
     created: datetime
-    """When it was first started."""
+    """When the cluster was first started."""
     nodes: int
-    """How many simulated nodes it had when it was last started."""
+    """The number of simulated nodes when it was last started."""
 
 
 class KnownClusters:
@@ -37,7 +38,7 @@ class KnownClusters:
         self._folder = base / "setpoint" / "clusters"
 
     def remember(self, directory: Path, nodes: int, now: datetime) -> None:
-        """Note a cluster that was started. A home that cannot be written to is no reason not to have a cluster."""
+        """Record a cluster that was started. A home directory that cannot be written to is not an error."""
         directory = directory.resolve()
         path = self._folder / f"{hashlib.sha256(os.fsencode(directory)).hexdigest()[:32]}.json"
         known = _read(path)
@@ -48,7 +49,7 @@ class KnownClusters:
             self._bound()
 
     def all(self) -> list[Known]:
-        """Return those whose data directory is there, by directory."""
+        """Return the clusters whose data directory exists, sorted by directory."""
         found = []
         for path in self._files():
             known = _read(path)

@@ -1,18 +1,18 @@
-"""`setpoint kubeconfig`: how others reach the cluster of a data directory."""
+"""`setpoint kubeconfig`: print the kubeconfig of a cluster's data directory, or merge it into another file."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     call.no_arguments()
     directory = directory_of(call)
     path = directory / "admin.kubeconfig"
@@ -23,12 +23,12 @@ def run(call: Call) -> None:
     if call.flags.merge:
         from setpoint.cli.kubeconfig_merge import merge
 
-        target = Path(call.flags.into) if call.flags.into else call.around.home / ".kube" / "config"
+        target = Path(call.flags.into) if call.flags.into else call.io.home / ".kube" / "config"
         name = call.flags.name or str(json.loads(content)["current-context"])
         merge(path, target, name, replace=bool(call.flags.name))
-        call.say(f"The context {name} is in {target}, and is the current one.")
+        call.print(f"The context {name} is in {target}, and is the current one.")
     else:
-        call.say(content, end="")
+        call.print(content, end="")
 
 
 COMMAND = Command(

@@ -14,27 +14,27 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.connection import kubeconfig_paths
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.private_file import locked, write_privately
 from setpoint.client.cluster_choice import ADMIN, data_directory
 from setpoint.client.kubeconfig import KubeconfigError, read_kubeconfig
 
 Obj = dict[str, Any]
 SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
-"""Each list, and what the content of its entries is called."""
+"""The sections with the key of their entries' content."""
 _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
 
 
 class Entry(NamedTuple):
     body: Obj
     origin: Path | None = None
-    """The file that it is from; None: a new one."""
+    """The file of the entry; None for a new one."""
 
 
 class Settings:
-    """What the files say together: of every setting and of every named entry, the first file that has it decides."""
+    """The merged content of the files: for every setting and named entry, the first file that has it decides."""
 
     def __init__(self) -> None:
         self.clusters: dict[str, Entry] = {}
@@ -58,31 +58,31 @@ class Settings:
 
 
 class Files:
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Invocation) -> None:
         self.explicit = bool(call.flags.kubeconfig)
-        paths = kubeconfig_paths(call.flags, call.around.environment, call.around.home)
+        paths = kubeconfig_paths(call.flags, call.io.environment, call.io.home)
         self.paths = list(dict.fromkeys(paths))
-        named = self.explicit or call.around.environment.get("KUBECONFIG")
-        self.local = None if named else data_directory(Path.cwd(), call.around.home)
-        """The data directory of the cluster of this directory, if it is the one that is used; its kubeconfig is only
-        ever read."""
+        named = self.explicit or call.io.environment.get("KUBECONFIG")
+        self.local = None if named else data_directory(Path.cwd(), call.io.home)
+        """The data directory of the cluster of this directory if it is in use, otherwise None; its kubeconfig is never
+        written."""
 
     @property
     def default(self) -> Path:
-        """Where new entries go: the first that is there, else the last."""
+        """Return the file for new entries: the first that exists, or else the last."""
         if len(self.paths) == 1:
             return self.paths[0]
         return next((path for path in self.paths if path.exists()), self.paths[-1])
 
     def read(self) -> Settings:
-        """Files that are not there say nothing."""
+        """Read the files; missing ones are skipped."""
         found = Settings()
         for path in self.paths:
             found.add(_content(path), path)
         return found
 
     def shown(self) -> Settings:
-        """For those who only look: the cluster of this directory too, and first, where it is the one that is used."""
+        """Return the settings for reading: the cluster of this directory comes first if it is in use."""
         if self.local is None:
             return self.read()
         found = Settings()
@@ -92,8 +92,11 @@ class Files:
 
     @contextmanager
     def changing(self, *, relative: bool = True) -> Iterator[Settings]:
-        """The settings, to be changed; what differs in the end is written. `relative`: paths of changed entries that
-        are below their file are written without it. Raises Failed, and then nothing is written."""
+        """Yield the settings to change, and write the differences afterwards.
+
+        With `relative`, paths in changed entries that are below their file are written relative to it. Raise Failed;
+        nothing is written then.
+        """
         with ExitStack() as stack:
             for path in sorted(self.paths):
                 stack.enter_context(locked(path))
@@ -125,7 +128,7 @@ class Files:
             for name in old.keys() - new.keys():
                 _drop(content(old[name].origin), section, name)
         for path, changed in contents.items():
-            # Here, because it is slow to load, and those who only look need it not.
+            # Imported here because it is slow to load and not needed for reading.
             from setpoint.meta.body import dump_yaml
 
             write_privately(path, dump_yaml(_complete(changed)))
@@ -159,7 +162,7 @@ def _content(path: Path) -> Obj:
 
 
 def _complete(content: Obj) -> Obj:
-    """With what every kubeconfig has, so that others read it."""
+    """Return the content with the fields that every kubeconfig has."""
     made = {"apiVersion": "v1", "kind": "Config", "current-context": "", **content}
     for section in SECTIONS:
         made[section] = sorted(made.get(section) or [], key=lambda entry: str(entry.get("name", ""))) or None

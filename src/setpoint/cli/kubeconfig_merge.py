@@ -1,4 +1,4 @@
-"""Puts a cluster into a kubeconfig that may have others, and takes it out again: all others stay."""
+"""Merge a cluster into a kubeconfig and remove it again; other entries are unchanged."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from setpoint.meta.body import BodyError, dump_yaml, parse_yaml
 
 _SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 _RECORD = "merged-into"
-"""Beside the kubeconfig of a cluster: the files that it was put into."""
+"""File beside a cluster's kubeconfig that lists the files it was merged into."""
 _MOST = 100
 
 
 def merge(source: Path, target: Path, name: str, *, replace: bool) -> None:
-    """Put the cluster of `source` into `target` under this name, and make it the current one there.
+    """Merge the cluster of `source` into `target` under this name, and make it the current context.
 
-    An entry of the name that belongs to another cluster is replaced only if that is wanted. Raises Failed, and then
-    the target is as it was."""
+    An entry of the name that belongs to another cluster is replaced only with `replace`. Raise Failed; the target is
+    then unchanged.
+    """
     own = json.loads(source.read_bytes())
     with locked(target):
         _merge(own, target, name, replace)
@@ -42,8 +43,10 @@ def _merge(own: dict[str, Any], target: Path, name: str, replace: bool) -> None:
 
 
 def remove(source: Path, target: Path) -> list[str]:
-    """Take the cluster of `source` out of `target`, with the contexts and users that were made for it, and return the
-    names of the contexts. A current context that is gone is not left behind. Raises Failed."""
+    """Remove the cluster of `source` from `target`, with its contexts and users, and return the names of the contexts.
+
+    A removed current context is unset. Raise Failed.
+    """
     if not (source.exists() and target.exists()):
         return []
     with locked(target):
@@ -58,7 +61,7 @@ def _remove(own: dict[str, Any], target: Path) -> list[str]:
     if not names and not clusters:
         return []
     rest = [entry for entry in found["contexts"] if entry not in contexts]
-    # A user of the cluster's name was put there with it; other users may be wanted for another cluster.
+    # The user with the cluster's name was added with it; other users may belong to another cluster.
     unused = clusters - {_inner(entry, "context").get("user") for entry in rest}
     left = {
         **found,
@@ -73,7 +76,7 @@ def _remove(own: dict[str, Any], target: Path) -> list[str]:
 
 
 def merged_into(source: Path) -> list[Path]:
-    """Return the files that the cluster of `source` was put into."""
+    """Return the files that the cluster of `source` was merged into."""
     try:
         return [Path(line) for line in source.with_name(_RECORD).read_text(encoding="utf-8").splitlines()[:_MOST]]
     except (OSError, ValueError):
@@ -81,7 +84,7 @@ def merged_into(source: Path) -> list[Path]:
 
 
 def _ours(found: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
-    """The entries that lead to our cluster: its authority is known by nobody else; without one it is the address."""
+    """Return the entries of our cluster: those with its unique CA or, without a CA, with its address."""
     mine = own["clusters"][0]["cluster"]
     key = "certificate-authority-data" if "certificate-authority-data" in mine else "server"
     return [entry for entry in found["clusters"] if _inner(entry, "cluster").get(key) == mine[key]]

@@ -1,4 +1,4 @@
-"""What a kubeconfig is made of, in the order in which it is shown, and what of it is nobody's business."""
+"""The structure of a kubeconfig: the order of its fields, and which of them are secret."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OLD_PLUGINS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k
 
 
 def document(settings: Settings, *, secrets: bool) -> Obj:
-    """The whole as one file."""
+    """Return the settings as one file."""
     made: Obj = {"kind": "Config", "apiVersion": "v1"}
     if settings.preferences:
         made["preferences"] = settings.preferences
@@ -71,7 +71,7 @@ def _shown(body: Obj, shape: Shape, secrets: bool) -> Obj:
 
 
 def minify(settings: Settings, context: str) -> None:
-    """Only what the current context, or the one given, needs."""
+    """Remove everything that the given or current context does not need."""
     name = settings.current_context = context or settings.current_context
     if not name:
         raise Failed("current-context must exist in order to minify")
@@ -87,7 +87,7 @@ def minify(settings: Settings, context: str) -> None:
 
 
 def flatten(settings: Settings) -> None:
-    """Files become part of it."""
+    """Embed the content of files."""
     for section, keys in (("users", ("client-certificate", "client-key")), ("clusters", ("certificate-authority",))):
         for name, entry in settings.section(section).items():
             settings.section(section)[name] = _flat(entry, keys)
@@ -110,7 +110,7 @@ def _flat(entry: Entry, keys: tuple[str, ...]) -> Entry:
 
 
 def set_property(settings: Settings, path: str, value: str, *, raw_bytes: bool = False) -> None:
-    """`clusters.my.cluster.server`: names may have dots."""
+    """Set one property by a path such as `clusters.my.cluster.server`; names may contain dots."""
     section, name, keys = _steps(path)
     if section == "current-context":
         settings.current_context = value
@@ -157,7 +157,7 @@ def unset_property(settings: Settings, path: str) -> None:
 
 
 def _steps(path: str) -> tuple[str, str, list[str]]:
-    """The section, the name in it, and the way inside. Raises Failed."""
+    """Return the section, the name in it, and the path inside. Raise Failed."""
     section, *parts = path.split(".")
     if section == "current-context":
         if parts:

@@ -1,14 +1,14 @@
-"""`setpoint lesson`: how a control plane works, learnt by doing, on the cluster at hand."""
+"""`setpoint lesson`: interactive lessons about control planes, on a running cluster."""
 
 from __future__ import annotations
 
 from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from setpoint.cli.teaching.lessons import Lesson, Question
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _WIDTH = 88
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     from setpoint.cli.teaching.lessons import LESSONS
 
     if not call.args:
-        call.say("Lessons:\n")
+        call.print("Lessons:\n")
         for number, one in enumerate(LESSONS, 1):
-            call.say(f"  {number}  {one.name:<10} {one.title}")
-        call.say("\n`setpoint lesson 1` begins. They need a cluster: `setpoint up` in another terminal.")
+            call.print(f"  {number}  {one.name:<10} {one.title}")
+        call.print("\n`setpoint lesson 1` begins. They need a cluster: `setpoint up` in another terminal.")
         return
     if len(call.args) > 1:
         call.usage(f"one lesson at a time, not {len(call.args)}")
@@ -34,7 +34,7 @@ async def run(call: Call) -> None:
         await _quiz(call, lesson)
     else:
         _show(call, lesson)
-        if call.around.in_is_terminal:
+        if call.io.in_is_terminal:
             await _together(call, lesson)
 
 
@@ -45,21 +45,21 @@ def _named(word: str, lessons: tuple[Lesson, ...]) -> Lesson:
     raise Failed(f"there is no lesson {word!r}: they are {', '.join(one.name for one in lessons)}")
 
 
-def _show(call: Call, lesson: Lesson) -> None:
-    call.say(f"\n{lesson.title}\n{'=' * len(lesson.title)}\n")
+def _show(call: Invocation, lesson: Lesson) -> None:
+    call.print(f"\n{lesson.title}\n{'=' * len(lesson.title)}\n")
     for paragraph in lesson.text.strip("\n").split("\n\n"):
         shown = paragraph if paragraph.startswith("  ") else fill(" ".join(paragraph.split()), _WIDTH)
-        call.say(shown + "\n")
-    call.say("Your task\n---------\n")
-    call.say(fill(lesson.task, _WIDTH) + "\n")
-    call.say(f"`setpoint lesson {lesson.name} --check` looks whether it is done; `--quiz` asks two questions.")
+        call.print(shown + "\n")
+    call.print("Your task\n---------\n")
+    call.print(fill(lesson.task, _WIDTH) + "\n")
+    call.print(f"`setpoint lesson {lesson.name} --check` looks whether it is done; `--quiz` asks two questions.")
     call.flush()
 
 
-async def _together(call: Call, lesson: Lesson) -> None:
-    """At a terminal one stays: try in another one, press Enter, see what is missing."""
+async def _together(call: Invocation, lesson: Lesson) -> None:
+    """Run a lesson at a terminal: try in another terminal, press Enter, see what is missing."""
     while True:
-        call.say("\nPress Enter to check (q to leave): ", end="")
+        call.print("\nPress Enter to check (q to leave): ", end="")
         answer = await _line(call)
         if answer is None or answer == "q":
             return
@@ -71,48 +71,48 @@ async def _together(call: Call, lesson: Lesson) -> None:
         return
 
 
-async def _check(call: Call, lesson: Lesson) -> None:
-    """Ends with 1 if something is missing."""
-    from setpoint.cli.teaching.checks import Look
+async def _check(call: Invocation, lesson: Lesson) -> None:
+    """Check a lesson; exit with 1 if something is missing."""
+    from setpoint.cli.teaching.checks import ClusterView
 
-    verdicts = await lesson.check(Look(call.client, call.namespace))
+    verdicts = await lesson.check(ClusterView(call.client, call.namespace))
     for verdict in verdicts:
-        call.say(f"  {'done   ' if verdict.ok else 'missing'}  {verdict.text}")
+        call.print(f"  {'done   ' if verdict.ok else 'missing'}  {verdict.text}")
     if not all(verdict.ok for verdict in verdicts):
-        call.say("\nNot yet.")
+        call.print("\nNot yet.")
         raise Exit(1)
-    call.say("\nWell done.")
+    call.print("\nWell done.")
 
 
-async def _quiz(call: Call, lesson: Lesson) -> None:
+async def _quiz(call: Invocation, lesson: Lesson) -> None:
     right = 0
     for question in lesson.quiz:
         right += await _asked(call, question)
-    call.say(f"{right} of {len(lesson.quiz)} right.")
+    call.print(f"{right} of {len(lesson.quiz)} right.")
 
 
-async def _asked(call: Call, question: Question) -> bool:
+async def _asked(call: Invocation, question: Question) -> bool:
     letters = "abcdefgh"[: len(question.answers)]
-    call.say("\n" + fill(question.text, _WIDTH))
+    call.print("\n" + fill(question.text, _WIDTH))
     for letter, answer in zip(letters, question.answers):
-        call.say(indent(f"{letter}) {answer}", "  "))
+        call.print(indent(f"{letter}) {answer}", "  "))
     typed: str | None = ""
     while not typed or typed not in letters:
-        call.say(f"Your answer ({', '.join(letters)}): ", end="")
+        call.print(f"Your answer ({', '.join(letters)}): ", end="")
         typed = await _line(call)
         if typed is None:
             raise Failed("the quiz was not finished")
     good = typed == letters[question.right]
-    call.say(("Right. " if good else f"No: {letters[question.right]}. ") + question.because)
+    call.print(("Right. " if good else f"No: {letters[question.right]}. ") + question.because)
     return good
 
 
-async def _line(call: Call) -> str | None:
-    """What is typed next; None at the end."""
+async def _line(call: Invocation) -> str | None:
+    """Return the next line of input; None at the end."""
     import asyncio
 
     call.flush()
-    line = await asyncio.to_thread(call.around.stdin.readline)
+    line = await asyncio.to_thread(call.io.stdin.readline)
     return line.decode("utf-8", "replace").strip().lower() if line else None
 
 

@@ -6,10 +6,10 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.known_clusters import Known, KnownClusters
 from setpoint.cli.running import find_running
 from setpoint.cli.tabwriter import align
@@ -19,22 +19,22 @@ from setpoint.meta.times import human_duration
 _COLUMNS = ("NAME", "DIRECTORY", "ADDRESS", "STATE", "NODES", "AGE")
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     call.no_arguments()
     if call.flags.output not in ("", "json", "name"):
         raise Failed(f"there is no output format {call.flags.output!r}: say json or name")
-    clusters = KnownClusters(call.around.environment, call.around.home).all()
-    now = call.around.clock.now()
+    clusters = KnownClusters(call.io.environment, call.io.home).all()
+    now = call.io.clock.now()
     rows = [_row(known, now) for known in clusters]
     if call.flags.output == "json":
-        call.say(json.dumps([{key.lower(): value for key, value in zip(_COLUMNS, row)} for row in rows], indent=2))
+        call.print(json.dumps([{key.lower(): value for key, value in zip(_COLUMNS, row)} for row in rows], indent=2))
     elif call.flags.output == "name":
         for row in rows:
-            call.say(row[0])
+            call.print(row[0])
     elif rows:
-        call.say(align("\n".join("\t".join(row) for row in (_COLUMNS, *rows)), least=6, padding=3))
+        call.print(align("\n".join("\t".join(row) for row in (_COLUMNS, *rows)), least=6, padding=3))
     else:
-        call.say("There are no clusters on this machine: `setpoint up` starts one.")
+        call.print("There are no clusters on this machine: `setpoint up` starts one.")
 
 
 def _row(known: Known, now: datetime) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def _row(known: Known, now: datetime) -> tuple[str, ...]:
 
 
 def _named(kubeconfig: Path) -> tuple[str, str]:
-    """Return the name of the cluster and the address that it had last."""
+    """Return the name of the cluster and its last address."""
     try:
         found = json.loads(kubeconfig.read_bytes())
         return str(found["current-context"]), str(found["clusters"][0]["cluster"]["server"])

@@ -1,4 +1,4 @@
-"""A table on a terminal that changes in place: what `get --watch` shows to people."""
+"""A table that is updated in place on a terminal, for `get --watch`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ _AGE = "Age"
 
 
 class LiveTable:
-    """Takes the server's tables, of lists and of single events, and gives what to write so that the screen shows the
-    rows as they are now. Rows keep the order in which they came, and their ages grow."""
+    """Converts the server's tables, of lists and of single events, to terminal output that shows the current rows.
+
+    Rows stay in the order of arrival, and their ages are updated.
+    """
 
     def __init__(self, make: Callable[[], Printer], size: tuple[int, int]) -> None:
-        """`make` gives a fresh printer for every frame. Of a table that is higher than the terminal of this size
-        (columns, lines) only changes are printed, line by line: no cursor gets to what has scrolled away."""
+        """Create a table; `make` returns a new printer for every frame.
+
+        If the table is higher than the terminal of this size (columns, lines), only changes are printed line by line,
+        because the cursor cannot reach lines that have scrolled away.
+        """
         self._make = make
         self._width, self._height = size
         self._columns: list[Obj] = []
@@ -29,7 +34,7 @@ class LiveTable:
         self._plain: Printer | None = None
 
     def see(self, table: Obj, *, gone: bool = False) -> str:
-        """Return what to write for a table that the server sent."""
+        """Return the output for a table that the server sent."""
         self._columns = table.get("columnDefinitions") or self._columns
         for row in table.get("rows") or ():
             key = _key(row)
@@ -43,7 +48,7 @@ class LiveTable:
         return self._redrawn(text)
 
     def grow_older(self, now: datetime) -> str:
-        """Return what to write so that the ages are those of this moment; empty if they are already."""
+        """Return the output that updates the ages to `now`; empty if nothing changed."""
         at = next((index for index, column in enumerate(self._columns) if column.get("name") == _AGE), None)
         if at is None or self._plain is not None:
             return ""
@@ -62,7 +67,7 @@ class LiveTable:
         return up + text
 
     def _lines(self, text: str) -> int:
-        """Return how many lines of the terminal a text takes: long ones are wrapped."""
+        """Return the number of terminal lines of a text, including wrapped ones."""
         plain = _COLOUR.sub("", text).splitlines()
         return sum(max(1, -(-len(line) // self._width)) for line in plain)
 

@@ -1,17 +1,17 @@
-"""`setpoint nodes`: simulated nodes alone, for any Kubernetes API server; its children do things to them."""
+"""`setpoint nodes`: simulated nodes alone, for any Kubernetes API server; subcommands control them."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, text
 from setpoint.cli.fleet_file import FLEET, fleet_of
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.nodes_control import CHILDREN
 from setpoint.cli.serving import ready, serve, server
 
 
 @server
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     import asyncio
     from functools import partial
 

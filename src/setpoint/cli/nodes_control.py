@@ -1,4 +1,4 @@
-"""`setpoint nodes add|stop|...`: what can happen to machines, done to simulated ones, through the API."""
+"""`setpoint nodes add|stop|...`: simulate failures and changes of nodes, through the API."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import array, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.client.resources import builtin
 from setpoint.meta.goformat import quote
 from setpoint.meta.quantity import QuantityError, parse
@@ -21,8 +21,8 @@ _NUMBERED = re.compile(r"node-(\d{1,9})")
 _MOST = 50_000
 
 
-async def add(call: Call) -> None:
-    # Here, because the other commands about nodes do not need it.
+async def add(call: Invocation) -> None:
+    # Imported here because the other node commands do not need it.
     from setpoint.node.registration import default_labels
 
     flags = call.flags
@@ -41,30 +41,30 @@ async def add(call: Call) -> None:
         if capacity:
             node["status"] = {"capacity": capacity, "allocatable": capacity}
         await call.client.create(node)
-        call.say(f"node/{name} added")
+        call.print(f"node/{name} added")
 
 
-async def remove(call: Call) -> None:
+async def remove(call: Invocation) -> None:
     async def one(name: str) -> None:
         await call.client.delete(NODES, name)
-        call.say(f"node/{name} removed")
+        call.print(f"node/{name} removed")
 
     await _each(call, one)
 
 
-def _becomes(state: str | None, told: str) -> Callable[[Call], Awaitable[None]]:
-    async def run(call: Call) -> None:
+def _becomes(state: str | None, told: str) -> Callable[[Invocation], Awaitable[None]]:
+    async def run(call: Invocation) -> None:
         async def one(name: str) -> None:
             await call.client.patch(NODES, name, {"metadata": {"annotations": {_STATE: state}}})
-            call.say(f"node/{name} {told}")
+            call.print(f"node/{name} {told}")
 
         await _each(call, one)
 
     return run
 
 
-async def _each(call: Call, act: Callable[[str], Awaitable[None]]) -> None:
-    """To those that are named, or to all of them. What cannot be done to one is done to the others all the same."""
+async def _each(call: Invocation, act: Callable[[str], Awaitable[None]]) -> None:
+    """Apply `act` to the named nodes, or to all. A failure for one node does not stop the others."""
     if call.args and call.flags.all:
         raise Failed("either names, or --all: not both")
     names = call.args
@@ -81,7 +81,7 @@ async def _each(call: Call, act: Callable[[str], Awaitable[None]]) -> None:
     raise_all(errors)
 
 
-async def _next_names(call: Call, count: int) -> list[str]:
+async def _next_names(call: Invocation, count: int) -> list[str]:
     found = [node["metadata"]["name"] for node in (await call.client.list(NODES, metadata_only=True)).items]
     taken = {int(match[1]) for name in found if (match := _NUMBERED.fullmatch(name))}
     first = max(taken, default=0) + 1

@@ -1,9 +1,9 @@
-"""The flags behind `-o`, and what they come to in a call."""
+"""The flags of `-o`."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.flags import Flag, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.printing import FORMATS, GET_FORMATS, OutputFlags
 
 
@@ -18,13 +18,13 @@ def _flags(formats: tuple[str, ...]) -> tuple[Flag, ...]:
 
 
 OUTPUT = _flags(FORMATS)
-"""Of verbs that act."""
+"""Output flags of verbs that change objects."""
 GET_OUTPUT = _flags(GET_FORMATS)
-"""Of verbs that show."""
+"""Output flags of verbs that show objects."""
 
 
-def output_flags(call: Call) -> OutputFlags:
-    """As they were typed; flags that the command does not have are not set."""
+def output_flags(call: Invocation) -> OutputFlags:
+    """Return the output flags as typed; flags that the command does not have are not set."""
     typed = {name: getattr(call.flags, name) for name in OutputFlags._fields if hasattr(call.flags, name)}
     if "label_columns" in typed:
         typed["label_columns"] = tuple(typed["label_columns"])

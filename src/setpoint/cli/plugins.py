@@ -1,4 +1,4 @@
-"""Commands of others: programs on PATH that are called `setpoint-foo` or `kubectl-foo`, as kubectl finds them."""
+"""Plugins: programs on PATH named `setpoint-foo` or `kubectl-foo`, found as kubectl does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ PREFIXES = ("setpoint", "kubectl")
 
 
 def run_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Becomes the program that has the longest name made of the first words; returns if there is no such program."""
+    """Replace this process with the plugin that has the longest name made of the first words; return if there is
+    none."""
     names = list(takewhile(lambda word: not word.startswith("-"), words))
     for length in range(len(names), 0, -1):
         name = "-".join(word.replace("-", "_") for word in names[:length])
@@ -23,8 +24,8 @@ def run_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def completing_plugin(words: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Becomes the program that knows what could follow a plugin's words, `kubectl_complete-foo`; returns if the words
-    are not a plugin's, or it has no such program."""
+    """Replace this process with `kubectl_complete-foo`, which completes a plugin's arguments; return if there is
+    none."""
     names = list(takewhile(lambda word: not word.startswith("-"), words[:-1]))
     for length in range(len(names), 0, -1):
         name = "-".join(word.replace("-", "_") for word in names[:length])
@@ -38,7 +39,7 @@ def completing_plugin(words: Sequence[str], environment: Mapping[str, str]) -> N
 
 
 def found_plugins(path: str) -> Iterator[Path]:
-    """All of them, in the order in which they are found."""
+    """Yield all plugins, in the order of PATH."""
     prefixes = tuple(f"{one}-" for one in PREFIXES)
     for directory in dict.fromkeys(path.split(os.pathsep)):
         if not directory.strip():

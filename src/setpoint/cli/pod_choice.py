@@ -1,13 +1,13 @@
-"""The Pod, and the container, that is meant: by name, or by whatever owns it."""
+"""Find the Pod and container of a command: by name, or by their owner."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, duration
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target, choose
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import NotFound
@@ -29,8 +29,8 @@ def pod_running_timeout(default: float) -> tuple[Flag, ...]:
     return (duration("pod-running-timeout", default=default, help="How long to wait until at least one Pod runs."),)
 
 
-async def named(call: Call, word: str) -> Target:
-    """`web`, `pod/web`, `deployment/web`: the object as it is. Raises Failed for what is not one object."""
+async def named(call: Invocation, word: str) -> Target:
+    """Return the object for `web`, `pod/web` or `deployment/web`. Raise Failed unless it is exactly one object."""
     words = [word] if "/" in word else ["pods", word]
     (target,) = (await choose(call, words)).targets
     try:
@@ -40,7 +40,7 @@ async def named(call: Call, word: str) -> Target:
 
 
 def selector_of(target: Target) -> str | None:
-    """The labels that an object's Pods have; None: it has none."""
+    """Return the label selector of an object's Pods; None if it has none."""
     obj = target.obj or {}
     kind = (target.resource.group, target.resource.kind)
     selector = (obj.get("spec") or {}).get("selector")
@@ -51,8 +51,8 @@ def selector_of(target: Target) -> str | None:
     return format_labels(selector) if kind in _BY_SELECTOR else None
 
 
-async def pods_behind(call: Call, target: Target, doing: str, timeout: float) -> list[Obj]:
-    """Of a Pod itself; of an object with a selector all of them, the best first; waits for the first one."""
+async def pods_behind(call: Invocation, target: Target, doing: str, timeout: float) -> list[Obj]:
+    """Return the Pod itself, or all Pods of an object with a selector, the best first; wait for the first one."""
     assert target.obj is not None
     if target.resource.kind == "Pod":
         return [target.obj]
@@ -79,7 +79,7 @@ async def pods_behind(call: Call, target: Target, doing: str, timeout: float) ->
 
 
 def _best_first(pod: Obj) -> tuple[Any, ...]:
-    """Bound before unbound, running before others, ready before not, and for longer, restarted more often, older."""
+    """Return the sort key: bound, running and ready Pods first, then longer ready, more restarts, older."""
     status = pod.get("status") or {}
     ready: Obj = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     is_ready = ready.get("status") == "True"
@@ -95,7 +95,7 @@ def _best_first(pod: Obj) -> tuple[Any, ...]:
 
 
 def container_names(pod: Obj) -> list[str]:
-    """Init containers, containers, ephemeral containers."""
+    """Return the names of init containers, containers and ephemeral containers."""
     spec = pod["spec"]
     parts = ("initContainers", "containers", "ephemeralContainers")
     return [one["name"] for part in parts for one in spec.get(part) or ()]
@@ -107,8 +107,9 @@ def listed_containers(pod: Obj) -> str:
     return ", ".join(f"{one['name']}{mark}" for part, mark in marked for one in spec.get(part) or ())
 
 
-def container_of(call: Call, pod: Obj, name: str = "", *, quiet: bool = False) -> str:
-    """The one that is named, the Pod's default, or the first, which is told if there are others. Raises Failed."""
+def container_of(call: Invocation, pod: Obj, name: str = "", *, quiet: bool = False) -> str:
+    """Return the named container, the Pod's default, or the first, which is reported if there are others. Raise
+    Failed."""
     wanted = name or (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER) or ""
     if wanted:
         if wanted not in container_names(pod):
@@ -117,5 +118,5 @@ def container_of(call: Call, pod: Obj, name: str = "", *, quiet: bool = False) -
         return wanted
     first: str = pod["spec"]["containers"][0]["name"]
     if len(container_names(pod)) > 1 and not quiet:
-        call.tell(f"Defaulted container {quote(first)} out of: {listed_containers(pod)}")
+        call.print_err(f"Defaulted container {quote(first)} out of: {listed_containers(pod)}")
     return first

@@ -1,4 +1,4 @@
-"""A command in a container with somebody at this end: what is typed goes there, what it says comes back."""
+"""An interactive session with a command in a container: forwards input and output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote as quoted
 
 from setpoint.cli import terminal
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import Flag, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, pods_behind
 from setpoint.cli.resources import choose, fetch
 from setpoint.client.paths import path_of, query_of
@@ -32,35 +32,35 @@ STREAMS: tuple[Flag, ...] = (
 
 
 class Session(NamedTuple):
-    """What is wanted of one."""
+    """The options of a session."""
 
     stdin: bool = False
     tty: bool = False
     detach: bytes = b""
-    """Keys that end it from here, with the program left alone."""
+    """The key sequence that detaches while the program continues; empty if there is none."""
     redraw: bool = False
-    """The size is told twice, so that a program draws its screen anew."""
+    """Whether to send the size twice, so that a program redraws its screen."""
     feed: AsyncIterator[bytes] | None = None
-    """Instead of stdin."""
+    """The input; None means stdin."""
     output: Callable[[bytes], object] | None = None
-    """Instead of stdout."""
+    """Receives the output; None means stdout."""
     errors: Callable[[bytes], object] | None = None
-    """Instead of stderr."""
+    """Receives the error output; None means stderr."""
 
 
 class Detached(Exception):
-    """By the keys for it."""
+    """The user detached with the key sequence."""
 
 
 class CommandFailed(Exit):
-    """With a code of its own, which becomes ours."""
+    """The command failed with an exit code, which becomes that of this process."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code, f"command terminated with exit code {code}")
 
 
-async def meant(call: Call, words: Sequence[str], doing: str, timeout: float) -> Obj:
-    """The Pod, by name or by what owns it, or of the file that `-f` names."""
+async def find_pod(call: Invocation, words: Sequence[str], doing: str, timeout: float) -> Obj:
+    """Return the Pod, by name, by its owner, or from the file of `-f`."""
     targets = await fetch(call, await choose(call, words))
     if len(targets) != 1:
         raise Failed("cannot exec into multiple objects at a time")
@@ -73,18 +73,22 @@ def must_live(pod: Obj, doing: str) -> None:
         raise Failed(f"cannot {doing} a container in a completed pod; current phase is {phase}")
 
 
-def with_terminal(call: Call, stdin: bool, tty: bool, quiet: bool) -> bool:
-    """Whether there is one to use; whoever asked in vain is told."""
-    if stdin and tty and not call.around.in_is_terminal:
+def with_terminal(call: Invocation, stdin: bool, tty: bool, quiet: bool) -> bool:
+    """Return whether a terminal can be used; warn if it was requested and there is none."""
+    if stdin and tty and not call.io.in_is_terminal:
         if not quiet:
-            call.tell(NO_TERMINAL)
+            call.print_err(NO_TERMINAL)
         return False
     return stdin and tty
 
 
-async def hold(call: Call, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()) -> None:
-    """Until the program ends or the person leaves. Raises CommandFailed, Detached, or what went wrong. `what` is `exec`
-    or `attach`."""
+async def run_session(
+    call: Invocation, pod: Obj, what: str, container: str, session: Session, command: Sequence[str] = ()
+) -> None:
+    """Run a session until the program ends or the user detaches.
+
+    `what` is `exec` or `attach`. Raise CommandFailed, Detached, or another error.
+    """
     meta = pod["metadata"]
     query = query_of(
         {
@@ -99,14 +103,14 @@ async def hold(call: Call, pod: Obj, what: str, container: str, session: Session
     path = path_of(PODS, meta["namespace"], meta["name"], what)
     with ExitStack() as stack:
         if session.tty:
-            stack.enter_context(terminal.raw(call.around.stdin))
+            stack.enter_context(terminal.raw(call.io.stdin))
         socket = await open_socket(call.client.sender, path, query, (V5, V4))
         stack.callback(socket.close)
         await _Talk(call, Channels(socket), session, stack).run()
 
 
 class _Talk:
-    def __init__(self, call: Call, channels: Channels, session: Session, stack: ExitStack) -> None:
+    def __init__(self, call: Invocation, channels: Channels, session: Session, stack: ExitStack) -> None:
         self._call = call
         self._channels = channels
         self._session = session
@@ -122,7 +126,7 @@ class _Talk:
             self._stack.enter_context(terminal.on_resize(self._resized.set))
             tasks.append(asyncio.ensure_future(self._measure()))
         try:
-            # The end of the input is not the end of the program: only failures there count.
+            # The end of the input does not end the program: only errors count.
             pending = set(tasks)
             while tasks[0] in pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -145,19 +149,19 @@ class _Talk:
             elif channel == STATUS and len(end) < _LONGEST_STATUS:
                 end += data
         if end:
-            _judge(end)
+            _check_status(end)
 
     def _shown(self, data: bytes) -> None:
         self._call.write(data)
         self._call.flush()
 
     def _complained(self, data: bytes) -> None:
-        self._call.around.stdout.flush()
-        self._call.around.stderr.write(data)
-        self._call.around.stderr.flush()
+        self._call.io.stdout.flush()
+        self._call.io.stderr.write(data)
+        self._call.io.stderr.flush()
 
     async def _say(self) -> None:
-        source = self._session.feed or terminal.pieces_of(self._call.around.stdin)
+        source = self._session.feed or terminal.pieces_of(self._call.io.stdin)
         keys = _Keys(self._session.detach) if self._session.detach else None
         async for piece in source:
             await self._channels.send(STDIN, keys.passed(piece) if keys is not None else piece)
@@ -170,7 +174,7 @@ class _Talk:
         while True:
             await self._resized.wait()
             self._resized.clear()
-            found = terminal.size(self._call.around.stdin)
+            found = terminal.size(self._call.io.stdin)
             for more in (extra, 0) if extra else (0,):
                 if found is not None:
                     told = {"Width": found[0] + more, "Height": found[1] + more}
@@ -179,7 +183,7 @@ class _Talk:
 
 
 class _Keys:
-    """Looks for the sequence among what is typed; keys that may be its beginning wait for the next."""
+    """Detects the detach sequence in the input; keys that may be its beginning are held back."""
 
     def __init__(self, sequence: bytes) -> None:
         self._sequence = sequence
@@ -205,7 +209,7 @@ class _Keys:
 
 
 def detach_keys(said: str) -> bytes:
-    """`ctrl-p,ctrl-q`, or letters. Raises Failed."""
+    """Parse `ctrl-p,ctrl-q`, or letters. Raise Failed."""
     found = bytearray()
     for key in said.split(","):
         if len(key) == 1:
@@ -217,8 +221,8 @@ def detach_keys(said: str) -> bytes:
     return bytes(found)
 
 
-def _judge(said: bytes) -> None:
-    """What the node says of the end. Raises CommandFailed or Failed unless all went well."""
+def _check_status(said: bytes) -> None:
+    """Check the status that the node reports. Raise CommandFailed or Failed unless it is a success."""
     try:
         status = json.loads(said)
         outcome = status["status"]

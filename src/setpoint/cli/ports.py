@@ -1,4 +1,4 @@
-"""Ports as `port-forward` is told them: `8080`, `8080:80`, `:80`, names of ports, and a Service's ports."""
+"""Parse the ports of `port-forward`: `8080`, `8080:80`, `:80`, port names, and the ports of a Service."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _MOST = 65535
 
 class Pair(NamedTuple):
     local: int
-    """0: any that is free."""
+    """The local port; 0 means any free port."""
     remote: int
 
 
 def pairs(words: list[str], owner: Obj, pod: Obj) -> list[Pair]:
-    """`owner` is the Service or the Pod that was named. Raises Failed."""
+    """Return the port pairs; `owner` is the named Service or Pod. Raise Failed."""
     service = owner if owner.get("kind") == "Service" else None
     return [_pair(_resolved(word, service, pod)) for word in words]
 
 
 def addresses(said: list[str]) -> list[tuple[str, bool]]:
-    """Each with whether it must be there; of those that `localhost` stands for one is enough."""
+    """Return each address with whether it is required; of the addresses of `localhost` one is enough."""
     found: dict[str, bool] = {}
     for word in said:
         if word == "localhost":

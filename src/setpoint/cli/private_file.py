@@ -1,4 +1,4 @@
-"""Files of the user's that others must not read, and that must not be half written."""
+"""Write private files of the user atomically."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from setpoint.cli.failures import Failed
 
 
 def write_privately(path: Path, data: bytes) -> None:
-    """Write a file as a whole or not at all, readable by its owner alone. Of a symbolic link the target is written."""
+    """Write a file atomically, readable by its owner only. The target of a symbolic link is written."""
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # one that was left behind may have any mode
+    temporary.unlink(missing_ok=True)  # a stale temporary file may have any mode
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -24,7 +24,7 @@ def write_privately(path: Path, data: bytes) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep others from changing a kubeconfig, as kubectl does it, so that the two respect each other."""
+    """Lock a kubeconfig for changes with kubectl's lock file."""
     lock = path.with_name(path.name + ".lock")
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     try:

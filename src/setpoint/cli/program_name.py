@@ -1,4 +1,4 @@
-"""What to type to run this program again, in the shell that it was started from."""
+"""Determine the command line that runs this program again."""
 
 from __future__ import annotations
 

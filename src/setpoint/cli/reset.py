@@ -1,4 +1,4 @@
-"""`setpoint reset`: away with everything that a cluster holds."""
+"""`setpoint reset`: delete all data of a cluster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.down import end
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_merge import merged_into, remove
 from setpoint.cli.running import DATA_DIR, directory_of, find_running
 from setpoint.client.cluster_choice import ADMIN
@@ -19,11 +19,11 @@ from setpoint.client.cluster_choice import ADMIN
 _OURS = ("state.db", "identity", "pki", "admin.kubeconfig")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     call.no_arguments()
     directory = directory_of(call)
     if not _is_there(directory):
-        call.say(f"There is no cluster in {directory}.")
+        call.print(f"There is no cluster in {directory}.")
         return
     if not call.flags.yes and not _agreed(call, directory):
         raise Failed("nothing was removed; say --yes to remove it without being asked")
@@ -31,15 +31,15 @@ async def run(call: Call) -> None:
     if running is not None:
         await end(call, running, 30.0)
     for line in _forget(call, directory / ADMIN):
-        call.say(line)
+        call.print(line)
     shutil.rmtree(directory)
-    call.say(f"The cluster in {directory} and all it held is gone.")
+    call.print(f"The cluster in {directory} and all it held is gone.")
 
 
-def _forget(call: Call, kubeconfig: Path) -> Iterator[str]:
-    """Take the cluster out of the kubeconfigs that know it: a current context must not lead nowhere."""
-    listed = [Path(path) for path in call.around.environment.get("KUBECONFIG", "").split(os.pathsep) if path]
-    for target in dict.fromkeys([*merged_into(kubeconfig), call.around.home / ".kube" / "config", *listed]):
+def _forget(call: Invocation, kubeconfig: Path) -> Iterator[str]:
+    """Remove the cluster from the kubeconfigs it was merged into: a current context must not point nowhere."""
+    listed = [Path(path) for path in call.io.environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    for target in dict.fromkeys([*merged_into(kubeconfig), call.io.home / ".kube" / "config", *listed]):
         if target.exists() and kubeconfig.exists() and target.samefile(kubeconfig):
             continue
         try:
@@ -52,18 +52,19 @@ def _forget(call: Call, kubeconfig: Path) -> Iterator[str]:
 
 
 def _is_there(directory: Path) -> bool:
-    """Raises Failed for a directory that is something else: nobody's files are to be removed by mistake."""
+    """Return whether the data directory exists. Raise Failed for any other directory, so that no other files are
+    deleted."""
     if directory.exists() and not any((directory / name).exists() for name in _OURS):
         raise Failed(f"{directory} does not look like the data directory of a cluster; nothing was removed")
     return directory.exists()
 
 
-def _agreed(call: Call, directory: Path) -> bool:
-    if not call.around.in_is_terminal:
+def _agreed(call: Invocation, directory: Path) -> bool:
+    if not call.io.in_is_terminal:
         return False
-    call.say(f"This removes the cluster in {directory} with all its objects and keys. Type yes to go on: ", end="")
+    call.print(f"This removes the cluster in {directory} with all its objects and keys. Type yes to go on: ", end="")
     call.flush()
-    return call.around.stdin.readline().strip().lower() in (b"yes", b"y")
+    return call.io.stdin.readline().strip().lower() in (b"yes", b"y")
 
 
 COMMAND = Command(

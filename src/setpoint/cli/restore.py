@@ -1,18 +1,18 @@
-"""`setpoint restore`: a cluster's state, from a backup."""
+"""`setpoint restore`: restore the state of a cluster from a backup."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of, none_runs
 
 
-def run(call: Call) -> None:
-    # Here, because `--help` needs none of it.
+def run(call: Invocation) -> None:
+    # Imported here because `--help` does not need it.
     from setpoint.cluster.backups import restore_stopped
     from setpoint.cluster.config import ConfigError
     from setpoint.cluster.private_files import make_private
@@ -28,8 +28,8 @@ def run(call: Call) -> None:
         revision = restore_stopped(backup, directory, replace=call.flags.force)
     except ConfigError as error:
         raise Failed(str(error)) from None
-    call.say(f"The cluster in {directory} has the state of {backup} and continues at revision {revision}. ", end="")
-    call.say("`setpoint up` starts it.")
+    call.print(f"The cluster in {directory} has the state of {backup} and continues at revision {revision}. ", end="")
+    call.print("`setpoint up` starts it.")
 
 
 COMMAND = Command(

@@ -1,4 +1,4 @@
-"""Which process runs the cluster of a data directory: written down by `up`, read by `down`, `status` and `reset`."""
+"""The process that runs the cluster of a data directory: recorded by `up`, read by `down`, `status` and `reset`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.known_clusters import KnownClusters
 from setpoint.client.cluster_choice import DATA_DIRECTORY, data_directory
 from setpoint.meta.times import format_time
@@ -34,30 +34,30 @@ class Running(NamedTuple):
     kubeconfig: str
     nodes: int
     started: str
-    """When, as Kubernetes writes times."""
+    """The start time, in Kubernetes' format."""
     store: str
 
 
-def directory_of(call: Call) -> Path:
-    """Return the data directory that a command is about: the one that is named, else that of the cluster of this
-    directory, else where it would be."""
+def directory_of(call: Invocation) -> Path:
+    """Return the data directory of a command: that of the flags, of the cluster of this directory, or else the
+    default."""
     named = Path(call.flags.data_dir)
     if call.flags.given("data-dir"):
         return named
-    found = data_directory(Path.cwd(), call.around.home)
+    found = data_directory(Path.cwd(), call.io.home)
     return found if found is not None and found.parent != Path.cwd() else named
 
 
-def running_now(call: Call, api: RunningApiServer, nodes: int) -> Running:
-    """Return what is to be written down of a server in this process."""
-    started = format_time(call.around.clock.now())
+def running_now(call: Invocation, api: RunningApiServer, nodes: int) -> Running:
+    """Return the record of a server in this process."""
+    started = format_time(call.io.clock.now())
     return Running(os.getpid(), api.url, str(api.kubeconfig.absolute()), nodes, started, call.flags.store)
 
 
 @contextmanager
-def written_down(call: Call, directory: Path, running: Running) -> Iterator[None]:
-    """Say that the cluster of this data directory runs, for as long as the block does."""
-    KnownClusters(call.around.environment, call.around.home).remember(directory, running.nodes, call.around.clock.now())
+def written_down(call: Invocation, directory: Path, running: Running) -> Iterator[None]:
+    """Record that the cluster of this data directory runs, while the block runs."""
+    KnownClusters(call.io.environment, call.io.home).remember(directory, running.nodes, call.io.clock.now())
     record = directory / _RECORD
     record.write_text(json.dumps(running._asdict()) + "\n", encoding="utf-8")
     try:
@@ -68,8 +68,10 @@ def written_down(call: Call, directory: Path, running: Running) -> Iterator[None
 
 
 def find_running(directory: Path) -> Running | None:
-    """None if nobody does. A record that its process left behind when it died counts for nothing: who runs a cluster
-    holds the lock of its store, unless that is in memory, and is alive."""
+    """Return the record of the running process; None if there is none.
+
+    A stale record is ignored: the process must be alive, and must hold the lock of its store unless that is in memory.
+    """
     try:
         found: dict[str, Any] = json.loads((directory / _RECORD).read_bytes())
         running = Running(**found)
@@ -82,7 +84,7 @@ def find_running(directory: Path) -> Running | None:
 
 
 def none_runs(directory: Path) -> None:
-    """Raises Failed, with what to do."""
+    """Raise Failed, with what to do, if a process runs the cluster."""
     running = find_running(directory)
     if running is not None:
         raise Failed(
@@ -92,7 +94,7 @@ def none_runs(directory: Path) -> None:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether a process has the database of this directory open."""
+    """Return whether a process has the database of this directory open."""
     try:
         lock = os.open(directory / "state.db-lock", os.O_RDWR)
     except OSError:
@@ -113,7 +115,7 @@ def gone(pid: int) -> bool:
         return True
     except PermissionError:
         return False
-    # A child of this process that has ended is there until it is asked for.
+    # A terminated child of this process remains until it is waited for.
     with suppress(ChildProcessError):
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     return False

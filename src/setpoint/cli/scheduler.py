@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.component_options import REMOTE_FLAGS, door_config, door_flags, remote_config
+from setpoint.cli.component_options import REMOTE_FLAGS, endpoint_config, endpoint_flags, remote_config
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.serving import ready, serve, server
 
 
 @server
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     from setpoint.cluster.remote import remote_parts, scheduler_configuration
     from setpoint.cluster.stopping import catch_signals
 
@@ -24,7 +24,7 @@ def run(call: Call) -> None:
         async with (
             remote_parts(remote_config(call.flags, "scheduler")) as parts,
             parts.scheduler(configuration) as elected,
-            parts.door(door_config(call.flags), elected),
+            parts.door(endpoint_config(call.flags), elected),
         ):
             ready(call, f"setpoint scheduler: {elected.state}")
             await stop.wait()
@@ -35,6 +35,6 @@ def run(call: Call) -> None:
 COMMAND = Command(
     "Run the scheduler alone, against the server of a kubeconfig",
     run,
-    (*REMOTE_FLAGS, *door_flags(10259), text("config", help="A KubeSchedulerConfiguration.")),
+    (*REMOTE_FLAGS, *endpoint_flags(10259), text("config", help="A KubeSchedulerConfiguration.")),
     connects=False,
 )

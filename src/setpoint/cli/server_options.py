@@ -124,7 +124,7 @@ SERVER_FLAGS: tuple[Flag, ...] = (
     ),
     *AUDIT_FLAGS,
 )
-"""All but --name and --data-dir, whose default is each command's own."""
+"""All flags except --name and --data-dir, whose defaults depend on the command."""
 
 
 def server_config(flags: Values, data_dir: Path) -> ApiServerConfig:

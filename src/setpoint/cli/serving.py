@@ -1,4 +1,4 @@
-"""Running a server from the command line: the loop, and failures to start as one sentence."""
+"""Run a server from the command line: the event loop, and start-up errors as one sentence."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 
 T = TypeVar("T")
 STARTED = time.monotonic()
-"""When the command line began to load: what people wait for."""
+"""When the command line was loaded, to measure the start-up time."""
 
 
-def server(run: Callable[[Call], T]) -> Callable[[Call], T]:
-    """A command that is a server until it ends. Loading its parts makes nothing but things that stay: there is nothing
-    to collect until it is `ready`."""
+def server(run: Callable[[Invocation], T]) -> Callable[[Invocation], T]:
+    """Decorate a command that runs a server.
 
-    def without_collecting(call: Call) -> T:
+    Garbage collection is disabled until it is `ready`, because everything that is loaded until then stays.
+    """
+
+    def without_collecting(call: Invocation) -> T:
         thresholds, callbacks = gc.get_threshold(), tuple(gc.callbacks)
         gc.disable()
         try:
@@ -34,28 +36,30 @@ def server(run: Callable[[Call], T]) -> Callable[[Call], T]:
     return without_collecting
 
 
-def ready(call: Call, text: str, stored: Callable[[], int] = lambda: 0) -> None:
-    """Say that the server is up, and collect garbage from now on. Called on the event loop. `stored` returns how many
-    objects the process stores."""
-    # Here, because `--help` needs none of it.
+def ready(call: Invocation, text: str, stored: Callable[[], int] = lambda: 0) -> None:
+    """Report that the server is ready, and enable garbage collection. Call it on the event loop.
+
+    `stored` returns the number of objects that the process stores.
+    """
+    # Imported here because `--help` does not need it.
     import asyncio
 
     from setpoint.cluster.collecting import Collecting
 
     Collecting(asyncio.get_running_loop(), stored).start()
-    say(call, text)
+    print_line(call, text)
 
 
-def say(call: Call, text: str) -> None:
-    """A server goes on, and ends in order, when nobody listens any more."""
+def print_line(call: Invocation, text: str) -> None:
+    """Print a line; a closed stdout does not stop the server."""
     with suppress(BrokenPipeError):
-        call.say(text)
+        call.print(text)
         call.flush()
 
 
 def serve(main: Callable[[], Awaitable[None]]) -> None:
-    """Until `main` returns. What cannot be started is explained, and the process exits with 1."""
-    # Here, because `--help` needs none of it.
+    """Run until `main` returns. Explain a failure to start, and exit with 1."""
+    # Imported here because `--help` does not need it.
     import asyncio
 
     import uvloop
@@ -64,11 +68,11 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
     from setpoint.cluster.log_filter import LogFilter
 
     if logging.lastResort is not None:
-        # What reaches the terminal where nobody has configured logging.
+        # the default logging to the terminal
         logging.lastResort.addFilter(LogFilter(time.monotonic))
 
     async def run() -> None:
-        # Told to end before it was up.
+        # Stopped before it was ready.
         with suppress(asyncio.CancelledError):
             await main()
 
@@ -83,7 +87,7 @@ def serve(main: Callable[[], Awaitable[None]]) -> None:
 
 
 def _messages(found: BaseExceptionGroup[BaseException]) -> list[str]:
-    """Task groups wrap what is raised inside of them, each once more."""
+    """Return the messages of nested exception groups."""
     return [
         message
         for error in found.exceptions

@@ -1,4 +1,4 @@
-"""`setpoint status`: is it well, who is at work, what is there, and how busy are the loops."""
+"""`setpoint status`: health, components, objects and the load of the control loops."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit
 from setpoint.cli.flags import duration
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import DATA_DIR, directory_of, find_running
 from setpoint.cli.tabwriter import align
 from setpoint.client.resources import builtin
@@ -30,36 +30,36 @@ class _Queue(NamedTuple):
     taken: float = 0.0
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     call.no_arguments()
     directory = directory_of(call)
     named = call.flags.given("data-dir")
     elsewhere = not named and call.choice.explicit and call.choice.directory is None
     running = None if elsewhere else find_running(directory)
     if running is None and not elsewhere:
-        call.say(f"No cluster is running in {directory}.")
+        call.print(f"No cluster is running in {directory}.")
         raise Exit(1)
-    now = call.around.clock.now()
+    now = call.io.clock.now()
     if running is not None:
         if named:
             call.point_to(directory)
         since = human_duration((now - parse_time(running.started)).total_seconds())
-        call.say(f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid}).\n")
+        call.print(f"The cluster in {directory} has been up for {since}, at {running.url} (process {running.pid}).\n")
     else:
-        call.say(f"The cluster at {call.access.server}:\n")
+        call.print(f"The cluster at {call.access.server}:\n")
     rows = [["COMPONENT", "STATE", "HOLDER", "RENEWED"], *await _components(call, now)]
-    call.say(align("\n".join("\t".join(row) for row in rows), least=6, padding=3) + "\n")
+    call.print(align("\n".join("\t".join(row) for row in rows), least=6, padding=3) + "\n")
     for line in (*await _counts(call), *_store(directory if running is not None else None)):
-        call.say(line)
+        call.print(line)
     await _loops(call)
 
 
-async def _components(call: Call, now: datetime) -> list[list[str]]:
+async def _components(call: Invocation, now: datetime) -> list[list[str]]:
     state, troubles = "ready", {}
     try:
         await call.client.sender.request("GET", "/readyz")
     except ApiError as error:
-        # The server names what failed, check by check; its components are checks too.
+        # The server lists failed checks by name; its components are checks too.
         failed = _FAILED_CHECK.findall(error.message)
         troubles = {name: await _trouble(call, name) for name in failed if name in _OWN_CHECKS}
         own = [name for name in failed if name not in troubles]
@@ -82,17 +82,17 @@ async def _components(call: Call, now: datetime) -> list[list[str]]:
     return rows
 
 
-async def _trouble(call: Call, name: str) -> str:
-    """Return what is wrong with a component, in the words of its own health check."""
+async def _trouble(call: Invocation, name: str) -> str:
+    """Return the failure of a component in the words of its own health check."""
     try:
         await call.client.sender.request("GET", f"/readyz/{name}")
     except ApiError as error:
         found = _REASON.search(error.message)
         return found[1] if found else error.message
-    return ""  # it is well again
+    return ""  # it has recovered
 
 
-async def _counts(call: Call) -> list[str]:
+async def _counts(call: Invocation) -> list[str]:
     nodes = (await call.client.list(builtin("nodes"))).items
     ready = sum(_is_ready(node) for node in nodes)
     phases: dict[str, int] = {}
@@ -115,26 +115,26 @@ def _store(directory: Path | None) -> list[str]:
     return [f"Store:  {size / 2**20:.1f} MiB in {directory / 'state.db'}" if size else "Store:  in memory"]
 
 
-async def _loops(call: Call) -> None:
-    """Those that did something, now or ever; how fast is seen by looking twice."""
+async def _loops(call: Invocation) -> None:
+    """Show the control loops that have been active; rates are measured with two samples."""
     before = await _queues(call)
     if not before:
         return
-    await call.around.clock.sleep(call.flags.interval)
+    await call.io.clock.sleep(call.flags.interval)
     after = await _queues(call)
     rows = [["LOOP", "WAITING", "RECONCILES", "PER SECOND"]]
     for name, queue in sorted(after.items()):
         if queue.taken or queue.waiting:
             rate = (queue.taken - before.get(name, _Queue()).taken) / call.flags.interval
             rows.append([name, f"{queue.waiting:.0f}", f"{queue.taken:.0f}", f"{rate:.1f}"])
-    call.say("\n" + align("\n".join("\t".join(row) for row in rows), least=6, padding=3))
+    call.print("\n" + align("\n".join("\t".join(row) for row in rows), least=6, padding=3))
 
 
-async def _queues(call: Call) -> dict[str, _Queue]:
+async def _queues(call: Invocation) -> dict[str, _Queue]:
     try:
         reply = await call.client.sender.request("GET", "/metrics", accept="text/plain")
     except ApiError:
-        return {}  # whoever asks may not see them
+        return {}  # the user may not read the metrics
     found: dict[str, _Queue] = {}
     for metric, name, value in _SAMPLE.findall(reply.body.decode("utf-8", "replace")):
         queue = found.get(name, _Queue())

@@ -1,8 +1,8 @@
-"""Cells that end at tabs, in columns: the alignment of every table and description.
+"""Align tab-separated cells in columns, for every table and description.
 
-A cell belongs to a column only if a tab ends it; what follows the last tab of a line is written as it is. A column goes
-on for as long as the lines have a cell in it, one after the other, and is as wide as its widest cell. So one line
-without a tab is enough to begin a new block with widths of its own. Control characters in cells are made visible.
+A cell belongs to a column only if a tab ends it; text after the last tab of a line is written as it is. A column
+extends over consecutive lines that have a cell in it, and is as wide as its widest cell. A line without a tab therefore
+begins a new block with its own widths. Control characters in cells are escaped.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _CELL_END = re.compile("[\t\v]")
 _LINE_END = re.compile("[\n\f]")
 
 Paint = Callable[[int, int, str], str]
-"""Line, column and text of a cell to what is shown: colours, which take no room."""
+"""Maps line, column and text of a cell to its coloured text; colours do not count for the width."""
 
 
 def align(text: str, *, least: int = 0, padding: int = 2) -> str:
-    """The text with its tabs turned into spaces. `least` is the width of the narrowest column, `padding` the space
-    between two of them."""
+    """Return the text with tabs replaced by spaces. `least` is the minimum column width, `padding` the space between
+    columns."""
     parts = _LINE_END.split(text)
     out: list[str] = []
-    # A form feed ends the line and every column with it.
+    # A form feed ends the line and all columns.
     start = 0
     for at, end in enumerate(_LINE_END.findall(text)):
         if end == "\f":
@@ -35,8 +35,7 @@ def align(text: str, *, least: int = 0, padding: int = 2) -> str:
 
 
 class SteadyColumns:
-    """Text that comes in pieces, in the columns of kubectl's tables. They do not get narrower from one piece to the
-    next, so that a watch keeps its shape."""
+    """Aligns text that arrives in chunks. Columns never become narrower, so that the columns of a watch do not move."""
 
     def __init__(self, least: int = 6, padding: int = 3) -> None:
         self._least = least
@@ -50,7 +49,7 @@ class SteadyColumns:
 def _block(
     lines: list[str], least: int, padding: int, widest: list[int] | None = None, paint: Paint | None = None
 ) -> list[str]:
-    """The widths that columns had before, and have now at their widest, are kept in `widest`."""
+    """Align a block; `widest` holds the previous widths of the columns and is updated."""
     cells = [[escaped(cell) for cell in _CELL_END.split(line)] for line in lines]
     widths: list[list[int]] = [[] for _ in cells]
     column = 0
@@ -81,9 +80,11 @@ def _block(
 
 
 def _runs(indices: list[int]) -> Iterator[tuple[int, int]]:
-    """The indices in groups that follow each other without a gap, as first and end. The lines that have a cell in one
-    column are some of those that have one in the column before, so a block never reaches beyond the block to its
-    left."""
+    """Yield groups of consecutive indices as start and end.
+
+    The lines with a cell in one column are a subset of those in the previous column, so a block never extends beyond
+    the block to its left.
+    """
     first = last = indices[0]
     for at in indices[1:]:
         if at != last + 1:

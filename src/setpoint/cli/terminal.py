@@ -1,4 +1,4 @@
-"""The terminal that a person sits at: its keys one by one, its size, and as it was when all is over."""
+"""The user's terminal: raw mode, size, and restoring its state."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _DEADLY = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @contextmanager
 def raw(stream: BinaryIO) -> Iterator[None]:
-    """Every key as it is pressed, Ctrl-C too. What ends the program ends this first: the terminal is as it was."""
-    # Here, because it is not there on every system, and few commands need it.
+    """Put the terminal into raw mode, in which Ctrl-C is a key too, and restore it when the block ends or the process
+    is killed."""
+    # Imported here because it is not available on every system, and rarely needed.
     import termios
     import tty
 
@@ -42,7 +43,7 @@ def raw(stream: BinaryIO) -> Iterator[None]:
 
 
 def size(stream: BinaryIO) -> tuple[int, int] | None:
-    """Return columns and lines; None if it is no terminal, or one that does not know its size."""
+    """Return columns and lines; None if the stream is not a terminal, or one of unknown size."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -61,12 +62,14 @@ def on_resize(notice: Callable[[], None]) -> Iterator[None]:
 
 
 async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """What comes in, as it comes, until there is no more. Others go on in the meantime, and nothing is read that
-    nobody asked for: it is there for the next program."""
+    """Yield input as it arrives, until its end.
+
+    Other tasks run meanwhile, and nothing is read ahead: unread input remains for the next program.
+    """
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError):
-        while piece := stream.read(_PIECE):  # a test's buffer
+        while piece := stream.read(_PIECE):  # an in-memory stream of a test
             yield piece
         return
     loop = asyncio.get_running_loop()
@@ -85,11 +88,11 @@ async def pieces_of(stream: BinaryIO) -> AsyncIterator[bytes]:
             with suppress(BlockingIOError):
                 try:
                     piece = os.read(descriptor, _PIECE)
-                except OSError:  # a terminal that is gone
+                except OSError:  # the terminal is gone
                     return
                 if not piece:
                     return
-                # Nobody listens while the piece is on its way: the system holds back whoever writes.
+                # No reader is registered while a chunk is processed: the system applies backpressure to the writer.
                 loop.remove_reader(descriptor)
                 yield piece
                 loop.add_reader(descriptor, ready.set)

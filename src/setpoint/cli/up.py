@@ -1,4 +1,4 @@
-"""`setpoint up`: a whole cluster, in this process until Ctrl-C, or in one of its own."""
+"""`setpoint up`: a whole cluster, in this process until Ctrl-C, or in a background process."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import sys
 import time
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import number, switch, text
 from setpoint.cli.fleet_file import FLEET, IMAGES, PACE, simulation_of
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.program_name import program_name
 from setpoint.cli.running import DATA_DIR, directory_of, none_runs, running_now, written_down
 from setpoint.cli.server_options import NAME, SERVER_FLAGS, server_config
-from setpoint.cli.serving import STARTED, ready, say, serve, server
+from setpoint.cli.serving import STARTED, print_line, ready, serve, server
 from setpoint.client.cluster_choice import data_directory
 
 
 @server
-def run(call: Call) -> int | None:
+def run(call: Invocation) -> int | None:
     call.no_arguments()
     wanted = simulation_of(call)
     directory = directory_of(call)
@@ -44,14 +44,14 @@ def run(call: Call) -> int | None:
             _hand_over(call, api.kubeconfig)
             with written_down(call, directory, running_now(call, running.apiserver, nodes)):
                 ready(call, welcome(call, api.url, api.kubeconfig, nodes, time.monotonic() - STARTED), api.api.count)
-                if call.around.out_is_terminal and not call.flags.quiet:
-                    from setpoint.cli.up_log import tell_events
+                if call.io.out_is_terminal and not call.flags.quiet:
+                    from setpoint.cli.up_log import print_events
 
-                    async with tell_events(call, running):
+                    async with print_events(call, running):
                         await until(stop, api.api)
                 else:
                     await until(stop, api.api)
-            say(call, "Stopping.")
+            print_line(call, "Stopping.")
 
     try:
         serve(main)
@@ -61,41 +61,41 @@ def run(call: Call) -> int | None:
 
 
 class _Progress:
-    """One line that says what is being waited for, for people who look on."""
+    """A progress line on a terminal that shows what `up` waits for."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Invocation) -> None:
         self._call = call
-        self._shown = call.around.out_is_terminal and not call.flags.quiet
+        self._shown = call.io.out_is_terminal and not call.flags.quiet
         self._dirty = False
 
     def step(self, what: str) -> None:
         if self._shown:
-            self._call.say(f"\r\x1b[KStarting: {what}", end="")
+            self._call.print(f"\r\x1b[KStarting: {what}", end="")
             self._call.flush()
             self._dirty = True
 
     def clear(self) -> None:
         if self._dirty:
-            self._call.say("\r\x1b[K", end="")
+            self._call.print("\r\x1b[K", end="")
             self._call.flush()
             self._dirty = False
 
 
-def _hand_over(call: Call, kubeconfig: Path) -> None:
-    """A copy where somebody asked for one."""
+def _hand_over(call: Invocation, kubeconfig: Path) -> None:
+    """Write a copy of the kubeconfig if one was requested."""
     if call.flags.kubeconfig:
         from setpoint.cli.private_file import write_privately
 
         write_privately(Path(call.flags.kubeconfig), kubeconfig.read_bytes())
 
 
-def welcome(call: Call, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
-    """Return what there is now, and what to try."""
-    at_hand = directory_of(call).absolute() == data_directory(Path.cwd(), call.around.home)
-    chosen = call.around.environment.get("KUBECONFIG")
+def welcome(call: Invocation, url: str, kubeconfig: Path, nodes: int, took: float) -> str:
+    """Return the text that shows the cluster and the next commands to try."""
+    at_hand = directory_of(call).absolute() == data_directory(Path.cwd(), call.io.home)
+    chosen = call.io.environment.get("KUBECONFIG")
     shown = call.flags.kubeconfig or str(kubeconfig)
     export = f"export KUBECONFIG={shlex.quote(str(Path(shown).absolute()))}"
-    setpoint = program_name(call.around.environment, sys.argv)
+    setpoint = program_name(call.io.environment, sys.argv)
     detached = call.flags.detach
     lines = [
         f"A cluster with {nodes} {'node' if nodes == 1 else 'nodes'} is ready at {url} after {took:.2f} s.",
@@ -112,7 +112,7 @@ def welcome(call: Call, url: str, kubeconfig: Path, nodes: int, took: float) -> 
     return "\n".join(lines)
 
 
-def _how_to_stop(call: Call, setpoint: str, at_hand: bool) -> str:
+def _how_to_stop(call: Invocation, setpoint: str, at_hand: bool) -> str:
     forgets = call.flags.store == "memory"
     if not call.flags.detach:
         return "Ctrl-C stops it" + (

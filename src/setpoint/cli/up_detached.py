@@ -1,4 +1,4 @@
-"""`setpoint up --detach`: the cluster in a process of its own, which stays when this one ends."""
+"""`setpoint up --detach`: run the cluster in a background process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.fleet_file import pace_of
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.running import directory_of, find_running
 from setpoint.cli.serving import STARTED
 
@@ -18,7 +18,7 @@ _LOOK_EVERY, _LONGEST = 0.01, 300.0
 _LAST_WORDS = 2000
 
 
-def start_detached(call: Call) -> int:
+def start_detached(call: Invocation) -> int:
     from setpoint.cli.up import welcome
 
     directory = directory_of(call)
@@ -42,20 +42,20 @@ def start_detached(call: Call) -> int:
             raise Failed(f"the cluster is not ready after {_LONGEST:.0f} s; it goes on starting, see {log}")
         time.sleep(_LOOK_EVERY)
     for line in _warnings(log):
-        call.tell(line)
+        call.print_err(line)
     took = time.monotonic() - STARTED
-    call.say(welcome(call, running.url, Path(running.kubeconfig), running.nodes, took))
+    call.print(welcome(call, running.url, Path(running.kubeconfig), running.nodes, took))
     return 0
 
 
-def _flags(call: Call) -> list[str]:
-    """What was typed, for the process that does it. That one has no terminal to take its pace from."""
-    typed = [f"--{flag.name}={value}" for flag, value in call.flags.said if flag.name not in ("detach", "pace")]
+def _flags(call: Invocation) -> list[str]:
+    """Return the flags for the background process, with the pace, which it cannot derive from a terminal."""
+    typed = [f"--{flag.name}={value}" for flag, value in call.flags.occurrences if flag.name not in ("detach", "pace")]
     return [*typed, f"--pace={pace_of(call)}"]
 
 
 def _warnings(log: Path) -> list[str]:
-    """What the log holds before the words that we say ourselves."""
+    """Return the warnings in the log before our own lines."""
     text = log.read_bytes()[:_LAST_WORDS].decode("utf-8", "replace")
     return [line for line in text.partition("A cluster with ")[0].splitlines() if line]
 

@@ -1,4 +1,4 @@
-"""What the loops do, told to whoever looks at `setpoint up`: a line for each thing that is worth one."""
+"""Print the important events of a cluster during `setpoint up`, one line each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from setpoint.cli.call import Call
-from setpoint.cli.serving import say
+from setpoint.cli.invocation import Invocation
+from setpoint.cli.serving import print_line
 from setpoint.client.resources import builtin
 from setpoint.client.transport import Unreachable
 from setpoint.meta.errors import ApiError
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from setpoint.cluster.allinone import RunningCluster
 
 _MOST_A_SECOND = 10
-_EVERYDAY = {
+_ROUTINE_REASONS = {
     "Pulling", "Pulled", "Created", "Starting", "NodeAllocatableEnforced", "RegisteredNode", "NodeHasSufficientMemory",
     "NodeHasNoDiskPressure", "NodeHasSufficientPID", "LeaderElection",
 }  # fmt: skip
-"""Told with every Pod or node; whoever wants them has `setpoint events`."""
+"""Reasons that occur for every Pod or node and are not printed; `setpoint events` shows them."""
 
 
 @asynccontextmanager
-async def tell_events(call: Call, running: RunningCluster) -> AsyncIterator[None]:
-    """While the block runs, what becomes known of the cluster from now on."""
+async def print_events(call: Invocation, running: RunningCluster) -> AsyncIterator[None]:
+    """Print new events of the cluster while the block runs."""
     client = running.components.event_reader()
     async with asyncio.TaskGroup() as tasks:
-        # What cannot be printed must not end the cluster.
+        # An event that cannot be printed must not end the cluster.
         keep = running.apiserver.supervisor.run
         telling = tasks.create_task(keep("log of events", partial(_follow, call, client)))
         try:
@@ -40,39 +40,39 @@ async def tell_events(call: Call, running: RunningCluster) -> AsyncIterator[None
             telling.cancel()
 
 
-async def _follow(call: Call, client: Client) -> None:
+async def _follow(call: Invocation, client: Client) -> None:
     events = builtin("events")
-    clock = call.around.clock
+    clock = call.io.clock
     second, told, more = 0, 0, 0
     while True:
         try:
             begin = (await client.list_page(events, limit=1)).resource_version
             async for kind, event in client.watch(events, resource_version=begin):
-                if kind not in ("ADDED", "MODIFIED") or event.get("reason") in _EVERYDAY:
+                if kind not in ("ADDED", "MODIFIED") or event.get("reason") in _ROUTINE_REASONS:
                     continue
                 now = int(clock.monotonic())
                 if now != second:
                     if more:
-                        say(call, f"          … and {more} more")
+                        print_line(call, f"          … and {more} more")
                     second, told, more = now, 0, 0
                 told += 1
                 if told > _MOST_A_SECOND:
                     more += 1
                 else:
-                    say(call, _line(call, event))
+                    print_line(call, _line(call, event))
         except (ApiError, Unreachable):
             await clock.sleep(1.0)
 
 
-def _line(call: Call, event: dict[str, Any]) -> str:
+def _line(call: Invocation, event: dict[str, Any]) -> str:
     about = event.get("involvedObject") or {}
     name = f"{(about.get('kind') or '').lower()}/{about.get('name') or ''}"
     if about.get("namespace") not in ("", "default", None):
         name = f"{about['namespace']} {name}"
-    when = call.around.clock.now().astimezone().strftime("%H:%M:%S")
+    when = call.io.clock.now().astimezone().strftime("%H:%M:%S")
     text = " ".join(str(event.get("message") or "").split())
     line = f"{when}  {name}  {event.get('reason') or ''}: {text}"
     line = "".join(char if char.isprintable() else "�" for char in line)[:300]
-    if call.around.colour:
+    if call.io.colour:
         return f"\x1b[33m{line}\x1b[0m" if event.get("type") == "Warning" else f"\x1b[2m{line[:8]}\x1b[0m{line[8:]}"
     return line

@@ -1,4 +1,4 @@
-"""Waiting for an object to be as it should be, or to be gone."""
+"""Wait for a state of an object, or for its deletion."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.client.transport import Unreachable
 from setpoint.meta.clock import Clock
@@ -16,17 +16,17 @@ from setpoint.meta.errors import Expired, NotFound
 Obj = dict[str, Any]
 T = TypeVar("T")
 FOREVER = 168 * 3600.0
-"""A week is what kubectl takes for it."""
+"""The seconds that kubectl uses for an unlimited wait: one week."""
 TIMED_OUT = "timed out waiting for the condition"
 _PAUSE = 0.5
 
 
 class TimedOut(Exception):
-    """What was waited for has not come in time."""
+    """The awaited state was not reached in time."""
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """What the work comes to. Raises TimedOut if that takes longer; the work is cancelled then."""
+    """Return the result of `work`. Raise TimedOut and cancel it if it takes longer."""
     result: list[T] = []
     failed: list[Exception] = []
 
@@ -49,23 +49,23 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
 
 
 class Deadline:
-    """One limit for all that a command waits for."""
+    """One time limit for everything that a command waits for."""
 
-    def __init__(self, call: Call, seconds: float) -> None:
-        self._clock = call.around.clock
+    def __init__(self, call: Invocation, seconds: float) -> None:
+        self._clock = call.io.clock
         self._end = self._clock.monotonic() + seconds
 
     async def bound(self, target: Target, work: Coroutine[Any, Any, T]) -> T:
-        """Raises Failed when the time is over, with what was waited for."""
+        """Run `work` within the limit. Raise Failed, naming the target, when the time is over."""
         try:
             return await within(self._clock, max(self._end - self._clock.monotonic(), 0.0), work)
         except TimedOut:
             raise Failed(f"{TIMED_OUT} on {target.resource.plural}/{target.name}") from None
 
 
-async def follow(call: Call, target: Target, enough: Callable[[Obj | None], bool]) -> Obj | None:
-    """The object as soon as there is enough of it, by what the function says of each of its states; it is given None
-    when the object is gone. Goes on for ever."""
+async def follow(call: Invocation, target: Target, enough: Callable[[Obj | None], bool]) -> Obj | None:
+    """Return the object as soon as `enough` accepts its state; None stands for a deleted object. There is no time
+    limit."""
     only = f"metadata.name={target.name}"
     seen: Obj | None = None
     while True:
@@ -85,11 +85,11 @@ async def follow(call: Call, target: Target, enough: Callable[[Obj | None], bool
                     if enough(seen):
                         return obj
         except (Expired, Unreachable):
-            await call.around.clock.sleep(_PAUSE)
+            await call.io.clock.sleep(_PAUSE)
 
 
-async def until_gone(call: Call, target: Target, uid: str = "") -> Obj | None:
-    """The object as it was last seen. Another object of the same name counts as gone."""
+async def until_gone(call: Invocation, target: Target, uid: str = "") -> Obj | None:
+    """Wait until an object is deleted and return its last state. A new object of the same name counts as deleted."""
     last: Obj | None = None
 
     def gone(obj: Obj | None) -> bool:

@@ -1,4 +1,4 @@
-"""`setpoint watch`: a live view of a cluster, as large as the terminal."""
+"""`setpoint watch`: a live full-screen view of a cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, first_of
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES
 from setpoint.client.resources import builtin
 from setpoint.client.transport import Unreachable
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 _FRAME = 0.125
 _AGES = 1.0
-"""How often the screen is drawn again although nothing has happened: ages grow."""
+"""Seconds after which the screen is redrawn without changes, because ages grow."""
 _PLAIN = (120, 40)
-"""Columns and lines where there is no terminal."""
+"""Columns and lines without a terminal."""
 _USUAL = (80, 24)
-"""Columns and lines of a terminal that does not know its size."""
+"""Columns and lines of a terminal of unknown size."""
 _KINDS = (
     ("nodes", ""), ("pods", ""), ("deployments", "apps"), ("replicasets", "apps"), ("statefulsets", "apps"),
     ("daemonsets", "apps"), ("jobs", "batch"), ("replicationcontrollers", ""), ("events", ""),
 )  # fmt: skip
 
 
-async def run(call: Call) -> None:
-    # Here, because nobody else draws.
+async def run(call: Invocation) -> None:
+    # Imported here because only this command draws.
     from setpoint.cli.watching.model import Model
 
     call.no_arguments()
-    if not (call.flags.once or call.around.out_is_terminal):
+    if not (call.flags.once or call.io.out_is_terminal):
         raise Failed("a live view needs a terminal; `setpoint get --watch` prints changes line by line")
     try:
         await _watch(call, Model())
@@ -49,15 +49,15 @@ async def run(call: Call) -> None:
         raise first_of(found) from None
 
 
-async def _watch(call: Call, model: Model) -> None:
-    """Start with what is there, and then follow what happens. Kinds that may not be seen are not shown."""
+async def _watch(call: Invocation, model: Model) -> None:
+    """Show the current objects and follow their changes. Kinds that the user may not read are not shown."""
     from setpoint.cli.watching.authors import Authors
 
     kinds = [builtin(*kind) for kind in _KINDS]
     async with asyncio.TaskGroup() as tasks:
         listing = {kind: tasks.create_task(_listed(call, kind)) for kind in kinds}
     there = {kind: found for kind, task in listing.items() if (found := task.result()) is not None}
-    model.begin(((kind.kind, obj) for kind, found in there.items() for obj in found.items), call.around.clock.now())
+    model.begin(((kind.kind, obj) for kind, found in there.items() for obj in found.items), call.io.clock.now())
     authors = Authors(call.client)
     await _attribute(model, authors)
     if call.flags.once:
@@ -73,21 +73,21 @@ async def _watch(call: Call, model: Model) -> None:
                 follower.cancel()
 
 
-def _namespace(call: Call, resource: Resource) -> str:
+def _namespace(call: Invocation, resource: Resource) -> str:
     return "" if call.flags.all_namespaces or not resource.namespaced else call.namespace
 
 
-async def _listed(call: Call, resource: Resource) -> ObjectList | None:
-    """Return what is there; None if it may not be seen."""
+async def _listed(call: Invocation, resource: Resource) -> ObjectList | None:
+    """Return the current objects; None if the user may not read them."""
     try:
         return await call.client.list(resource, _namespace(call, resource))
     except Forbidden:
         return None
 
 
-async def _follow(call: Call, model: Model, resource: Resource, found: ObjectList) -> None:
-    """Feed the model for as long as it takes. A server that is away for a while is asked again."""
-    clock, client, namespace = call.around.clock, call.client, _namespace(call, resource)
+async def _follow(call: Invocation, model: Model, resource: Resource, found: ObjectList) -> None:
+    """Feed watch events into the model. A connection that is lost is retried."""
+    clock, client, namespace = call.io.clock, call.client, _namespace(call, resource)
     while True:
         try:
             async for type_, obj in client.watch(resource, namespace, resource_version=found.resource_version):
@@ -102,9 +102,9 @@ async def _follow(call: Call, model: Model, resource: Resource, found: ObjectLis
             await clock.sleep(1.0)
 
 
-async def _follow_authors(call: Call, model: Model, authors: Authors) -> None:
+async def _follow_authors(call: Invocation, model: Model, authors: Authors) -> None:
     while True:
-        await call.around.clock.sleep(_FRAME)
+        await call.io.clock.sleep(_FRAME)
         await _attribute(model, authors)
 
 
@@ -117,7 +117,7 @@ async def _attribute(model: Model, authors: Authors) -> None:
             model.attribute(found, asked)
 
 
-def _once(call: Call, model: Model) -> None:
+def _once(call: Invocation, model: Model) -> None:
     import io
 
     from rich.console import Console
@@ -125,14 +125,14 @@ def _once(call: Call, model: Model) -> None:
     from setpoint.cli.terminal import size
     from setpoint.cli.watching.screen import View, draw
 
-    width, height = size(call.around.stdout) or _PLAIN
+    width, height = size(call.io.stdout) or _PLAIN
     text = io.StringIO()
     console = Console(file=text, width=width, height=height, color_system=None, legacy_windows=False)
-    console.print(draw(model, View(), _where(call), call.around.clock.now(), height), end="")
-    call.say("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
+    console.print(draw(model, View(), _where(call), call.io.clock.now(), height), end="")
+    call.print("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
 
 
-async def _show(call: Call, model: Model) -> None:
+async def _show(call: Invocation, model: Model) -> None:
     import io
 
     from rich.console import Console, ConsoleDimensions
@@ -141,18 +141,18 @@ async def _show(call: Call, model: Model) -> None:
     from setpoint.cli.terminal import size
     from setpoint.cli.watching.screen import View, draw
 
-    clock, view = call.around.clock, View()
-    out = io.TextIOWrapper(call.around.stdout, encoding="utf-8", write_through=True)
+    clock, view = call.io.clock, View()
+    out = io.TextIOWrapper(call.io.stdout, encoding="utf-8", write_through=True)
     console = Console(file=out, force_terminal=True)
     drawn: tuple[object, ...] = ()
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             async with _keys(call, view) as leave:
                 while not leave.is_set():
-                    now, dimensions = clock.now(), size(call.around.stdout) or _USUAL
+                    now, dimensions = clock.now(), size(call.io.stdout) or _USUAL
                     state = (model.version, view.presses, dimensions, int(clock.monotonic() / _AGES))
                     if state != drawn:
-                        # The library looks at other streams than ours, and once: the terminal may change its size.
+                        # The library checks other streams, and only once: the terminal may change its size.
                         console.size = ConsoleDimensions(*dimensions)
                         live.update(draw(model, view, _where(call), now, dimensions[1]), refresh=True)
                         drawn = state
@@ -161,23 +161,23 @@ async def _show(call: Call, model: Model) -> None:
         out.detach()
 
 
-def _where(call: Call) -> str:
+def _where(call: Invocation) -> str:
     return f"{call.access.server}  {'all namespaces' if call.flags.all_namespaces else call.namespace}"
 
 
 @asynccontextmanager
-async def _keys(call: Call, view: View) -> AsyncIterator[asyncio.Event]:
-    """Let keys move the view. The event is set by q and Ctrl-C. The terminal is as it was afterwards."""
+async def _keys(call: Invocation, view: View) -> AsyncIterator[asyncio.Event]:
+    """Move the view by keys. The event is set by q and Ctrl-C. The terminal is restored afterwards."""
     import termios
     import tty
 
     from setpoint.cli.watching.keys import keys_of
 
     leave = asyncio.Event()
-    if not call.around.in_is_terminal:
+    if not call.io.in_is_terminal:
         yield leave
         return
-    descriptor = call.around.stdin.fileno()
+    descriptor = call.io.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     loop = asyncio.get_running_loop()
 

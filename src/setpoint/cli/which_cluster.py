@@ -1,4 +1,4 @@
-"""The line that tells people which of several clusters a command acts on."""
+"""The line that shows which of several possible clusters a command acts on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ _MOST = 1 << 20
 
 
 def which_cluster(choice: Choice, home: Path) -> str:
-    """Return the line if there is a cluster of this directory and another one that could have been meant, else an
-    empty string."""
+    """Return the line if there is a cluster of this directory and another possible one; otherwise an empty string."""
     if choice.how == "--data-dir":
         return ""
     if choice.directory is not None:
@@ -28,7 +27,7 @@ def which_cluster(choice: Choice, home: Path) -> str:
 
 
 def _current_context(path: Path) -> str:
-    """Return the name without parsing the file: it may be large or broken, and this is no reason to wait or to fail."""
+    """Return the name without parsing the file, which may be large or invalid: this must neither wait nor fail."""
     try:
         with open(path, "rb") as file:
             found = _CURRENT.search(file.read(_MOST))

@@ -52,8 +52,8 @@ def reached_by(home: Path, line: str) -> Access:
         asked.append(access)
         raise KubeconfigError("nobody is there")
 
-    around, _ = surroundings(home, None, "", {}, connect)
-    assert run(shlex.split(line), around) == 1
+    io, _ = surroundings(home, None, "", {}, connect)
+    assert run(shlex.split(line), io) == 1
     return asked[0]
 
 

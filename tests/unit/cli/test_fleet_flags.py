@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from setpoint.cli.call import Call, Surroundings
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flags
 from setpoint.cli.fleet_file import simulation_of
+from setpoint.cli.invocation import CommandIO, Invocation
 from setpoint.cli.up import COMMAND
 from setpoint.cli.up_detached import _flags
 from setpoint.node.pace import FAST, INSTANT, REAL
@@ -21,10 +21,10 @@ class Terminal(BytesIO):
         return True
 
 
-def a_call(line: str, *, terminal: bool = False) -> Call:
+def a_call(line: str, *, terminal: bool = False) -> Invocation:
     out = Terminal() if terminal else BytesIO()
-    around = Surroundings(stdin=BytesIO(), stdout=out, stderr=BytesIO(), home=Path("/"))
-    return Call(around, Flags(COMMAND.flags).parse(line.split()), "setpoint up")
+    io = CommandIO(stdin=BytesIO(), stdout=out, stderr=BytesIO(), home=Path("/"))
+    return Invocation(io, Flags(COMMAND.flags).parse(line.split()), "setpoint up")
 
 
 def test_the_pace_is_real_for_people_and_instant_for_programs() -> None:

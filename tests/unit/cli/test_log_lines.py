@@ -31,8 +31,8 @@ async def test_all_of_them_with_their_names(cluster: VirtualCluster, tmp_path: P
         def connect(_: Access, __: float) -> Client:
             return cluster.client.named("cli")
 
-        around, result = surroundings(tmp_path, cluster.clock, "", {}, connect)
-        return result(await run_within(["--server", "https://local", *line.split()], around))
+        io, result = surroundings(tmp_path, cluster.clock, "", {}, connect)
+        return result(await run_within(["--server", "https://local", *line.split()], io))
 
     await cluster.sleep(5)
     done = await typed("logs -l app=talk --all-containers --prefix")

@@ -11,7 +11,7 @@ from command_line import Typed, typed_offline
 from setpoint import __version__
 from setpoint.cli.catalog import ROOT
 from setpoint.cli.command import Command, loaded
-from setpoint.cli.failures import Failed, Several, told
+from setpoint.cli.failures import Failed, Several, error_text
 from setpoint.meta.errors import ApiError, NotFound, Unauthorized, from_status
 
 
@@ -82,8 +82,8 @@ def test_a_misspelt_subcommand_is_answered_with_a_suggestion(tmp_path: Path, lin
 
 
 def test_many_flags_are_told_apart_in_the_help(tmp_path: Path) -> None:
-    told = typed_offline("apiserver --help-all", tmp_path).out
-    own, _, rest = told.partition("\nServing options:\n")
+    error_text = typed_offline("apiserver --help-all", tmp_path).out
+    own, _, rest = error_text.partition("\nServing options:\n")
     assert "--data-dir" in own
     assert "--port" not in own
     assert rest.index("--port") < rest.index("\nAudit log options:\n") < rest.index("--audit-policy-file")
@@ -190,4 +190,4 @@ async def test_warnings_as_errors(typed: Typed) -> None:
     ],
 )
 def test_how_failures_are_told(error: Exception, text: str) -> None:
-    assert told(error) == text
+    assert error_text(error) == text

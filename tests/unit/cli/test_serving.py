@@ -15,7 +15,7 @@ from setpoint.cli.failures import Failed
 class Listener:
     said = ""
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         self.said += text
 
     def flush(self) -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from setpoint.cli.call import Surroundings
+from setpoint.cli.invocation import CommandIO
 from setpoint.cli.main import run
 from setpoint.client import Client
 from setpoint.client.access import Access
 from setpoint.client.transport import Unreachable
 
 
-class Terminal(io.BytesIO):
+class Terminal(BytesIO):
     def isatty(self) -> bool:
         return True
 
@@ -43,18 +43,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Typed:
     """Where a line would have gone, and what it said on stderr."""
 
-    def __init__(self, home: Path, line: str, stderr: io.BytesIO | None = None, **environment: str) -> None:
+    def __init__(self, home: Path, line: str, stderr: BytesIO | None = None, **environment: str) -> None:
         self.servers: list[str] = []
-        stderr = stderr if stderr is not None else io.BytesIO()
+        stderr = stderr if stderr is not None else BytesIO()
 
         def connect(access: Access, _: float) -> Client:
             self.servers.append(access.server)
             raise Unreachable("nobody answers")
 
-        around = Surroundings(
-            stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=stderr, environment=environment, home=home, connect=connect
+        io = CommandIO(
+            stdin=BytesIO(), stdout=BytesIO(), stderr=stderr, environment=environment, home=home, connect=connect
         )
-        self.code = run(shlex.split(line), around)
+        self.code = run(shlex.split(line), io)
         self.err = stderr.getvalue().decode()
 
 

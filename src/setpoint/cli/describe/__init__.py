@@ -1,8 +1,8 @@
-"""What `describe` prints: an object with all that belongs to it, as kubectl has it, byte for byte.
+"""The output of `describe`: an object with everything that belongs to it, as kubectl prints it, byte for byte.
 
-`describe` finds the module of the kind and imports it then. What it needs besides the object (events, Pods, endpoints)
-it reads through the `Looking`; what whoever looks may not see is left out or said to be so, unless kubectl gives up
-there too: then ApiError is raised.
+`describe` imports the module of the kind on use. It reads what else it needs (events, Pods, endpoints) through the
+`DescribeContext`; what the user may not read is left out or reported, except where kubectl fails too: then ApiError is
+raised.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 
-from setpoint.cli.describe.looking import Looking
+from setpoint.cli.describe.context import DescribeContext
 from setpoint.client.interface import Obj
 from setpoint.kinds.catalog import Resource
 
-__all__ = ["Looking", "describe"]
+__all__ = ["DescribeContext", "describe"]
 
 _MODULES = {
     "autoscaling": {("autoscaling", "HorizontalPodAutoscaler"): "horizontalpodautoscaler"},
@@ -57,9 +57,9 @@ _MODULES = {
 _DESCRIBED = {kind: (module, name) for module, kinds in _MODULES.items() for kind, name in kinds.items()}
 
 
-async def describe(obj: Obj, resource: Resource, look: Looking) -> str:
-    """The whole text, with a newline at its end. Raises ApiError."""
+async def describe(obj: Obj, resource: Resource, ctx: DescribeContext) -> str:
+    """Return the description with a newline at its end. Raise ApiError."""
     module, name = _DESCRIBED.get((resource.group, resource.kind), ("generic", "generic"))
-    write: Callable[[Obj, Looking], Awaitable[str]] = getattr(import_module(f"{__name__}.{module}"), name)
-    # What comes out of a list need not say what it is.
-    return await write({"apiVersion": resource.api_version, "kind": resource.kind, **obj}, look)
+    write: Callable[[Obj, DescribeContext], Awaitable[str]] = getattr(import_module(f"{__name__}.{module}"), name)
+    # Items of a list may have no apiVersion and kind.
+    return await write({"apiVersion": resource.api_version, "kind": resource.kind, **obj}, ctx)

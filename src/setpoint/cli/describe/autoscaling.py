@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -19,18 +19,18 @@ from setpoint.meta.quantity import canonical
 Item = Mapping[str, Any]
 
 
-async def horizontalpodautoscaler(obj: Obj, look: Looking) -> str:
-    """Always of v2, where there is one: v1 does not hold all of it."""
+async def horizontalpodautoscaler(obj: Obj, ctx: DescribeContext) -> str:
+    """Describe a HorizontalPodAutoscaler in v2 if the server has it: v1 does not contain all fields."""
     about = meta(obj)
     if obj.get("apiVersion") != "autoscaling/v2":
         resource = builtin("horizontalpodautoscalers", "autoscaling", "v2")
         try:
-            obj = await look.reader.get(resource, about.get("name", ""), about.get("namespace", ""))
+            obj = await ctx.reader.get(resource, about.get("name", ""), about.get("namespace", ""))
         except ApiError:
-            return await _of_v1(obj, look)
+            return await _of_v1(obj, ctx)
     wanted, found = spec(obj), status(obj)
     w = Writer()
-    _write_beginning(w, look, obj)
+    _write_beginning(w, ctx, obj)
     w.field("Metrics", "( current / target )")
     current = found.get("currentMetrics") or []
     for at, metric in enumerate(wanted.get("metrics") or ()):
@@ -48,26 +48,26 @@ async def horizontalpodautoscaler(obj: Obj, look: Looking) -> str:
         w.row(1, "----", "------", "------", "-------")
         for each in found["conditions"]:
             w.row(1, *(each.get(key, "") for key in ("type", "status", "reason", "message")))
-    await write_events(w, look, obj, "HorizontalPodAutoscaler")
+    await write_events(w, ctx, obj, "HorizontalPodAutoscaler")
     return w.text()
 
 
-async def _of_v1(obj: Obj, look: Looking) -> str:
+async def _of_v1(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
-    _write_beginning(w, look, obj)
+    _write_beginning(w, ctx, obj)
     target = spec(obj).get("targetCPUUtilizationPercentage")
     if target is not None:
         w.field("Target CPU utilization", f"{target}%")
         w.field("Current CPU utilization", f"{status(obj).get('currentCPUUtilizationPercentage', UNKNOWN)}%")
     _write_bounds(w, spec(obj))
     _write_replicas(w, obj)
-    await write_events(w, look, obj, "HorizontalPodAutoscaler")
+    await write_events(w, ctx, obj, "HorizontalPodAutoscaler")
     return w.text()
 
 
-def _write_beginning(w: Writer, look: Looking, obj: Obj) -> None:
+def _write_beginning(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     write_head(w, obj)
-    w.field("CreationTimestamp", look.moment(meta(obj).get("creationTimestamp")))
+    w.field("CreationTimestamp", ctx.moment(meta(obj).get("creationTimestamp")))
     target = spec(obj).get("scaleTargetRef") or {}
     w.field("Reference", f"{target.get('kind', '')}/{target.get('name', '')}")
 

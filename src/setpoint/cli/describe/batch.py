@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import (
     truth,
     write_annotations,
@@ -24,7 +24,7 @@ from setpoint.meta.times import human_duration, parse_time
 _SHOWN_INDEXES = 50
 
 
-async def job(obj: Obj, look: Looking) -> str:
+async def job(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted, found = meta(obj), spec(obj), status(obj)
     w = Writer()
     w.field("Name", about.get("name", ""))
@@ -44,7 +44,7 @@ async def job(obj: Obj, look: Looking) -> str:
     ):
         if wanted.get(key) is not None:
             w.field(title, plain(wanted[key]))
-    _write_times(w, look, obj)
+    _write_times(w, ctx, obj)
     ready = f" ({found['ready']} Ready)" if found.get("ready") is not None else ""
     w.field(
         "Pods Statuses",
@@ -53,17 +53,17 @@ async def job(obj: Obj, look: Looking) -> str:
     )
     if wanted.get("completionMode") == "Indexed":
         w.field("Completed Indexes", _indexes(found.get("completedIndexes", "")))
-    write_pod_template(w, look, wanted.get("template") or {})
-    await write_events(w, look, obj, "Job")
+    write_pod_template(w, ctx, wanted.get("template") or {})
+    await write_events(w, ctx, obj, "Job")
     return w.text()
 
 
-def _write_times(w: Writer, look: Looking, obj: Obj) -> None:
+def _write_times(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     started, ended = status(obj).get("startTime"), status(obj).get("completionTime")
     if started:
-        w.field("Start Time", look.moment(started))
+        w.field("Start Time", ctx.moment(started))
     if ended:
-        w.field("Completed At", look.moment(ended))
+        w.field("Completed At", ctx.moment(ended))
     if started and ended:
         w.field("Duration", human_duration((parse_time(ended) - parse_time(started)).total_seconds()))
     deadline = spec(obj).get("activeDeadlineSeconds")
@@ -72,7 +72,7 @@ def _write_times(w: Writer, look: Looking, obj: Obj) -> None:
 
 
 def _indexes(text: str) -> str:
-    """Cut at a comma after a while."""
+    """Truncate a list of indexes at a comma."""
     comma = text.find(",", _SHOWN_INDEXES)
     return text[: comma + 1] + "..." if comma >= 0 else text or NONE
 
@@ -81,14 +81,14 @@ def _or_unset(value: Any, unit: str = "") -> str:
     return UNSET if value is None else f"{value}{unit}"
 
 
-async def cronjob(obj: Obj, look: Looking) -> str:
+async def cronjob(obj: Obj, ctx: DescribeContext) -> str:
     wanted, found = spec(obj), status(obj)
     w = Writer()
     write_head(w, obj)
     w.field("Schedule", wanted.get("schedule", ""))
     w.field("Concurrency Policy", wanted.get("concurrencyPolicy", ""))
     w.field("Suspend", truth(wanted.get("suspend")))
-    if look.minor >= 36:
+    if ctx.minor >= 36:
         w.field("Time Zone", _or_unset(wanted.get("timeZone")))
     w.field("Successful Job History Limit", _or_unset(wanted.get("successfulJobsHistoryLimit")))
     w.field("Failed Job History Limit", _or_unset(wanted.get("failedJobsHistoryLimit")))
@@ -100,9 +100,9 @@ async def cronjob(obj: Obj, look: Looking) -> str:
     w.field("Completions", _or_unset(made.get("completions")))
     if made.get("activeDeadlineSeconds") is not None:
         w.field("Active Deadline Seconds", f"{made['activeDeadlineSeconds']}s")
-    write_pod_template(w, look, made.get("template") or {})
+    write_pod_template(w, ctx, made.get("template") or {})
     last = found.get("lastScheduleTime")
-    w.field("Last Schedule Time", look.moment(last) if last else UNSET)
+    w.field("Last Schedule Time", ctx.moment(last) if last else UNSET)
     w.field("Active Jobs", ", ".join(each.get("name", "") for each in found.get("active") or ()) or NONE)
-    await write_events(w, look, obj, "CronJob")
+    await write_events(w, ctx, obj, "CronJob")
     return w.text()

@@ -1,4 +1,4 @@
-"""CertificateSigningRequests, with what the request itself says."""
+"""Describe CertificateSigningRequests, with the content of the request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.writer import Writer
 from setpoint.cli.failures import Failed
 from setpoint.client.interface import Obj
@@ -24,8 +24,8 @@ _SUBJECT = (
 )  # fmt: skip
 
 
-async def certificatesigningrequest(obj: Obj, look: Looking) -> str:
-    """Raises Failed for what is no certificate request."""
+async def certificatesigningrequest(obj: Obj, ctx: DescribeContext) -> str:
+    """Describe a CertificateSigningRequest. Raise Failed if its request is not a certificate request."""
     about, wanted = meta(obj), spec(obj)
     try:
         request = x509.load_pem_x509_csr(b64decode(wanted.get("request", "")))
@@ -35,7 +35,7 @@ async def certificatesigningrequest(obj: Obj, look: Looking) -> str:
     w.field("Name", about.get("name", ""))
     w.field("Labels", labels_text(about.get("labels")))
     w.field("Annotations", labels_text(about.get("annotations")))
-    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    w.field("CreationTimestamp", ctx.moment(about.get("creationTimestamp")))
     w.field("Requesting User", wanted.get("username", ""))
     if wanted.get("signerName"):
         w.field("Signer", wanted["signerName"])
@@ -48,7 +48,7 @@ async def certificatesigningrequest(obj: Obj, look: Looking) -> str:
     for title, oid in _SUBJECT:
         _write_values(w, title, _names(request, oid))
     _write_alternatives(w, request)
-    await write_events(w, look, obj, "CertificateSigningRequest")
+    await write_events(w, ctx, obj, "CertificateSigningRequest")
     return w.text()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_annotations, write_indented_labels, write_labels, write_list
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -15,13 +15,13 @@ from setpoint.meta.goformat import plain
 from setpoint.meta.quantity import canonical
 
 
-async def persistentvolumeclaim(obj: Obj, look: Looking) -> str:
+async def persistentvolumeclaim(obj: Obj, ctx: DescribeContext) -> str:
     about = meta(obj)
-    users = _users(obj, await look.pods(about.get("namespace", "")))
+    users = _users(obj, await ctx.pods(about.get("namespace", "")))
     w = Writer()
     w.field("Name", about.get("name", ""))
     w.field("Namespace", about.get("namespace", ""))
-    write_claim(w, obj, look)
+    write_claim(w, obj, ctx)
     write_list(w, "Used By", sorted(meta(pod)["name"] for pod in users))
     conditions = status(obj).get("conditions")
     if conditions:
@@ -29,15 +29,15 @@ async def persistentvolumeclaim(obj: Obj, look: Looking) -> str:
         w.row(1, "Type", "Status", "LastProbeTime", "LastTransitionTime", "Reason", "Message")
         w.row(1, "----", "------", "-----------------", "------------------", "------", "-------")
         for each in conditions:
-            moments = look.moment(each.get("lastProbeTime")), look.moment(each.get("lastTransitionTime"))
+            moments = ctx.moment(each.get("lastProbeTime")), ctx.moment(each.get("lastTransitionTime"))
             cells = (each.get("type", ""), each.get("status", ""), *moments, each.get("reason", ""))
             w.row(1, *(f"{cell} " for cell in cells), each.get("message", ""))
-    await write_events(w, look, obj, "PersistentVolumeClaim")
+    await write_events(w, ctx, obj, "PersistentVolumeClaim")
     return w.text()
 
 
 def _users(claim: Obj, pods: list[Obj]) -> list[Obj]:
-    """The Pods that mount the claim, once for each volume, and those that own it."""
+    """Return the Pods that mount the claim, once for each volume, and those that own it."""
     name = meta(claim).get("name", "")
     users = [
         pod
@@ -57,19 +57,19 @@ def storage_class(claim: Obj) -> str:
     return str(spec(claim).get("storageClassName") or "") if old is None else str(old)
 
 
-def write_claim(w: Writer, claim: Obj, look: Looking | None = None) -> None:
-    """The fields of a claim from its class on; without `look` it is a template, of which less can be said."""
+def write_claim(w: Writer, claim: Obj, ctx: DescribeContext | None = None) -> None:
+    """Write the fields of a claim from its class on; without `ctx` it is a template, which has fewer."""
     about, wanted, found = meta(claim), spec(claim), status(claim)
     w.field("StorageClass", storage_class(claim))
-    if look is not None:
+    if ctx is not None:
         if about.get("deletionTimestamp"):
-            w.field("Status", f"Terminating (lasts {look.since(about['deletionTimestamp'])})")
+            w.field("Status", f"Terminating (lasts {ctx.since(about['deletionTimestamp'])})")
         else:
             w.field("Status", found.get("phase", ""))
     w.field("Volume", wanted.get("volumeName", ""))
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
-    if look is not None:
+    if ctx is not None:
         w.field("Finalizers", plain(about.get("finalizers") or []))
     bound = bool(wanted.get("volumeName"))
     w.field("Capacity", canonical((found.get("capacity") or {}).get("storage", "0")) if bound else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from base64 import b64decode
 
+from setpoint.cli.describe.context import DescribeContext, meta
 from setpoint.cli.describe.events import find_events, reference_to, write_events, write_found_events
-from setpoint.cli.describe.looking import Looking, meta
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -16,7 +16,7 @@ _TOKEN_TYPE = "kubernetes.io/service-account-token"
 _ACCOUNT_NAME, _ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
 
 
-async def configmap(obj: Obj, look: Looking) -> str:
+async def configmap(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj)
     w.write(0, "\nData\n====\n")
@@ -28,14 +28,14 @@ async def configmap(obj: Obj, look: Looking) -> str:
     for key in sorted(binary):
         w.write(0, f"{key}: {len(b64decode(binary[key]))} bytes\n")
     w.write(0, "\n")
-    if look.show_events:
-        # The one kind of which kubectl shows nothing to those who may not see its events.
-        write_found_events(w, look, await find_events(look, reference_to(obj, "ConfigMap")))
+    if ctx.show_events:
+        # kubectl prints nothing for this kind if the user may not list its events.
+        write_found_events(w, ctx, await find_events(ctx, reference_to(obj, "ConfigMap")))
     return w.text()
 
 
-async def secret(obj: Obj, look: Looking) -> str:
-    """Sizes, not contents; the token of a service account is what such a Secret is looked at for."""
+async def secret(obj: Obj, ctx: DescribeContext) -> str:
+    """Describe a Secret by the sizes of its values; the token of a service account is shown."""
     w = Writer()
     write_head(w, obj)
     w.write(0, f"\nType:\t{obj.get('type', '')}\n")
@@ -50,27 +50,27 @@ async def secret(obj: Obj, look: Looking) -> str:
     return w.text()
 
 
-async def serviceaccount(obj: Obj, look: Looking) -> str:
+async def serviceaccount(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj)
     pulled = [each.get("name", "") for each in obj.get("imagePullSecrets") or ()]
-    if look.minor >= 35:
+    if ctx.minor >= 35:
         _write_names(w, "Image pull secrets:", pulled, set())
     else:
         mounted = [each.get("name", "") for each in obj.get("secrets") or ()]
-        tokens, missing = await _secrets(look, obj, {*pulled, *mounted})
+        tokens, missing = await _secrets(ctx, obj, {*pulled, *mounted})
         _write_names(w, "Image pull secrets:", pulled, missing)
         _write_names(w, "Mountable secrets: ", mounted, missing)
         _write_names(w, "Tokens:            ", tokens, missing)
-    await write_events(w, look, obj, "ServiceAccount")
+    await write_events(w, ctx, obj, "ServiceAccount")
     return w.text()
 
 
-async def _secrets(look: Looking, account: Obj, named: set[str]) -> tuple[list[str], set[str]]:
-    """The account's tokens, and which of the Secrets that it names do not exist."""
+async def _secrets(ctx: DescribeContext, account: Obj, named: set[str]) -> tuple[list[str], set[str]]:
+    """Return the account's tokens, and the referenced Secrets that do not exist."""
     about = meta(account)
     try:
-        found = await look.all(builtin("secrets"), about.get("namespace", ""))
+        found = await ctx.all(builtin("secrets"), about.get("namespace", ""))
     except ApiError:
         return [], set()
     tokens = []

@@ -1,12 +1,12 @@
-"""The containers of a Pod or of a template: what they run, how they are, what they get."""
+"""Describe the containers of a Pod or template: images, states, resources, environment and mounts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext
 from setpoint.cli.describe.environment import Resolve, write_environment
-from setpoint.cli.describe.looking import Looking
 from setpoint.cli.describe.metadata import truth
 from setpoint.cli.describe.probes import probe_text
 from setpoint.cli.describe.writer import Writer
@@ -19,7 +19,7 @@ Item = Mapping[str, Any]
 
 def write_containers(
     w: Writer,
-    look: Looking,
+    ctx: DescribeContext,
     title: str,
     containers: Sequence[Item],
     statuses: Sequence[Item] | None = None,
@@ -31,27 +31,27 @@ def write_containers(
     for container in containers:
         status = known.get(container.get("name", ""))
         w.write(1, f"{' ' if indent else ''}{container.get('name', '')}:\n")
-        _write_basics(w, look, container, status)
+        _write_basics(w, ctx, container, status)
         _write_words(w, "Command", container.get("command"))
         _write_words(w, "Args", container.get("args"))
         if status is not None:
-            _write_condition(w, look, status)
+            _write_condition(w, ctx, status)
         write_resources(w, container.get("resources") or {}, 2)
         for name, key in (("Liveness", "livenessProbe"), ("Readiness", "readinessProbe"), ("Startup", "startupProbe")):
             if container.get(key) is not None:
-                w.field(name, probe_text(container[key], look.minor), 2)
+                w.field(name, probe_text(container[key], ctx.minor), 2)
         write_environment(w, container, resolve)
         _write_mounts(w, container)
 
 
-def _write_basics(w: Writer, look: Looking, container: Item, status: Item | None) -> None:
+def _write_basics(w: Writer, ctx: DescribeContext, container: Item, status: Item | None) -> None:
     if status is not None:
         w.field("Container ID", status.get("containerID", ""), 2)
     w.field("Image", container.get("image", ""), 2)
     if status is not None:
         w.field("Image ID", status.get("imageID", ""), 2)
-    _write_ports(w, look, "Port", container.get("ports") or (), "containerPort")
-    _write_ports(w, look, "Host Port", container.get("ports") or (), "hostPort")
+    _write_ports(w, ctx, "Port", container.get("ports") or (), "containerPort")
+    _write_ports(w, ctx, "Host Port", container.get("ports") or (), "hostPort")
     seccomp = (container.get("securityContext") or {}).get("seccompProfile")
     if seccomp is not None:
         w.field("SeccompProfile", seccomp.get("type", ""), 2)
@@ -59,11 +59,11 @@ def _write_basics(w: Writer, look: Looking, container: Item, status: Item | None
             w.field("LocalhostProfile", seccomp.get("localhostProfile", ""), 3)
 
 
-def _write_ports(w: Writer, look: Looking, title: str, ports: Sequence[Item], which: str) -> None:
+def _write_ports(w: Writer, ctx: DescribeContext, title: str, ports: Sequence[Item], which: str) -> None:
     shown = []
     for port in ports:
         text = f"{port.get(which, 0)}/{port.get('protocol', '')}"
-        if port.get("name") and look.minor >= 34:
+        if port.get("name") and ctx.minor >= 34:
             text += f" ({port['name']})"
         shown.append(text)
     w.field(f"{title}s" if len(shown) > 1 else title, ", ".join(shown) or NONE, 2)
@@ -86,19 +86,19 @@ def write_resources(w: Writer, resources: Item, level: int) -> None:
                 w.field(name, canonical(amounts[name]), level + 1)
 
 
-def _write_condition(w: Writer, look: Looking, status: Item) -> None:
-    _write_state(w, look, "State", status.get("state") or {})
+def _write_condition(w: Writer, ctx: DescribeContext, status: Item) -> None:
+    _write_state(w, ctx, "State", status.get("state") or {})
     last = status.get("lastState") or {}
     if last.get("terminated") is not None:
-        _write_state(w, look, "Last State", last)
+        _write_state(w, ctx, "Last State", last)
     w.field("Ready", truth(bool(status.get("ready"))), 2)
     w.field("Restart Count", status.get("restartCount", 0), 2)
 
 
-def _write_state(w: Writer, look: Looking, title: str, state: Item) -> None:
+def _write_state(w: Writer, ctx: DescribeContext, title: str, state: Item) -> None:
     if state.get("running") is not None:
         w.field(title, "Running", 2)
-        w.field("Started", look.moment(state["running"].get("startedAt")), 3)
+        w.field("Started", ctx.moment(state["running"].get("startedAt")), 3)
     elif state.get("terminated") is not None and state.get("waiting") is None:
         ended = state["terminated"]
         w.field(title, "Terminated", 2)
@@ -109,8 +109,8 @@ def _write_state(w: Writer, look: Looking, title: str, state: Item) -> None:
         w.field("Exit Code", ended.get("exitCode", 0), 3)
         if ended.get("signal", 0) > 0:
             w.field("Signal", ended["signal"], 3)
-        w.field("Started", look.moment(ended.get("startedAt")), 3)
-        w.field("Finished", look.moment(ended.get("finishedAt")), 3)
+        w.field("Started", ctx.moment(ended.get("startedAt")), 3)
+        w.field("Finished", ctx.moment(ended.get("finishedAt")), 3)
     else:
         w.field(title, "Waiting", 2)
         reason = (state.get("waiting") or {}).get("reason")
@@ -129,7 +129,7 @@ def _write_mounts(w: Writer, container: Item) -> None:
         w.write(3, f"{mount.get('mountPath', '')} from {mount.get('name', '')} ({flags})\n")
     devices = sorted(container.get("volumeDevices") or (), key=lambda each: str(each.get("devicePath", "")))
     if devices:
-        # Without mounts the title of the devices says `<none>` too: so does kubectl.
+        # Without mounts kubectl prints `<none>` in the title of the devices too.
         w.write(2, f"Devices:{none}\n")
         for device in devices:
             w.write(3, f"{device.get('devicePath', '')} from {device.get('name', '')}\n")

@@ -1,11 +1,11 @@
-"""The environment of a container: values, where they come from, and those of them that can be told."""
+"""Describe the environment of a container: its values, their sources, and the values that can be resolved."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from setpoint.cli.describe.looking import meta
+from setpoint.cli.describe.context import meta
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
 from setpoint.meta.goformat import plain
@@ -13,11 +13,11 @@ from setpoint.meta.quantity import Quantity, parse
 
 Item = Mapping[str, Any]
 Resolve = Callable[[str, str], str]
-"""The value of a field, from the API version it is written for and its path."""
+"""Returns the value of a field, from the API version of the reference and the field path."""
 
 
 def resolve_in(pod: Obj) -> Resolve:
-    """Only name and namespace: of the others kubectl does not know the value either."""
+    """Return a resolver for a Pod's name and namespace; kubectl does not resolve other fields either."""
 
     def resolve(api_version: str, path: str) -> str:
         if api_version.count("/") > 1 or path not in ("metadata.name", "metadata.namespace"):
@@ -78,7 +78,7 @@ def optional(reference: Item) -> str:
 
 
 def resource_value(container: Item, field: Item) -> str:
-    """What a container requests or may use, in units of the divisor, rounded up."""
+    """Return a container's request or limit, in units of the divisor, rounded up."""
     which, _, name = field.get("resource", "").partition(".")
     if which not in ("limits", "requests"):
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from setpoint.cli.describe.looking import Looking, meta
+from setpoint.cli.describe.context import DescribeContext, meta
 from setpoint.cli.describe.writer import Writer
 from setpoint.cli.printing.go_sort import sort
 from setpoint.client.interface import Obj, ResourceRef
@@ -29,31 +29,31 @@ def reference_to(obj: Obj, kind: str) -> Reference:
     return Reference(about.get("name", ""), about.get("namespace", ""), kind, about.get("uid", ""))
 
 
-async def find_events(look: Looking, about: Reference) -> list[Obj]:
-    """Raises ApiError."""
+async def find_events(ctx: DescribeContext, about: Reference) -> list[Obj]:
+    """Return the events about an object. Raise ApiError."""
     wanted = {"name": about.name, "namespace": about.namespace}
     if about.kind:
         wanted["kind"] = about.kind
     if about.uid:
         wanted["uid"] = about.uid
     selector = ",".join(f"involvedObject.{key}={escape_field(wanted[key])}" for key in sorted(wanted))
-    return await look.all(EVENTS, about.namespace, field_selector=selector)
+    return await ctx.all(EVENTS, about.namespace, field_selector=selector)
 
 
-async def visible_events(look: Looking, about: Reference) -> list[Obj]:
-    """Those that whoever looks may see."""
+async def visible_events(ctx: DescribeContext, about: Reference) -> list[Obj]:
+    """Return the events about an object; none if the user may not list them."""
     try:
-        return await find_events(look, about)
+        return await find_events(ctx, about)
     except ApiError:
         return []
 
 
-async def write_events(w: Writer, look: Looking, obj: Obj, kind: str) -> None:
-    if look.show_events:
-        write_found_events(w, look, await visible_events(look, reference_to(obj, kind)))
+async def write_events(w: Writer, ctx: DescribeContext, obj: Obj, kind: str) -> None:
+    if ctx.show_events:
+        write_found_events(w, ctx, await visible_events(ctx, reference_to(obj, kind)))
 
 
-def write_found_events(w: Writer, look: Looking, events: list[Obj]) -> None:
+def write_found_events(w: Writer, ctx: DescribeContext, events: list[Obj]) -> None:
     if not events:
         w.field("Events", "<none>")
         return
@@ -62,26 +62,26 @@ def write_found_events(w: Writer, look: Looking, events: list[Obj]) -> None:
     w.row(1, "----", "------", "----", "----", "-------")
     for event in _in_order(events):
         source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
-        w.row(1, event.get("type", ""), event.get("reason", ""), _age(look, event), source, _message(look, event))
+        w.row(1, event.get("type", ""), event.get("reason", ""), _age(ctx, event), source, _message(ctx, event))
 
 
 def _in_order(events: list[Obj]) -> list[Obj]:
-    """By their last occurrence. Many occur in one second: these stand as kubectl's way of sorting leaves them."""
+    """Sort by last occurrence, with kubectl's sort algorithm for events of the same second."""
     last = [str(event.get("lastTimestamp") or _NEVER) for event in events]
     return [events[at] for at in sort(len(events), lambda left, right: last[left] < last[right])]
 
 
-def _age(look: Looking, event: Obj) -> str:
-    first = look.since(event.get("eventTime") or event.get("firstTimestamp"))
+def _age(ctx: DescribeContext, event: Obj) -> str:
+    first = ctx.since(event.get("eventTime") or event.get("firstTimestamp"))
     series = event.get("series")
     if series is not None:
-        return f"{look.since(series.get('lastObservedTime'))} (x{series.get('count', 0)} over {first})"
+        return f"{ctx.since(series.get('lastObservedTime'))} (x{series.get('count', 0)} over {first})"
     if event.get("count", 0) > 1:
-        return f"{look.since(event.get('lastTimestamp'))} (x{event['count']} over {first})"
+        return f"{ctx.since(event.get('lastTimestamp'))} (x{event['count']} over {first})"
     return first
 
 
-def _message(look: Looking, event: Obj) -> str:
+def _message(ctx: DescribeContext, event: Obj) -> str:
     message: str = event.get("message", "").strip()
     path = (event.get("involvedObject") or {}).get("fieldPath", "")
-    return f"{path}: {message}" if path and look.minor >= 35 else message
+    return f"{path}: {message}" if path and ctx.minor >= 35 else message

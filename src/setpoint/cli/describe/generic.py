@@ -1,11 +1,11 @@
-"""Everything that has no description of its own, custom resources above all: its fields, in order of their names."""
+"""Describe kinds without a description of their own, such as custom resources: all fields, sorted by name."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -17,16 +17,16 @@ _SHOWN_ELSEWHERE = frozenset({
 _ACRONYMS = frozenset({"API", "URL", "UID", "GUID"})
 
 
-async def generic(obj: Obj, look: Looking) -> str:
+async def generic(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj)
-    _write_fields(w, look, obj)
-    await write_events(w, look, obj, obj.get("kind", ""))
+    _write_fields(w, ctx, obj)
+    await write_events(w, ctx, obj, obj.get("kind", ""))
     return w.text()
 
 
-def _write_fields(w: Writer, look: Looking, obj: Obj) -> None:
-    """Without recursion: how deep an object is, is up to whoever wrote it."""
+def _write_fields(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
+    """Write the fields without recursion, because the depth of an object is not bounded."""
     waiting = _fields(obj, 0, "")
     while waiting:
         level, path, title, value = waiting.pop()
@@ -35,27 +35,27 @@ def _write_fields(w: Writer, look: Looking, obj: Obj) -> None:
         elif title is None:
             w.write(level, f"{plain(value)}\n")
         elif isinstance(value, dict):
-            w.write(level, f"{label_for(title, look.minor)}:\n")
+            w.write(level, f"{label_for(title, ctx.minor)}:\n")
             waiting += _fields(value, level + 1, path)
         elif isinstance(value, list):
-            w.write(level, f"{label_for(title, look.minor)}:\n")
+            w.write(level, f"{label_for(title, ctx.minor)}:\n")
             waiting += [(level + 1, path, None, each) for each in reversed(value)]
         else:
-            w.field(label_for(title, look.minor), plain(value), level)
+            w.field(label_for(title, ctx.minor), plain(value), level)
 
 
 _Entry = tuple[int, str, str | None, Any]
-"""Level, path, name and value; what stands in a list has no name."""
+"""Level, path, name and value; items of a list have no name."""
 
 
 def _fields(fields: dict[str, Any], level: int, path: str) -> list[_Entry]:
-    """The last first."""
+    """Return the fields in reverse order, as a stack."""
     entries = ((level, f"{path}.{name}", name, fields[name]) for name in sorted(fields, reverse=True))
     return [entry for entry in entries if entry[1] not in _SHOWN_ELSEWHERE]
 
 
 def label_for(name: str, minor: int) -> str:
-    """`creationTimestamp` as `Creation Timestamp`; names with digits and signs stay as they are."""
+    """Return `Creation Timestamp` for `creationTimestamp`; names with digits and symbols are unchanged."""
     if not all(char.isalpha() or char == "-" for char in name):
         return name
     parts = _camel_parts(name)
@@ -73,8 +73,10 @@ def _titled(part: str, minor: int) -> str:
 
 
 def _with_plurals(parts: list[str]) -> list[str]:
-    """Capitals that belong to the word after them: `CIDRs` is one word, not `CID` and `Rs`. It goes by bytes, as
-    kubectl does: one letter beyond ASCII is as good as two."""
+    """Join plural acronyms: `CIDRs` is one word, not `CID` and `Rs`.
+
+    This works on bytes, as in kubectl: a non-ASCII letter counts as two.
+    """
     joined: list[str] = []
     at = 0
     while at < len(parts):
@@ -89,7 +91,8 @@ def _with_plurals(parts: list[str]) -> list[str]:
 
 
 def _camel_parts(name: str) -> list[str]:
-    """Runs of small letters, capitals and signs; the last capital before small letters goes with them."""
+    """Split a name into runs of lower-case letters, capitals and symbols; the last capital of a run belongs to the next
+    word."""
     runs: list[str] = []
     last = ""
     for char in name:

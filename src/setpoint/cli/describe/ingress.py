@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_annotations, write_head, write_labels
 from setpoint.cli.describe.services import endpoint_slices, endpoints_text
 from setpoint.cli.describe.writer import Writer
@@ -16,7 +16,7 @@ from setpoint.kinds.columns import NONE
 from setpoint.meta.errors import ApiError
 
 
-async def ingress(obj: Obj, look: Looking) -> str:
+async def ingress(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted = meta(obj), spec(obj)
     namespace = about.get("namespace", "")
     w = Writer()
@@ -28,7 +28,7 @@ async def ingress(obj: Obj, look: Looking) -> str:
     w.field("Address", ",".join(sorted(addresses)))
     w.field("Ingress Class", wanted.get("ingressClassName", NONE))
     backend = wanted.get("defaultBackend")
-    otherwise = "<default>" if backend is None else await _backend(look, namespace, backend)
+    otherwise = "<default>" if backend is None else await _backend(ctx, namespace, backend)
     w.field("Default backend", otherwise)
     if wanted.get("tls"):
         w.write(0, "TLS:\n")
@@ -41,18 +41,18 @@ async def ingress(obj: Obj, look: Looking) -> str:
     for rule in rules:
         w.write(1, f"{rule.get('host') or '*'}\t\n")
         for path in rule["http"].get("paths") or ():
-            shown = await _backend(look, namespace, path.get("backend") or {})
+            shown = await _backend(ctx, namespace, path.get("backend") or {})
             w.write(2, f"\t{path.get('path', '')} \t{shown}\n")
     if not rules:
         w.row(1, "*", "*", otherwise)
     write_annotations(w, "Annotations", about.get("annotations"))
-    await write_events(w, look, obj, "Ingress")
+    await write_events(w, ctx, obj, "Ingress")
     return w.text()
 
 
-async def _backend(look: Looking, namespace: str, backend: Mapping[str, Any]) -> str:
+async def _backend(ctx: DescribeContext, namespace: str, backend: Mapping[str, Any]) -> str:
     if backend.get("service") is not None:
-        return await _service_backend(look, namespace, backend["service"])
+        return await _service_backend(ctx, namespace, backend["service"])
     if backend.get("resource") is not None:
         target = backend["resource"]
         group = NONE if target.get("apiGroup") is None else target["apiGroup"]
@@ -60,12 +60,12 @@ async def _backend(look: Looking, namespace: str, backend: Mapping[str, Any]) ->
     return ""
 
 
-async def _service_backend(look: Looking, namespace: str, wanted: Mapping[str, Any]) -> str:
+async def _service_backend(ctx: DescribeContext, namespace: str, wanted: Mapping[str, Any]) -> str:
     name, port = wanted.get("name", ""), wanted.get("port") or {}
     title = f"{name}:{port.get('number') or port.get('name', '')}"
     try:
-        slices = await endpoint_slices(look, namespace, name)
-        service = await look.reader.get(builtin("services"), name, namespace)
+        slices = await endpoint_slices(ctx, namespace, name)
+        service = await ctx.reader.get(builtin("services"), name, namespace)
     except ApiError as error:
         return f"{title} (<error: {error.message}>)"
     found = ""
@@ -75,7 +75,7 @@ async def _service_backend(look: Looking, namespace: str, wanted: Mapping[str, A
     return f"{title} ({endpoints_text(slices, found)})"
 
 
-async def ingressclass(obj: Obj, look: Looking) -> str:
+async def ingressclass(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj, namespaced=False)
     w.field("Controller", spec(obj).get("controller", ""))
@@ -86,5 +86,5 @@ async def ingressclass(obj: Obj, look: Looking) -> str:
             w.field("APIGroup", parameters["apiGroup"], 1)
         w.field("Kind", parameters.get("kind", ""), 1)
         w.field("Name", parameters.get("name", ""), 1)
-    await write_events(w, look, obj, "IngressClass")
+    await write_events(w, ctx, obj, "IngressClass")
     return w.text()

@@ -1,11 +1,11 @@
-"""What nearly every description begins with, and the small lists that stand beside a title, one entry a line."""
+"""The common beginning of descriptions, and small lists beside a title."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from setpoint.cli.describe.looking import meta
+from setpoint.cli.describe.context import meta
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
 from setpoint.kinds.columns import NONE
@@ -17,7 +17,7 @@ Labels = Mapping[str, str] | None
 
 
 def write_head(w: Writer, obj: Obj, *, namespaced: bool = True) -> None:
-    """Name, namespace, labels and annotations."""
+    """Write name, namespace, labels and annotations."""
     about = meta(obj)
     w.field("Name", about.get("name", ""))
     if namespaced:
@@ -27,12 +27,12 @@ def write_head(w: Writer, obj: Obj, *, namespaced: bool = True) -> None:
 
 
 def write_list(w: Writer, title: str, entries: Iterable[str]) -> None:
-    """A title with the entries beside it, one below the other."""
+    """Write a title with the entries beside it, one per line."""
     w.write(0, f"{title}:\t")
     first = True
     for entry in entries:
         if not first:
-            w.write(0, "")  # which indents once more where all of it is nested, as kubectl does
+            w.write(0, "")  # indented once more in nested output, as in kubectl
             w.write(0, "\t")
         w.write(0, f"{entry}\n")
         first = False
@@ -57,7 +57,8 @@ def write_indented_labels(w: Writer, indent: str, title: str, labels: Labels) ->
 
 
 def write_annotations(w: Writer, title: str, annotations: Labels) -> None:
-    """What does not fit a line stands below its key, cut to the width; what `apply` keeps for itself is left out."""
+    """Write annotations; a value that does not fit in the line is written below its key and truncated. The last-applied
+    configuration is left out."""
     annotations = annotations or {}
     w.write(0, f"{title}:\t")
     keys = sorted(key for key in annotations if key != LAST_APPLIED)
@@ -77,7 +78,7 @@ def write_annotations(w: Writer, title: str, annotations: Labels) -> None:
 
 
 def shortened(text: str, size: int) -> str:
-    """Cut at so many bytes; a character that would be cut in two is left out."""
+    """Truncate a text to `size` bytes without splitting a character."""
     data = text.encode()
     return data[:size].decode(errors="ignore") + "..." if len(data) > size else text
 
@@ -116,7 +117,7 @@ def _taint(taint: Mapping[str, Any]) -> str:
 
 
 def controller(obj: Obj) -> Mapping[str, Any] | None:
-    """The reference to the object that controls this one."""
+    """Return the reference to the controlling owner; None if there is none."""
     for reference in meta(obj).get("ownerReferences") or ():
         if reference.get("controller"):
             found: Mapping[str, Any] = reference

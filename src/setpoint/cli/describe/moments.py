@@ -1,4 +1,4 @@
-"""Points in time as descriptions show them, in the zone of whoever looks."""
+"""Format timestamps for descriptions, in the user's time zone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def rfc1123(timestamp: str | None, zone: tzinfo | None) -> str:
-    """`Mon, 02 Jan 2006 15:04:05 -0700`. A time that is not set is shown as the first of all times."""
+    """Return `Mon, 02 Jan 2006 15:04:05 -0700`; a missing timestamp is the zero time."""
     when = _local(timestamp, zone)
-    # Not strftime: its names of days and months follow the locale.
+    # Not strftime: its day and month names depend on the locale.
     return (
         f"{_DAYS[when.weekday()]}, {when.day:02d} {_MONTHS[when.month - 1]} {when.year:04d} "
         f"{when:%H:%M:%S} {_offset(when)}"
@@ -22,7 +22,7 @@ def rfc1123(timestamp: str | None, zone: tzinfo | None) -> str:
 
 
 def plain_time(timestamp: str | None, zone: tzinfo | None) -> str:
-    """`2006-01-02 15:04:05 -0700 MST`."""
+    """Return `2006-01-02 15:04:05 -0700 MST`."""
     when = _local(timestamp, zone)
     return f"{when.year:04d}-{when:%m-%d %H:%M:%S} {_offset(when)} {when.tzname()}"
 

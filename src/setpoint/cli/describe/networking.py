@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_annotations, write_head, write_labels
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -17,12 +17,12 @@ Item = Mapping[str, Any]
 _INDENT = "    "
 
 
-async def networkpolicy(obj: Obj, look: Looking) -> str:
+async def networkpolicy(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted = meta(obj), spec(obj)
     w = Writer()
     w.field("Name", about.get("name", ""))
     w.field("Namespace", about.get("namespace", ""))
-    w.field("Created on", look.plain_time(about.get("creationTimestamp")))
+    w.field("Created on", ctx.plain_time(about.get("creationTimestamp")))
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
     w.write(0, "Spec:\n")
@@ -78,18 +78,18 @@ def _write_peer(w: Writer, peer: Item) -> None:
         w.write(2, f"{_INDENT}Except: {', '.join(block.get('except') or ())}\n")
 
 
-async def servicecidr(obj: Obj, look: Looking) -> str:
+async def servicecidr(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj, namespaced=False)
     w.field("CIDRs", ", ".join(spec(obj).get("cidrs") or ()))
     if status(obj).get("conditions"):
         w.write(0, "Status:\n")
-        write_timed_conditions(w, look, obj)
-    await write_events(w, look, obj, "ServiceCIDR")
+        write_timed_conditions(w, ctx, obj)
+    await write_events(w, ctx, obj, "ServiceCIDR")
     return w.text()
 
 
-def write_timed_conditions(w: Writer, look: Looking, obj: Obj) -> None:
+def write_timed_conditions(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     conditions = status(obj).get("conditions")
     if not conditions:
         return
@@ -97,11 +97,11 @@ def write_timed_conditions(w: Writer, look: Looking, obj: Obj) -> None:
     w.row(1, "Type", "Status", "LastTransitionTime", "Reason", "Message")
     w.row(1, "----", "------", "------------------", "------", "-------")
     for each in conditions:
-        moment = look.moment(each.get("lastTransitionTime"))
+        moment = ctx.moment(each.get("lastTransitionTime"))
         w.row(1, each.get("type", ""), each.get("status", ""), moment, each.get("reason", ""), each.get("message", ""))
 
 
-async def ipaddress(obj: Obj, look: Looking) -> str:
+async def ipaddress(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj, namespaced=False)
     parent = spec(obj).get("parentRef")
@@ -109,5 +109,5 @@ async def ipaddress(obj: Obj, look: Looking) -> str:
         w.write(0, "Parent Reference:\n")
         for key in ("group", "resource", "namespace", "name"):
             w.field(key.title(), parent.get(key, ""), 1)
-    await write_events(w, look, obj, "IPAddress")
+    await write_events(w, ctx, obj, "IPAddress")
     return w.text()

@@ -1,11 +1,11 @@
-"""The Pods of a node, and what they request and may use of it, each and together."""
+"""Describe the Pods of a node with their requests and limits, and the totals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from setpoint.cli.describe.looking import Looking, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
 from setpoint.kinds.core.pod_totals import pod_limits, pod_requests
@@ -14,10 +14,10 @@ from setpoint.meta.quantity import Quantity, add, canonical, parse
 
 _ALWAYS_SHOWN = ("cpu", "memory", "ephemeral-storage")
 _NO_NUMBER = -(2**63)
-"""What a division by nothing comes to, cut to a whole number on most machines."""
+"""The result of a division by zero in kubectl, converted to an integer on most machines."""
 
 
-def write_pods(w: Writer, look: Looking, node: Obj, pods: list[Obj]) -> None:
+def write_pods(w: Writer, ctx: DescribeContext, node: Obj, pods: list[Obj]) -> None:
     allocatable = status(node).get("allocatable") or status(node).get("capacity") or {}
     w.field("Non-terminated Pods", f"({len(pods)} in total)")
     w.row(1, "Namespace", "Name", "", "CPU Requests", "CPU Limits", "Memory Requests", "Memory Limits", "Age")
@@ -26,19 +26,19 @@ def write_pods(w: Writer, look: Looking, node: Obj, pods: list[Obj]) -> None:
         requests, limits = pod_requests(_by_containers(pod)), pod_limits(_by_containers(pod))
         shares = [_share(amounts, allocatable, name) for name in ("cpu", "memory") for amounts in (requests, limits)]
         about = meta(pod)
-        age = look.since(about.get("creationTimestamp"))
+        age = ctx.since(about.get("creationTimestamp"))
         w.row(1, about.get("namespace", ""), about.get("name", ""), "", *shares, age)
     _write_totals(w, allocatable, pods)
 
 
 def _by_containers(pod: Obj) -> Obj:
-    """kubectl looks at what containers have got, not at what the Pod's own level has."""
+    """Return the Pod without its Pod-level resources, which kubectl ignores here."""
     kept = {key: value for key, value in status(pod).items() if key not in ("resources", "allocatedResources")}
     return {**pod, "status": kept}
 
 
 def _write_totals(w: Writer, allocatable: Mapping[str, str], pods: list[Obj]) -> None:
-    # The totals are of what is wanted, whatever has been given so far.
+    # The totals are of the desired resources, not of the allocated ones.
     wanted = [{"spec": spec(pod)} for pod in pods]
     requests, limits = _sum(map(pod_requests, wanted)), _sum(map(pod_limits, wanted))
     w.write(0, "Allocated resources:\n  (Total limits may be over 100 percent, i.e., overcommitted.)\n")
@@ -60,7 +60,7 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
 
 
 def _share(amounts: Amounts, allocatable: Mapping[str, str], name: str, nothing: int = _NO_NUMBER) -> str:
-    """`500m (25%)`. `nothing` is the share of a resource that the node does not have."""
+    """Return `500m (25%)`. `nothing` is the percentage for a resource that the node does not have."""
     measure = Quantity.milli_value if name == "cpu" else Quantity.value
     amount, whole = parse(amounts.get(name, "0")), measure(parse(allocatable.get(name, "0")))
     share = float(measure(amount)) / float(whole) * 100 if whole else float("inf")

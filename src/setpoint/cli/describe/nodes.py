@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import reference_to, visible_events, write_found_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_annotations, write_labels, write_taints
 from setpoint.cli.describe.node_pods import write_pods
 from setpoint.cli.describe.writer import Writer
@@ -22,27 +22,27 @@ _LEASES = "kube-node-lease"
 _SHOWN_POOLS = 10
 
 
-async def node(obj: Obj, look: Looking) -> str:
+async def node(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted, found = meta(obj), spec(obj), status(obj)
     name = about.get("name", "")
-    pods = await _pods(look, name)
+    pods = await _pods(ctx, name)
     w = Writer()
     w.field("Name", name)
     w.field("Roles", ",".join(_roles(about.get("labels") or {})) or NONE)
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
-    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    w.field("CreationTimestamp", ctx.moment(about.get("creationTimestamp")))
     write_taints(w, wanted.get("taints"))
     w.field("Unschedulable", plain(bool(wanted.get("unschedulable"))))
-    await _write_lease(w, look, name)
-    _write_conditions(w, look, obj)
+    await _write_lease(w, ctx, name)
+    _write_conditions(w, ctx, obj)
     w.write(0, "Addresses:\n")
     for address in found.get("addresses") or ():
         w.field(address.get("type", ""), address.get("address", ""), 1)
     _write_amounts(w, "Capacity", found.get("capacity"))
     _write_amounts(w, "Allocatable", found.get("allocatable"))
-    await _write_devices(w, look, name)
-    _write_system(w, look, obj)
+    await _write_devices(w, ctx, name)
+    _write_system(w, ctx, obj)
     if wanted.get("podCIDR"):
         w.field("PodCIDR", wanted["podCIDR"])
     if wanted.get("podCIDRs"):
@@ -52,21 +52,21 @@ async def node(obj: Obj, look: Looking) -> str:
     if pods is None:
         w.field("Pods", "not authorized")
     else:
-        write_pods(w, look, obj, pods)
-    if look.show_events:
-        # Controllers tell of a node under its uid, kubelets under its name.
+        write_pods(w, ctx, obj, pods)
+    if ctx.show_events:
+        # Controllers record events about a node with its uid, kubelets with its name.
         reference = reference_to(obj, "Node")
-        events = await visible_events(look, reference)
-        events += await visible_events(look, replace(reference, uid=name))
-        write_found_events(w, look, events)
+        events = await visible_events(ctx, reference)
+        events += await visible_events(ctx, replace(reference, uid=name))
+        write_found_events(w, ctx, events)
     return w.text()
 
 
-async def _pods(look: Looking, name: str) -> list[Obj] | None:
-    """Those that have not ended; None where whoever looks may not see them."""
+async def _pods(ctx: DescribeContext, name: str) -> list[Obj] | None:
+    """Return the Pods that have not terminated; None if the user may not list them."""
     selector = f"spec.nodeName={name},status.phase!=Failed,status.phase!=Succeeded"
     try:
-        return await look.pods("", field_selector=selector)
+        return await ctx.pods("", field_selector=selector)
     except Forbidden:
         return None
 
@@ -76,27 +76,27 @@ def _roles(labels: Mapping[str, str]) -> list[str]:
     return sorted((roles | {labels.get(_ROLE_LABEL, "")}) - {""})
 
 
-async def _write_lease(w: Writer, look: Looking, name: str) -> None:
+async def _write_lease(w: Writer, ctx: DescribeContext, name: str) -> None:
     try:
-        lease = await look.reader.get(builtin("leases", "coordination.k8s.io"), name, _LEASES)
+        lease = await ctx.reader.get(builtin("leases", "coordination.k8s.io"), name, _LEASES)
     except ApiError as error:
         w.field("Lease", f"Failed to get lease: {error.message}")
         return
     held = spec(lease)
     w.write(0, "Lease:\n")
     w.field("HolderIdentity", held.get("holderIdentity", UNSET), 1)
-    w.field("AcquireTime", look.moment(held["acquireTime"]) if held.get("acquireTime") else UNSET, 1)
-    w.field("RenewTime", look.moment(held["renewTime"]) if held.get("renewTime") else UNSET, 1)
+    w.field("AcquireTime", ctx.moment(held["acquireTime"]) if held.get("acquireTime") else UNSET, 1)
+    w.field("RenewTime", ctx.moment(held["renewTime"]) if held.get("renewTime") else UNSET, 1)
 
 
-def _write_conditions(w: Writer, look: Looking, obj: Obj) -> None:
+def _write_conditions(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     conditions = status(obj).get("conditions")
     if not conditions:
         return
     w.write(0, "Conditions:\n  Type\tStatus\tLastHeartbeatTime\tLastTransitionTime\tReason\tMessage\n")
     w.row(1, "----", "------", "-----------------", "------------------", "------", "-------")
     for each in conditions:
-        moments = look.moment(each.get("lastHeartbeatTime")), look.moment(each.get("lastTransitionTime"))
+        moments = ctx.moment(each.get("lastHeartbeatTime")), ctx.moment(each.get("lastTransitionTime"))
         cells = (each.get("type", ""), each.get("status", ""), *moments, each.get("reason", ""))
         w.row(1, *(f"{cell} " for cell in cells), each.get("message", ""))
 
@@ -108,11 +108,11 @@ def _write_amounts(w: Writer, title: str, amounts: Mapping[str, str] | None) -> 
             w.field(name, canonical(amounts[name]), 1)
 
 
-async def _write_devices(w: Writer, look: Looking, name: str) -> None:
-    if look.minor < 36:
+async def _write_devices(w: Writer, ctx: DescribeContext, name: str) -> None:
+    if ctx.minor < 36:
         return
     try:
-        slices = await look.all(builtin("resourceslices", "resource.k8s.io"), field_selector=f"spec.nodeName={name}")
+        slices = await ctx.all(builtin("resourceslices", "resource.k8s.io"), field_selector=f"spec.nodeName={name}")
     except ApiError:
         return
     pools: dict[tuple[str, str], list[int]] = {}
@@ -132,7 +132,7 @@ async def _write_devices(w: Writer, look: Looking, name: str) -> None:
         w.write(1, f"...and {len(ordered) - _SHOWN_POOLS} more pools\n")
 
 
-def _write_system(w: Writer, look: Looking, obj: Obj) -> None:
+def _write_system(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     info = status(obj).get("nodeInfo") or {}
     w.write(0, "System Info:\n")
     for title, key in (
@@ -141,5 +141,5 @@ def _write_system(w: Writer, look: Looking, obj: Obj) -> None:
         ("Architecture", "architecture"), ("Container Runtime Version", "containerRuntimeVersion"),
         ("Kubelet Version", "kubeletVersion"), ("Kube-Proxy Version", "kubeProxyVersion"),
     ):  # fmt: skip
-        if key != "kubeProxyVersion" or look.minor < 36:
+        if key != "kubeProxyVersion" or ctx.minor < 36:
             w.field(title, info.get(key, ""), 1)

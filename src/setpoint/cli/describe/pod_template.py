@@ -1,4 +1,4 @@
-"""The template that a workload makes its Pods from, and what Pods and templates show alike."""
+"""Describe the Pod template of a workload, and the parts that Pods and templates share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from setpoint.cli.describe.containers import write_containers
-from setpoint.cli.describe.looking import Looking, meta, spec
+from setpoint.cli.describe.context import DescribeContext, meta, spec
 from setpoint.cli.describe.metadata import write_annotations, write_labels, write_tolerations
 from setpoint.cli.describe.volumes import write_volumes
 from setpoint.cli.describe.writer import Writer
@@ -14,7 +14,7 @@ from setpoint.client.interface import Obj
 from setpoint.meta.selectors import format_labels
 
 
-def write_pod_template(w: Writer, look: Looking, template: Obj | None) -> None:
+def write_pod_template(w: Writer, ctx: DescribeContext, template: Obj | None) -> None:
     w.write(0, "Pod Template:\n")
     if template is None:
         w.write(1, "<unset>")
@@ -26,15 +26,15 @@ def write_pod_template(w: Writer, look: Looking, template: Obj | None) -> None:
     if wanted.get("serviceAccountName"):
         w.field("Service Account", wanted["serviceAccountName"], 1)
     if wanted.get("initContainers"):
-        write_containers(w, look, "Init Containers", wanted["initContainers"], indent="  ")
-    write_containers(w, look, "Containers", wanted.get("containers") or (), indent="  ")
+        write_containers(w, ctx, "Init Containers", wanted["initContainers"], indent="  ")
+    write_containers(w, ctx, "Containers", wanted.get("containers") or (), indent="  ")
     write_volumes(w, wanted.get("volumes") or (), "  ")
     write_spreading(w, wanted.get("topologySpreadConstraints") or (), "  ")
     if wanted.get("priorityClassName"):
         w.field("Priority Class Name", wanted["priorityClassName"], 1)
     write_labels(w, "  Node-Selectors", wanted.get("nodeSelector"))
     write_tolerations(w, "  Tolerations", wanted.get("tolerations"))
-    write_scheduling_group(w, look, wanted, "  ")
+    write_scheduling_group(w, ctx, wanted, "  ")
 
 
 def write_spreading(w: Writer, constraints: Sequence[Mapping[str, Any]], indent: str = "") -> None:
@@ -51,8 +51,8 @@ def write_spreading(w: Writer, constraints: Sequence[Mapping[str, Any]], indent:
         w.write(0, f"{text}\n")
 
 
-def write_scheduling_group(w: Writer, look: Looking, wanted: Mapping[str, Any], indent: str = "") -> None:
+def write_scheduling_group(w: Writer, ctx: DescribeContext, wanted: Mapping[str, Any], indent: str = "") -> None:
     group = wanted.get("schedulingGroup")
-    if group is not None and look.minor >= 36:
+    if group is not None and ctx.minor >= 36:
         w.write(0, f"{indent}SchedulingGroup:\n")
         w.field("PodGroupName", group.get("podGroupName", ""), 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from setpoint.cli.describe.containers import write_containers, write_resources
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.environment import resolve_in
 from setpoint.cli.describe.events import reference_to, visible_events, write_found_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import (
     write_annotations,
     write_controller,
@@ -22,11 +22,11 @@ from setpoint.client.interface import Obj
 MIRROR = "kubernetes.io/config.mirror"
 
 
-async def pod(obj: Obj, look: Looking) -> str:
+async def pod(obj: Obj, ctx: DescribeContext) -> str:
     wanted, found = spec(obj), status(obj)
     w = Writer()
-    _write_identity(w, look, obj)
-    _write_phase(w, look, obj)
+    _write_identity(w, ctx, obj)
+    _write_phase(w, ctx, obj)
     _write_addresses(w, obj)
     write_controller(w, obj)
     if found.get("nominatedNodeName"):
@@ -41,30 +41,30 @@ async def pod(obj: Obj, look: Looking) -> str:
         ("Ephemeral Containers", "ephemeralContainers", "ephemeralContainerStatuses"),
     ):
         if wanted.get(key) or key == "containers":
-            write_containers(w, look, title, wanted.get(key) or (), found.get(states), resolve)
+            write_containers(w, ctx, title, wanted.get(key) or (), found.get(states), resolve)
     _write_conditions(w, obj)
     write_volumes(w, wanted.get("volumes") or ())
     w.field("QoS Class", found.get("qosClass") or _qos_class(obj))
     write_labels(w, "Node-Selectors", wanted.get("nodeSelector"))
     write_tolerations(w, "Tolerations", wanted.get("tolerations"))
     write_spreading(w, wanted.get("topologySpreadConstraints") or ())
-    write_scheduling_group(w, look, wanted)
-    if look.show_events:
-        # Kubelets tell of a static Pod under the uid that they know it by, and of any Pod under one kind or another.
+    write_scheduling_group(w, ctx, wanted)
+    if ctx.show_events:
+        # Kubelets record events about a static Pod with another uid, and about any Pod with different kinds.
         about = reference_to(obj, "")
         about = replace(about, uid=(meta(obj).get("annotations") or {}).get(MIRROR, about.uid))
-        write_found_events(w, look, await visible_events(look, about))
+        write_found_events(w, ctx, await visible_events(ctx, about))
     return w.text()
 
 
 def _qos_class(obj: Obj) -> str:
-    # Servers have told it for years, and the rules of Pods take longer to load than all the rest.
+    # Servers have set the field for years, and the Pod rules are slow to import.
     from setpoint.kinds.core.podspec.qos import qos_class
 
     return qos_class(obj)
 
 
-def _write_identity(w: Writer, look: Looking, obj: Obj) -> None:
+def _write_identity(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     about, wanted, found = meta(obj), spec(obj), status(obj)
     w.field("Name", about.get("name", ""))
     w.field("Namespace", about.get("namespace", ""))
@@ -80,15 +80,15 @@ def _write_identity(w: Writer, look: Looking, obj: Obj) -> None:
     node = wanted.get("nodeName")
     w.field("Node", f"{node}/{found.get('hostIP', '')}" if node else "<none>")
     if found.get("startTime"):
-        w.field("Start Time", look.moment(found["startTime"]))
+        w.field("Start Time", ctx.moment(found["startTime"]))
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
 
 
-def _write_phase(w: Writer, look: Looking, obj: Obj) -> None:
+def _write_phase(w: Writer, ctx: DescribeContext, obj: Obj) -> None:
     about, found = meta(obj), status(obj)
     if about.get("deletionTimestamp") and found.get("phase") not in ("Failed", "Succeeded"):
-        w.field("Status", f"Terminating (lasts {look.since(about['deletionTimestamp'])})")
+        w.field("Status", f"Terminating (lasts {ctx.since(about['deletionTimestamp'])})")
         w.field("Termination Grace Period", f"{about.get('deletionGracePeriodSeconds', 0)}s")
     else:
         w.field("Status", found.get("phase", ""))

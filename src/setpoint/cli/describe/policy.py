@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
 from setpoint.kinds.columns import UNSET, labels_text
@@ -11,7 +11,7 @@ from setpoint.meta.goformat import plain
 from setpoint.meta.selectors import format_labels
 
 
-async def poddisruptionbudget(obj: Obj, look: Looking) -> str:
+async def poddisruptionbudget(obj: Obj, ctx: DescribeContext) -> str:
     wanted, found = spec(obj), status(obj)
     w = Writer()
     w.field("Name", meta(obj).get("name", ""))
@@ -30,11 +30,11 @@ async def poddisruptionbudget(obj: Obj, look: Looking) -> str:
         ("Total", "expectedPods"),
     ):
         w.field(title, found.get(key, 0), 2)
-    await write_events(w, look, obj, "PodDisruptionBudget")
+    await write_events(w, ctx, obj, "PodDisruptionBudget")
     return w.text()
 
 
-async def priorityclass(obj: Obj, look: Looking) -> str:
+async def priorityclass(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     w.field("Name", meta(obj).get("name", ""))
     w.field("Value", obj.get("value", 0))
@@ -42,5 +42,5 @@ async def priorityclass(obj: Obj, look: Looking) -> str:
     w.field("PreemptionPolicy", obj.get("preemptionPolicy", ""))
     w.field("Description", obj.get("description", ""))
     w.field("Annotations", labels_text(meta(obj).get("annotations")))
-    await write_events(w, look, obj, "PriorityClass")
+    await write_events(w, ctx, obj, "PriorityClass")
     return w.text()

@@ -1,4 +1,4 @@
-"""A probe in one line."""
+"""Format a probe as one line."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from setpoint.cli.describe.looking import Looking, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.networking import write_timed_conditions
 from setpoint.cli.describe.writer import Writer
@@ -34,13 +34,13 @@ _LIMIT_TITLES = ("Type", "Resource", "Min", "Max", "Default Request", "Default L
 _LIMIT_KEYS = ("min", "max", "defaultRequest", "default", "maxLimitRequestRatio")
 
 
-async def namespace(obj: Obj, look: Looking) -> str:
+async def namespace(obj: Obj, ctx: DescribeContext) -> str:
     name = meta(obj).get("name", "")
-    quotas, limits = await _held(look, "resourcequotas", name), await _held(look, "limitranges", name)
+    quotas, limits = await _held(ctx, "resourcequotas", name), await _held(ctx, "limitranges", name)
     w = Writer()
     write_head(w, obj, namespaced=False)
     w.field("Status", status(obj).get("phase", ""))
-    write_timed_conditions(w, look, obj)
+    write_timed_conditions(w, ctx, obj)
     if quotas is not None:
         w.write(0, "\n")
         _write_quotas(w, quotas)
@@ -50,10 +50,10 @@ async def namespace(obj: Obj, look: Looking) -> str:
     return w.text()
 
 
-async def _held(look: Looking, plural: str, name: str) -> list[Obj] | None:
-    """None where the server knows no such thing."""
+async def _held(ctx: DescribeContext, plural: str, name: str) -> list[Obj] | None:
+    """Return the objects; None if the server does not have the resource."""
     try:
-        return await look.all(builtin(plural), name)
+        return await ctx.all(builtin(plural), name)
     except NotFound:
         return None
 
@@ -82,7 +82,7 @@ def _write_scopes(w: Writer, quota: Obj, level: int, mark: str) -> None:
                 w.write(level, f"{mark}{_SCOPES[scope]}\n")
 
 
-async def resourcequota(obj: Obj, look: Looking) -> str:
+async def resourcequota(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     w.field("Name", meta(obj).get("name", ""))
     w.field("Namespace", meta(obj).get("namespace", ""))
@@ -121,7 +121,7 @@ def _write_limit_rows(w: Writer, limits: Obj, indent: str) -> None:
             w.row(0, f"{indent}{item.get('type', '')}", name, *cells)
 
 
-async def limitrange(obj: Obj, look: Looking) -> str:
+async def limitrange(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     w.field("Name", meta(obj).get("name", ""))
     w.field("Namespace", meta(obj).get("namespace", ""))

@@ -1,4 +1,4 @@
-"""Roles and bindings: who may do what."""
+"""Describe roles and bindings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from setpoint.cli.describe.looking import Looking
+from setpoint.cli.describe.context import DescribeContext
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -15,7 +15,7 @@ from setpoint.meta.goformat import plain
 
 @dataclass(slots=True)
 class _Rule:
-    """One resource of one group, or one path, of at most one name."""
+    """The verbs of one resource of one group, or of one path, with at most one name."""
 
     groups: list[str] = field(default_factory=list)
     resources: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class _Rule:
         )
 
 
-async def role(obj: Obj, look: Looking) -> str:
+async def role(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj, namespaced=False)
     w.write(0, "PolicyRule:\n")
@@ -42,7 +42,7 @@ async def role(obj: Obj, look: Looking) -> str:
 
 
 def rule_rows(rules: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """For people: resource, paths, names, verbs; a row for each resource."""
+    """Return rows of resource, paths, names and verbs, one for each resource."""
     return [
         (_resource(rule), plain(rule.paths), plain(rule.names), plain(rule.verbs))
         for rule in sorted(_joined(rules), key=_Rule.order)
@@ -50,7 +50,7 @@ def rule_rows(rules: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, s
 
 
 def _joined(rules: Sequence[Mapping[str, Any]]) -> list[_Rule]:
-    """All that is said of one resource in one rule; a path has one for each verb."""
+    """Merge all rules of the same resource; a path has one for each verb."""
     found: dict[tuple[str, str, str | None], _Rule] = {}
     paths = []
     for rule in rules:
@@ -84,7 +84,7 @@ def _resource(rule: _Rule) -> str:
     return f"{resource}{group}{slash}{subresource}"
 
 
-async def binding(obj: Obj, look: Looking) -> str:
+async def binding(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj, namespaced=False)
     to = obj.get("roleRef") or {}

@@ -1,11 +1,11 @@
-"""Which ReplicaSets are a Deployment's: the old ones, and the one that it is at."""
+"""Find the old ReplicaSets and the current one of a Deployment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from setpoint.cli.describe.looking import Looking, meta, spec, status
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.metadata import controller
 from setpoint.client.interface import Obj
 from setpoint.client.resources import builtin
@@ -16,10 +16,10 @@ from setpoint.meta.selectors import format_labels
 HASH_LABEL = "pod-template-hash"
 
 
-async def replica_sets_of(look: Looking, deployment: Obj) -> tuple[list[Obj], list[Obj]]:
-    """(old, new), both in order of age; nothing where whoever looks may not see them."""
+async def replica_sets_of(ctx: DescribeContext, deployment: Obj) -> tuple[list[Obj], list[Obj]]:
+    """Return (old, new), both sorted by age; both are empty if the user may not list ReplicaSets."""
     try:
-        found = await look.all(
+        found = await ctx.all(
             builtin("replicasets", "apps"),
             meta(deployment).get("namespace", ""),
             label_selector=format_labels(spec(deployment).get("selector")).removeprefix(NONE),
@@ -35,7 +35,7 @@ async def replica_sets_of(look: Looking, deployment: Obj) -> tuple[list[Obj], li
 
 
 def _template(workload: Obj) -> Any:
-    """The template without the label that the Deployment adds to it."""
+    """Return the template without the label that the Deployment adds to it."""
     template = spec(workload).get("template") or {}
     labels = {key: value for key, value in (meta(template).get("labels") or {}).items() if key != HASH_LABEL}
     about = {key: value for key, value in {**meta(template), "labels": labels}.items() if value}
@@ -43,7 +43,7 @@ def _template(workload: Obj) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    """Without empty lists, which mean the same as none."""
+    """Return a value without empty lists, which are equal to missing ones."""
     if isinstance(value, dict):
         return {key: _filled(each) for key, each in value.items() if each is not None and each != []}
     return [_filled(each) for each in value] if isinstance(value, list) else value

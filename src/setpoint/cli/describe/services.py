@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import write_head
 from setpoint.cli.describe.writer import Writer
 from setpoint.client.interface import Obj
@@ -18,20 +18,20 @@ from setpoint.meta.goformat import plain
 _SHOWN_ENDPOINTS = 3
 
 
-async def endpoint_slices(look: Looking, namespace: str, service: str) -> list[Obj]:
-    """Raises ApiError."""
+async def endpoint_slices(ctx: DescribeContext, namespace: str, service: str) -> list[Obj]:
+    """List the EndpointSlices of a Service. Raise ApiError."""
     slices = builtin("endpointslices", "discovery.k8s.io")
-    return await look.all(slices, namespace, label_selector=f"kubernetes.io/service-name={service}")
+    return await ctx.all(slices, namespace, label_selector=f"kubernetes.io/service-name={service}")
 
 
 def endpoints_text(slices: Sequence[Obj], port: str) -> str:
-    """The first few addresses that are ready at the port of this name."""
+    """Return the first few ready addresses of the port with this name."""
     if not slices:
         return NONE
     shown: list[str] = []
     count, more = 0, False
     for address, ready in _endpoints(slices, port):
-        # One that is not ready, after as many as are shown, makes for `more` too: so does kubectl.
+        # As in kubectl, an unready address after the last one shown also counts as `more`.
         more = more or len(shown) == _SHOWN_ENDPOINTS
         if ready:
             count += 1
@@ -53,10 +53,10 @@ def _endpoints(slices: Sequence[Obj], port: str) -> Iterator[tuple[str, bool]]:
                 yield address, (endpoint.get("conditions") or {}).get("ready") is not False
 
 
-async def service(obj: Obj, look: Looking) -> str:
+async def service(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted = meta(obj), spec(obj)
     try:
-        slices = await endpoint_slices(look, about.get("namespace", ""), about.get("name", ""))
+        slices = await endpoint_slices(ctx, about.get("namespace", ""), about.get("name", ""))
     except ApiError:
         slices = []
     w = Writer()
@@ -78,9 +78,9 @@ async def service(obj: Obj, look: Looking) -> str:
     if ingress:
         w.field("LoadBalancer Ingress", ", ".join(map(_ingress, ingress)))
     for port in wanted.get("ports") or ():
-        _write_port(w, look, port, slices)
-    _write_policies(w, look, wanted)
-    await write_events(w, look, obj, "Service")
+        _write_port(w, ctx, port, slices)
+    _write_policies(w, ctx, wanted)
+    await write_events(w, ctx, obj, "Service")
     return w.text()
 
 
@@ -91,18 +91,18 @@ def _ingress(point: Mapping[str, Any]) -> str:
     return f"{point['ip']}{mode}"
 
 
-def _write_port(w: Writer, look: Looking, port: Mapping[str, Any], slices: Sequence[Obj]) -> None:
+def _write_port(w: Writer, ctx: DescribeContext, port: Mapping[str, Any], slices: Sequence[Obj]) -> None:
     name, protocol = port.get("name") or UNSET, port.get("protocol", "")
     w.row(0, "Port:", name, f"{port.get('port', 0)}/{protocol}")
     w.field("TargetPort", f"{port.get('targetPort', 0)}/{protocol}")
-    if port.get("appProtocol") is not None and look.minor >= 36:
+    if port.get("appProtocol") is not None and ctx.minor >= 36:
         w.field("AppProtocol", port["appProtocol"])
     if port.get("nodePort"):
         w.row(0, "NodePort:", name, f"{port['nodePort']}/{protocol}")
     w.field("Endpoints", endpoints_text(slices, port.get("name", "")))
 
 
-def _write_policies(w: Writer, look: Looking, wanted: Mapping[str, Any]) -> None:
+def _write_policies(w: Writer, ctx: DescribeContext, wanted: Mapping[str, Any]) -> None:
     w.field("Session Affinity", wanted.get("sessionAffinity", ""))
     if wanted.get("externalTrafficPolicy"):
         w.field("External Traffic Policy", wanted["externalTrafficPolicy"])
@@ -112,11 +112,11 @@ def _write_policies(w: Writer, look: Looking, wanted: Mapping[str, Any]) -> None
         w.field("HealthCheck NodePort", wanted["healthCheckNodePort"])
     if wanted.get("loadBalancerSourceRanges"):
         w.field("LoadBalancer Source Ranges", ",".join(wanted["loadBalancerSourceRanges"]))
-    if wanted.get("trafficDistribution") is not None and look.minor >= 34:
+    if wanted.get("trafficDistribution") is not None and ctx.minor >= 34:
         w.field("Traffic Distribution", wanted["trafficDistribution"])
 
 
-async def endpoints(obj: Obj, look: Looking) -> str:
+async def endpoints(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj)
     w.write(0, "Subsets:\n")
@@ -130,11 +130,11 @@ async def endpoints(obj: Obj, look: Looking) -> str:
             for port in subset["ports"]:
                 w.row(2, port.get("name") or UNSET, port.get("port", 0), port.get("protocol", ""))
         w.write(0, "\n")
-    await write_events(w, look, obj, "Endpoints")
+    await write_events(w, ctx, obj, "Endpoints")
     return w.text()
 
 
-async def endpointslice(obj: Obj, look: Looking) -> str:
+async def endpointslice(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj)
     w.field("AddressType", obj.get("addressType", ""))
@@ -157,5 +157,5 @@ async def endpointslice(obj: Obj, look: Looking) -> str:
             w.field("TargetRef", f"{reference.get('kind', '')}/{reference.get('name', '')}", 2)
         w.field("NodeName", target.get("nodeName", UNSET), 2)
         w.field("Zone", target.get("zone", UNSET), 2)
-    await write_events(w, look, obj, "EndpointSlice")
+    await write_events(w, ctx, obj, "EndpointSlice")
     return w.text()

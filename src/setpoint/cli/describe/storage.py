@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import truth, write_annotations, write_head, write_labels
 from setpoint.cli.describe.volumes import write_persistent_source
 from setpoint.cli.describe.writer import Writer
@@ -22,7 +22,7 @@ _DEFAULT_CLASS = (
 )
 
 
-async def persistentvolume(obj: Obj, look: Looking) -> str:
+async def persistentvolume(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted, found = meta(obj), spec(obj), status(obj)
     annotations = about.get("annotations") or {}
     w = Writer()
@@ -32,7 +32,7 @@ async def persistentvolume(obj: Obj, look: Looking) -> str:
     w.field("Finalizers", plain(about.get("finalizers") or []))
     w.field("StorageClass", annotations.get(STORAGE_CLASS_ANNOTATION, wanted.get("storageClassName", "")))
     if about.get("deletionTimestamp"):
-        w.field("Status", f"Terminating (lasts {look.since(about['deletionTimestamp'])})")
+        w.field("Status", f"Terminating (lasts {ctx.since(about['deletionTimestamp'])})")
     else:
         w.field("Status", found.get("phase", ""))
     claim = wanted.get("claimRef")
@@ -46,7 +46,7 @@ async def persistentvolume(obj: Obj, look: Looking) -> str:
     w.field("Message", found.get("message", ""))
     w.write(0, "Source:\n")
     write_persistent_source(w, wanted)
-    await write_events(w, look, obj, "PersistentVolume")
+    await write_events(w, ctx, obj, "PersistentVolume")
     return w.text()
 
 
@@ -76,7 +76,7 @@ def _write_term(w: Writer, level: int, at: int, needs: Sequence[tuple[Mapping[st
         w.write(0, f"{need.get('key', '')} {operator}{values}\n")
 
 
-async def storageclass(obj: Obj, look: Looking) -> str:
+async def storageclass(obj: Obj, ctx: DescribeContext) -> str:
     annotations = meta(obj).get("annotations") or {}
     w = Writer()
     w.field("Name", meta(obj).get("name", ""))
@@ -101,24 +101,24 @@ async def storageclass(obj: Obj, look: Looking) -> str:
         w.line("" if topologies else NONE)
         for at, term in enumerate(topologies):
             _write_term(w, 1, at, [(each, "in") for each in term.get("matchLabelExpressions") or ()])
-    await write_events(w, look, obj, "StorageClass")
+    await write_events(w, ctx, obj, "StorageClass")
     return w.text()
 
 
-async def volumeattributesclass(obj: Obj, look: Looking) -> str:
+async def volumeattributesclass(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     w.field("Name", meta(obj).get("name", ""))
     w.field("Annotations", labels_text(meta(obj).get("annotations")))
     w.field("DriverName", obj.get("driverName", ""))
     w.field("Parameters", labels_text(obj.get("parameters")))
-    await write_events(w, look, obj, "VolumeAttributesClass")
+    await write_events(w, ctx, obj, "VolumeAttributesClass")
     return w.text()
 
 
-async def csinode(obj: Obj, look: Looking) -> str:
+async def csinode(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     write_head(w, obj, namespaced=False)
-    w.field("CreationTimestamp", look.moment(meta(obj).get("creationTimestamp")))
+    w.field("CreationTimestamp", ctx.moment(meta(obj).get("creationTimestamp")))
     w.write(0, "Spec:\n")
     drivers = spec(obj).get("drivers")
     if drivers is not None:
@@ -132,5 +132,5 @@ async def csinode(obj: Obj, look: Looking) -> str:
                 w.field("Count", count, 4)
             if driver.get("topologyKeys") is not None:
                 w.field("Topology Keys", plain(driver["topologyKeys"]), 3)
-    await write_events(w, look, obj, "CSINode")
+    await write_events(w, ctx, obj, "CSINode")
     return w.text()

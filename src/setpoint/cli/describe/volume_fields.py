@@ -1,7 +1,7 @@
-"""Which fields of which volume source are shown, under which names, in which order.
+"""The displayed fields of each volume source, with their titles, in order.
 
-Sources that need more than a list of fields stand in `volumes`. A source of a PersistentVolume mostly shows what the
-same source of a Pod shows; where it does not, it has an entry of its own.
+Sources that need more than a list of fields are in `volumes`. The source of a PersistentVolume mostly shows the same
+fields as that of a Pod; the exceptions have their own entry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Show = Callable[[Any], str]
 
 class Shown(NamedTuple):
     title: str
-    """With its colon, where it has one."""
+    """The title, with its colon if it has one."""
     key: str
     show: Show
 
@@ -55,7 +55,7 @@ def joined(value: Any) -> str:
 
 
 def reference(value: Any) -> str:
-    """To a Secret: with a namespace in volumes that have none of their own."""
+    """Format a reference to a Secret, with a namespace for cluster-scoped volumes."""
     if value is None:
         return "nil"
     if "namespace" in value:
@@ -154,7 +154,7 @@ TYPES = {
     "csi": "CSI (a Container Storage Interface (CSI) volume source)",
     "image": "Image (a container image or OCI artifact)",
 }
-"""What each source is, by its key; a volume with several of them is described by the first."""
+"""The description of each source by its key; a volume with several sources is described by the first."""
 
 FIELDS: dict[str, tuple[Shown, ...]] = {
     "hostPath": (Shown("Path:", "path", text), Shown("HostPathType:", "type", or_none)),

@@ -24,7 +24,7 @@ def write_volumes(w: Writer, volumes: Sequence[Source], indent: str = "") -> Non
     for volume in volumes:
         w.write(1, f"{' ' if indent else ''}{volume.get('name', '')}:\n")
         key = _source_of(volume)
-        # A `local` source is one of PersistentVolumes only.
+        # `local` is a source of PersistentVolumes only.
         if key in ("", "local"):
             w.write(1, "<unknown>\n")
             continue
@@ -93,7 +93,7 @@ def _write_attributes(w: Writer, attributes: Mapping[str, str] | None) -> None:
     if not attributes:
         w.line(NONE)
         return
-    # Every piece of a line is indented anew, as kubectl does it.
+    # Every line is indented separately, as in kubectl.
     for at, key in enumerate(sorted(attributes)):
         if at:
             w.write(2, "")

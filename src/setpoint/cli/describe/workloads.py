@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from setpoint.cli.describe.claims import write_claim_templates
+from setpoint.cli.describe.context import DescribeContext, meta, spec, status
 from setpoint.cli.describe.events import write_events
-from setpoint.cli.describe.looking import Looking, meta, spec, status
 from setpoint.cli.describe.metadata import (
     controller,
     write_annotations,
@@ -23,17 +23,17 @@ from setpoint.meta.selectors import format_labels
 
 
 def selector_text(obj: Obj) -> str:
-    """Nothing, where a table would say `<none>`."""
+    """Return the selector as text; empty where a table would have `<none>`."""
     text = format_labels(spec(obj).get("selector"))
     return "" if text == NONE else text
 
 
-async def _pods_status(look: Looking, obj: Obj, selector: str) -> str:
-    """How many of its Pods are in which phase. Raises ApiError."""
+async def _pods_status(ctx: DescribeContext, obj: Obj, selector: str) -> str:
+    """Return the number of Pods in each phase. Raise ApiError."""
     uid = meta(obj).get("uid")
     phases = Counter(
         status(pod).get("phase")
-        for pod in await look.pods(meta(obj).get("namespace", ""), label_selector=selector)
+        for pod in await ctx.pods(meta(obj).get("namespace", ""), label_selector=selector)
         if (controller(pod) or {}).get("uid") == uid
     )
     return (
@@ -51,28 +51,28 @@ def _write_conditions(w: Writer, obj: Obj) -> None:
             w.row(1, f"{each.get('type', '')} ", each.get("status", ""), each.get("reason", ""))
 
 
-async def replicationcontroller(obj: Obj, look: Looking) -> str:
+async def replicationcontroller(obj: Obj, ctx: DescribeContext) -> str:
     labels = spec(obj).get("selector") or {}
-    counts = await _pods_status(look, obj, ",".join(f"{key}={labels[key]}" for key in sorted(labels)))
+    counts = await _pods_status(ctx, obj, ",".join(f"{key}={labels[key]}" for key in sorted(labels)))
     w = Writer()
     _write_replicas(w, obj, labels_text(labels), controlled=False)
     w.field("Pods Status", counts)
-    write_pod_template(w, look, spec(obj).get("template"))
+    write_pod_template(w, ctx, spec(obj).get("template"))
     _write_conditions(w, obj)
-    await write_events(w, look, obj, "ReplicationController")
+    await write_events(w, ctx, obj, "ReplicationController")
     return w.text()
 
 
-async def replicaset(obj: Obj, look: Looking) -> str:
+async def replicaset(obj: Obj, ctx: DescribeContext) -> str:
     w = Writer()
     _write_replicas(w, obj, format_labels(spec(obj).get("selector")), controlled=True)
     try:
-        w.field("Pods Status", await _pods_status(look, obj, selector_text(obj)))
+        w.field("Pods Status", await _pods_status(ctx, obj, selector_text(obj)))
     except ApiError as error:
         w.field("Pods Status", f"error in fetching pods: {error.message}")
-    write_pod_template(w, look, spec(obj).get("template") or {})
+    write_pod_template(w, ctx, spec(obj).get("template") or {})
     _write_conditions(w, obj)
-    await write_events(w, look, obj, "ReplicaSet")
+    await write_events(w, ctx, obj, "ReplicaSet")
     return w.text()
 
 
@@ -88,9 +88,9 @@ def _write_replicas(w: Writer, obj: Obj, selector: str, *, controlled: bool) -> 
     w.field("Replicas", f"{status(obj).get('replicas', 0)} current / {spec(obj).get('replicas', 0)} desired")
 
 
-async def daemonset(obj: Obj, look: Looking) -> str:
+async def daemonset(obj: Obj, ctx: DescribeContext) -> str:
     about, found = meta(obj), status(obj)
-    counts = await _pods_status(look, obj, selector_text(obj))
+    counts = await _pods_status(ctx, obj, selector_text(obj))
     template = spec(obj).get("template") or {}
     w = Writer()
     w.field("Name", about.get("name", ""))
@@ -108,22 +108,22 @@ async def daemonset(obj: Obj, look: Looking) -> str:
     ):
         w.write(0, f"{title}: {found.get(key, 0)}\n")
     w.field("Pods Status", counts)
-    write_pod_template(w, look, template)
-    await write_events(w, look, obj, "DaemonSet")
+    write_pod_template(w, ctx, template)
+    await write_events(w, ctx, obj, "DaemonSet")
     return w.text()
 
 
-async def statefulset(obj: Obj, look: Looking) -> str:
+async def statefulset(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted = meta(obj), spec(obj)
-    counts = await _pods_status(look, obj, selector_text(obj))
+    counts = await _pods_status(ctx, obj, selector_text(obj))
     w = Writer()
     w.field("Name", about.get("name", ""))
     w.field("Namespace", about.get("namespace", ""))
-    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    w.field("CreationTimestamp", ctx.moment(about.get("creationTimestamp")))
     w.field("Selector", selector_text(obj))
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
-    newer = look.minor >= 37
+    newer = ctx.minor >= 37
     if newer and wanted.get("serviceName"):
         w.field("Service Name", wanted["serviceName"])
     if newer and wanted.get("podManagementPolicy"):
@@ -142,18 +142,18 @@ async def statefulset(obj: Obj, look: Looking) -> str:
         w.field("WhenDeleted", retention.get("whenDeleted", ""), 1)
         w.field("WhenScaled", retention.get("whenScaled", ""), 1)
     w.field("Pods Status", counts)
-    write_pod_template(w, look, wanted.get("template") or {})
+    write_pod_template(w, ctx, wanted.get("template") or {})
     write_claim_templates(w, wanted.get("volumeClaimTemplates") or ())
-    await write_events(w, look, obj, "StatefulSet")
+    await write_events(w, ctx, obj, "StatefulSet")
     return w.text()
 
 
-async def deployment(obj: Obj, look: Looking) -> str:
+async def deployment(obj: Obj, ctx: DescribeContext) -> str:
     about, wanted, found = meta(obj), spec(obj), status(obj)
     w = Writer()
     w.field("Name", about.get("name", ""))
     w.field("Namespace", about.get("namespace", ""))
-    w.field("CreationTimestamp", look.moment(about.get("creationTimestamp")))
+    w.field("CreationTimestamp", ctx.moment(about.get("creationTimestamp")))
     write_labels(w, "Labels", about.get("labels"))
     write_annotations(w, "Annotations", about.get("annotations"))
     w.field("Selector", selector_text(obj))
@@ -172,11 +172,11 @@ async def deployment(obj: Obj, look: Looking) -> str:
     if rolling is not None:
         unavailable, surge = rolling.get("maxUnavailable", "<nil>"), rolling.get("maxSurge", "<nil>")
         w.field("RollingUpdateStrategy", f"{unavailable} max unavailable, {surge} max surge")
-    write_pod_template(w, look, wanted.get("template") or {})
+    write_pod_template(w, ctx, wanted.get("template") or {})
     _write_conditions(w, obj)
-    old, new = await replica_sets_of(look, obj)
+    old, new = await replica_sets_of(ctx, obj)
     if old or new:
         w.field("OldReplicaSets", replica_sets_text(old))
         w.field("NewReplicaSet", replica_sets_text(new))
-    await write_events(w, look, obj, "Deployment")
+    await write_events(w, ctx, obj, "Deployment")
     return w.text()

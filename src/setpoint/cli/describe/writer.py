@@ -1,4 +1,4 @@
-"""What descriptions are written with: lines at levels of indentation, aligned at the end."""
+"""The writer of descriptions: lines at indentation levels, with aligned columns."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from setpoint.cli.tabwriter import align
 
 
 class Writer:
-    """Texts may contain tabs (the end of a cell) and newlines. What could steer a terminal is made visible: whoever can
-    write into an object must not write on the screen of those who look at it."""
+    """Writes texts with tabs (ends of cells) and newlines, and aligns the columns.
+
+    Control characters are escaped: the author of an object must not control the terminal of a user who describes it.
+    """
 
     def __init__(self) -> None:
         self._aligned: list[str] = []
@@ -18,7 +20,7 @@ class Writer:
         self._pending.append("  " * level + escaped(text))
 
     def line(self, text: str = "") -> None:
-        """The rest of a line that was begun."""
+        """Write the rest of the current line."""
         self.write(0, text + "\n")
 
     def field(self, name: str, value: object, level: int = 0) -> None:
@@ -28,12 +30,12 @@ class Writer:
         self.write(level, "\t".join(map(str, cells)) + "\n")
 
     def flush(self) -> None:
-        """What follows is aligned for itself."""
+        """Align what was written so far; later lines are aligned separately."""
         self._aligned.append(align("".join(self._pending)))
         self._pending.clear()
 
     def nested(self, levels: int) -> Writer:
-        """Writes to the same place, everything by so many levels deeper, also what continues a line."""
+        """Return a writer to the same output with everything indented by `levels`, including continued lines."""
         return _Nested(self, levels)
 
     def text(self) -> str:
@@ -42,7 +44,7 @@ class Writer:
 
 
 class RawWriter(Writer):
-    """Leaves its tabs as they are."""
+    """A writer that leaves tabs unchanged."""
 
     def flush(self) -> None:
         self._aligned.append("".join(self._pending))

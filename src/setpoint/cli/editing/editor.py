@@ -1,4 +1,4 @@
-"""The user's editor."""
+"""Run the user's editor."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.meta.goformat import quote
 
 _VARIABLES = ("KUBE_EDITOR", "EDITOR")
 _DEFAULT = "vi"
 
 
-def edit_text(call: Call, data: bytes, suffix: str) -> tuple[bytes, Path]:
-    """What the user made of it, and the file it is in, which is the caller's to delete. Raises Failed."""
+def edit_text(call: Invocation, data: bytes, suffix: str) -> tuple[bytes, Path]:
+    """Return the edited text and its file, which the caller deletes. Raise Failed."""
     with tempfile.NamedTemporaryFile(prefix="setpoint-edit-", suffix=suffix, delete=False) as file:
         file.write(data)
     path = Path(file.name)
     command, shown = _command(call, path)
     call.flush()
-    around = call.around
+    io = call.io
     try:
         done = subprocess.run(
             command,
-            stdin=_own(around.stdin),
-            stdout=_own(around.stdout),
-            stderr=_own(around.stderr),
-            env=dict(around.environment),
+            stdin=_own(io.stdin),
+            stdout=_own(io.stdout),
+            stderr=_own(io.stderr),
+            env=dict(io.environment),
             check=False,
         )
     except FileNotFoundError:
@@ -42,9 +42,9 @@ def edit_text(call: Call, data: bytes, suffix: str) -> tuple[bytes, Path]:
     return path.read_bytes(), path
 
 
-def _command(call: Call, path: Path) -> tuple[list[str], str]:
-    """What is run, and how it is called in complaints."""
-    environment = call.around.environment
+def _command(call: Invocation, path: Path) -> tuple[list[str], str]:
+    """Return the command to run, and its name for error messages."""
+    environment = call.io.environment
     editor = next((found for name in _VARIABLES if (found := environment.get(name))), _DEFAULT)
     if any(char in editor for char in "\"'\\"):
         shell = environment.get("SHELL") or "/bin/bash"
@@ -53,8 +53,8 @@ def _command(call: Call, path: Path) -> tuple[list[str], str]:
 
 
 def _own(stream: BinaryIO) -> int:
-    """The stream itself, if it is one that another program can have."""
+    """Return the file descriptor of a stream that another program can inherit."""
     try:
         return stream.fileno()
-    except (OSError, ValueError):  # a test's buffer
+    except (OSError, ValueError):  # an in-memory stream of a test
         return subprocess.DEVNULL

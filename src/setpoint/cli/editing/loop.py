@@ -1,4 +1,4 @@
-"""Edit, save; and again with the reasons, if it could not be saved."""
+"""The edit loop: edit and save, and edit again with the reasons if saving failed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.editing.editor import edit_text
 from setpoint.cli.failures import EXPECTED, Exit, Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.printing.documents import without_managed_fields
 from setpoint.cli.resources import Target
 from setpoint.cli.resources.choosing import placed
@@ -35,15 +35,15 @@ ANNOTATIONS = """\
 
 @dataclass
 class Outcome:
-    """Of one attempt to save."""
+    """The result of one attempt to save."""
 
     reasons: list[tuple[str, list[str]]] = field(default_factory=list)
-    """What is wrong with what was typed: it is edited again."""
+    """The errors of the edited text by object; it is edited again if there are any."""
     retryable: int = 0
     missing: int = 0
 
     def add(self, error: ApiError, target: Target) -> str:
-        """What went wrong with one object; gives what to tell at once."""
+        """Add the error of one object and return the message to print."""
         what = f"{target.resource} {quote(target.name)}"
         if isinstance(error, Invalid) and error.reason == "Invalid":
             causes = (error.details or {}).get("causes") or ()
@@ -58,19 +58,19 @@ class Outcome:
 
 
 Save = Callable[[list[Target], Outcome], Awaitable[None]]
-"""Writes what was edited; what the user can mend goes into the outcome, anything else is raised."""
+"""Saves the edited objects; errors that the user can correct go into the outcome, others are raised."""
 
 
 class Editing:
-    def __init__(self, call: Call, header: str) -> None:
+    def __init__(self, call: Invocation, header: str) -> None:
         self._call = call
         self._header = header
         self._json = call.flags.output == "json"
         self._file: Path | None = None
-        """With what was typed last."""
+        """The file with the last edited text; None before the first edit."""
 
     async def edit(self, targets: list[Target], save: Save) -> None:
-        """Until it is saved or given up. Raises Failed and Exit."""
+        """Edit until saving succeeds or the user gives up. Raise Failed or Exit."""
         original = self._text(targets)
         text, outcome, edited = original, Outcome(), b""
         while True:
@@ -82,11 +82,11 @@ class Editing:
                 raise self._kept(Failed("Edit cancelled, no valid changes were saved."))
             if _stripped(original) == _stripped(edited):
                 self._forget()
-                self._call.tell("Edit cancelled, no changes made.")
+                self._call.print_err("Edit cancelled, no changes made.")
                 return
             if not _has_lines(edited):
                 self._forget()
-                self._call.tell("Edit cancelled, saved file was empty.")
+                self._call.print_err("Edit cancelled, saved file was empty.")
                 return
             text, outcome = _without_comments(edited), Outcome()
             try:
@@ -103,10 +103,10 @@ class Editing:
 
     def _settled(self, outcome: Outcome) -> bool:
         if outcome.retryable:
-            self._call.tell(f"You can run `setpoint replace -f {self._file}` to try this update again.")
+            self._call.print_err(f"You can run `setpoint replace -f {self._file}` to try this update again.")
             raise Exit(1)
         if outcome.missing:
-            self._call.tell(f"The edits you made on deleted resources have been saved to {quote(str(self._file))}")
+            self._call.print_err(f"The edits you made on deleted resources have been saved to {quote(str(self._file))}")
             raise Exit(1)
         if outcome.reasons:
             return False
@@ -150,7 +150,7 @@ class Editing:
 
     def _kept(self, error: Exception) -> Exception:
         if self._file is not None and self._file.exists():
-            self._call.tell(f"A copy of your changes has been stored to {quote(str(self._file))}")
+            self._call.print_err(f"A copy of your changes has been stored to {quote(str(self._file))}")
         return error
 
 
@@ -159,7 +159,7 @@ def _without_comments(data: bytes) -> bytes:
 
 
 def _stripped(data: bytes) -> Any:
-    """What it says, as far as that can be told; two texts that say the same are no change."""
+    """Return the parsed content if it is valid: equal contents are not a change."""
     try:
         return parse_yaml(data)[0]
     except BodyError:
@@ -171,5 +171,5 @@ def _has_lines(data: bytes) -> bool:
 
 
 def _hashed(text: str) -> str:
-    """Lines after the first are comments too."""
+    """Return the text as comment lines."""
     return text.replace("\n#", "\n").replace("\n", "\n# ")

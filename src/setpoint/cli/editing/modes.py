@@ -1,12 +1,12 @@
-"""What is edited, and what becomes of it."""
+"""The modes of editing: what is edited, and how it is saved."""
 
 from __future__ import annotations
 
 import json
 
-from setpoint.cli.call import Call
 from setpoint.cli.editing.loop import ANNOTATIONS, OBJECTS, Editing, Obj, Outcome
 from setpoint.cli.failures import Failed, raise_all
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target, choose, fetch, from_files
 from setpoint.cli.resources.choosing import placed
 from setpoint.cli.resources.manifests import Document
@@ -18,8 +18,8 @@ from setpoint.meta.gojson import compact
 from setpoint.meta.patch import PatchError, merge_patch_between, two_way_strategic
 
 
-async def edit_objects(call: Call) -> None:
-    """Objects of the server; what was changed is sent as a patch."""
+async def edit_objects(call: Invocation) -> None:
+    """Edit objects of the server and send the changes as patches."""
     results, directive = Results(call, apart=True), validation(call)
     targets = await _current(call)
     if not targets:
@@ -37,7 +37,7 @@ async def edit_objects(call: Call) -> None:
                 continue
             patch, kind = _patch(one, before, after)
             if call.flags.output_patch:
-                call.say(f"Patch: {compact(patch)}")
+                call.print(f"Patch: {compact(patch)}")
             try:
                 found = await call.client.patch(
                     one.resource,
@@ -50,15 +50,15 @@ async def edit_objects(call: Call) -> None:
                     field_validation=directive,
                 )
             except ApiError as error:
-                call.tell(outcome.add(error, one))
+                call.print_err(outcome.add(error, one))
             else:
                 results.add(found, "edited")
 
     await Editing(call, OBJECTS).edit(targets, save)
 
 
-async def edit_before_create(call: Call) -> None:
-    """Objects of files, one after another; what they have become is created."""
+async def edit_before_create(call: Invocation) -> None:
+    """Edit objects of files one after another and create them."""
     results, directive = Results(call, apart=True), validation(call)
     errors: list[Exception] = []
 
@@ -81,8 +81,8 @@ async def edit_before_create(call: Call) -> None:
     raise_all(errors)
 
 
-async def edit_last_applied(call: Call) -> None:
-    """What the annotations say that was applied; only they are changed."""
+async def edit_last_applied(call: Invocation) -> None:
+    """Edit the last-applied annotations of objects."""
     results = Results(call, apart=True)
     targets = [
         (await placed(call, Document(json.loads(text), "STDIN")))
@@ -113,7 +113,7 @@ async def edit_last_applied(call: Call) -> None:
     await Editing(call, ANNOTATIONS).edit(targets, save)
 
 
-async def _current(call: Call) -> list[Target]:
+async def _current(call: Invocation) -> list[Target]:
     chosen = await choose(call, lists=True)
     part = getattr(call.flags, "subresource", "")
     if not part:
@@ -127,7 +127,7 @@ async def _current(call: Call) -> list[Target]:
 
 
 def _same(targets: list[Target], edited: Target) -> Target:
-    """What it was before. By uid where there is one: the name is part of what was edited."""
+    """Return the original of an edited object, by uid if it has one, because the name may be edited."""
 
     def uid(target: Target) -> str:
         found: str = ((target.obj or {}).get("metadata") or {}).get("uid") or ""
@@ -140,7 +140,7 @@ def _same(targets: list[Target], edited: Target) -> Target:
 
 
 def _with_managed_fields(obj: Obj, before: Obj) -> Obj:
-    """They are not shown, so nobody can have changed them."""
+    """Restore the managed fields, which are hidden from the editor."""
     fields = (before.get("metadata") or {}).get("managedFields")
     return obj if fields is None else {**obj, "metadata": {**(obj.get("metadata") or {}), "managedFields": fields}}
 

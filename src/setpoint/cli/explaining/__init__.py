@@ -1,1 +1,1 @@
-"""What a kind's fields are, told from the server's OpenAPI documents, laid out as kubectl does."""
+"""Explain the fields of a kind from the server's OpenAPI documents, in kubectl's layout."""

@@ -1,4 +1,4 @@
-"""The layout of `explain`, from an OpenAPI v3 document."""
+"""The plaintext layout of `explain`, from an OpenAPI v3 document."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _FEW = 4
 
 
 class Explainer:
-    """Of one document. `most` is how deep fields are listed, 0 for all the way."""
+    """Explains the kinds of one document. `most` is the maximum depth of listed fields; 0 is unlimited."""
 
     def __init__(self, document: Obj, recursive: bool = False, most: int = 0) -> None:
         self._document, self._recursive, self._most = document, recursive, most
 
     def explain(self, group: str, version: str, plural: str, path: list[str]) -> Iterator[str]:
-        """The text, in parts: that a field is not there is found when the kind has been told. Raises Failed."""
+        """Yield the text in parts, because a missing field is detected only after the header. Raise Failed."""
         kind = self._kind(group, version, plural)
         if kind.get("group"):
             yield f"GROUP:      {kind['group']}\n"
@@ -50,7 +50,7 @@ class Explainer:
         return found
 
     def _output(self, schema: Obj, path: list[str], history: frozenset[str]) -> str:
-        """Empty: there is no such field."""
+        """Return the text for a field; empty if it does not exist."""
         reference = schema.get("$ref") or ""
         resolved = self._resolved(reference) or schema
         if not path:
@@ -112,7 +112,7 @@ class Explainer:
         return line + "\n"
 
     def _type(self, schema: Obj) -> str:
-        """A word for people: `string`, `[]Container`, `map[string]Quantity`."""
+        """Return a readable type name: `string`, `[]Container`, `map[string]Quantity`."""
         if schema.get("items"):
             return f"[]{self._type(schema['items'])}"
         if isinstance(schema.get("additionalProperties"), dict) and schema["additionalProperties"]:
@@ -141,7 +141,7 @@ class Explainer:
 
 
 def _parts(schema: Obj) -> list[Obj]:
-    """What a schema is made of besides its own fields."""
+    """Return the schemas of `allOf`, `anyOf` and `oneOf`."""
     found: list[Obj] = list(schema.get("allOf") or ())
     if schema.get("items"):
         found.append(schema["items"])

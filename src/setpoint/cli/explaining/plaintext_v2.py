@@ -15,14 +15,14 @@ _PREFIX = "#/definitions/"
 
 
 class ExplainerV2:
-    """`most` is how deep fields are listed, 0 for all the way."""
+    """Explains kinds of an OpenAPI v2 document. `most` is the maximum depth of listed fields; 0 is unlimited."""
 
     def __init__(self, document: Obj, recursive: bool = False, most: int = 0) -> None:
         self._definitions: dict[str, Obj] = document.get("definitions") or {}
         self._recursive, self._most = recursive, most
 
     def explain(self, group: str, version: str, kind: str, path: list[str]) -> str:
-        """Raises Failed."""
+        """Return the text for a field. Raise Failed."""
         wanted = {"group": group, "version": version, "kind": kind}
         schema = next((one for one in self._definitions.values() if wanted in (one.get(_GVK) or ())), None)
         if schema is None:
@@ -141,7 +141,7 @@ def _indented(lines: list[str], by: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines that are indented stay; a bullet, and what follows a colon, begin a line of their own."""
+    """Wrap a text; indented lines are unchanged, and bullets and texts after a colon start a new line."""
     out: list[str] = []
     words: list[str] = []
     last = ""

@@ -1,4 +1,4 @@
-"""Lines broken at blanks, by the rules of the library that kubectl uses."""
+"""Wrap lines at spaces, by the rules of the library that kubectl uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _NO_BREAK = "\u00a0"
 
 
 def wrap(text: str, limit: int) -> str:
-    """A word that is longer than a line stays whole. Blanks within a line stay; those where it is broken go."""
+    """Wrap a text. Words longer than a line are not split. Spaces at a break are removed, others are preserved."""
     out: list[str] = []
     at = 0
     word, blanks = "", ""

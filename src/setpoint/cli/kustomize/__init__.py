@@ -1,7 +1,6 @@
-"""Kustomizations: a directory with a kustomization.yaml, made into objects, as the kustomize in kubectl does it.
+"""Kustomizations: build the objects of a directory with a kustomization.yaml, as the kustomize in kubectl does.
 
-What it does not support it refuses by name: plugins, Helm charts, schemas of one's own, and anything that would have to
-be fetched from the network.
+Unsupported features are rejected by name: plugins, Helm charts, custom schemas, and remote resources.
 """
 
 from __future__ import annotations
@@ -26,10 +25,13 @@ _MANAGED_BY, _MANAGER = "app.kubernetes.io/managed-by", "kustomize-(devel)"
 
 
 def build(
-    directory: Path, *, confined: bool = True, tell: Callable[[str], None] = lambda _: None
+    directory: Path, *, confined: bool = True, warn: Callable[[str], None] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
-    """The objects, what others need first unless the kustomization says another order. `confined`: files are in the
-    kustomization's directory or below it. `tell` hears of what should be written otherwise. Raises Failed."""
+    """Yield the objects, dependencies first unless the kustomization sets another order.
+
+    With `confined`, files must be in the kustomization's directory or below it. `warn` is called with deprecation
+    warnings. Raise Failed.
+    """
     if is_remote(str(directory)):
         raise Failed(
             f"{directory}: kustomizations are not fetched from the network; fetch it yourself and name its path"
@@ -39,7 +41,7 @@ def build(
         raise Failed(f"must build at directory: not a valid directory: evalsymlink failure on '{directory}' : "
                      f"lstat {root}: no such file or directory" if not root.exists() else
                      f"must build at directory: not a valid directory: file is not directory: '{root}'")  # fmt: skip
-    target = Target(Loader(root, confined=confined, tell=tell))
+    target = Target(Loader(root, confined=confined, warn=warn))
     gathered = target.gathered()
     resources = gathered.resources
     for one in resources.all:
@@ -55,11 +57,11 @@ def build(
 
 
 def _describe(one: Resource, metadata: list[str]) -> None:
-    """What the kustomization wants to be told of where objects are from."""
+    """Add the origin metadata that the kustomization requests."""
     if "managedByLabel" in metadata:
         one.meta["labels"] = {**(one.meta.get("labels") or {}), _MANAGED_BY: _MANAGER}
     if one.before and not one.meta.get("annotations"):
-        one.meta.pop("annotations", None)  # nothing is left of them when kustomize has taken out its own
+        one.meta.pop("annotations", None)  # nothing is left after kustomize has removed its own annotations
     if annotations := one.meta.get("annotations"):
         one.meta["annotations"] = {
             key: value if isinstance(value, str) else plain(value) for key, value in annotations.items()

@@ -1,4 +1,4 @@
-"""Where transformers look: what is built in, and what kustomizations add in their `configurations`."""
+"""The field specs of transformers: built-in ones, and those that kustomizations add in `configurations`."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def _built_in() -> Specs:
 @dataclass
 class Configuration:
     specs: Specs = field(default_factory=_built_in)
-    """By the names that configurations give them."""
+    """The field specs by their names in configurations."""
     references: dict[Gvk, list[FieldSpec]] = field(default_factory=lambda: dict(REFERENCES))
 
     def add(self, data: bytes, source: str) -> None:
-        """A file of `configurations`. Raises Failed."""
+        """Add a file of `configurations`. Raise Failed."""
         try:
             said, _ = parse_yaml(data)
         except BodyError as error:
@@ -76,7 +76,7 @@ def _gvk(said: Any) -> Gvk:
 
 
 def spec_of(said: Any) -> FieldSpec:
-    """As it stands in a file. Raises Failed."""
+    """Parse a field spec. Raise Failed."""
     gvk = _gvk(said)
     if not said.get("path"):
         raise Failed("a field specification has no path")

@@ -1,4 +1,4 @@
-"""`transformers`: the built-in ones, written out as objects of their own."""
+"""`transformers`: the built-in transformers, configured as objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Step = Callable[[ResourceMap], None]
 
 
 def step_of(obj: Obj, loader: Loader) -> Step:
-    """What an object of `apiVersion: builtin` does. Raises Failed for programs of others."""
+    """Return the transformer of an object with `apiVersion: builtin`. Raise Failed for external programs."""
     kind = str(obj.get("kind") or "")
     known = _KINDS.get(kind)
     if obj.get("apiVersion") != "builtin" or known is None:

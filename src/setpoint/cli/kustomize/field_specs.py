@@ -1,5 +1,4 @@
-"""Where in which kinds a transformer looks: paths with `/` between their parts, through lists as if they were not
-there."""
+"""Field specs: paths with `/` between their parts that select fields of kinds, and descend into all items of lists."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ class FieldSpec(NamedTuple):
 
 
 Change = Callable[[Any], Any]
-"""From the value at the end of the path (None: there is none) to the new one."""
+"""Maps the value at the end of the path to the new one; None means that there is none."""
 
 
 def visit(obj: Obj, spec: FieldSpec, change: Change, empty: Callable[[], Any] | None = None) -> None:
-    """Changes what the path leads to. `empty` makes what is not there, if the field may be created."""
+    """Change the values of the path. `empty` creates missing fields if the spec allows it."""
     if spec.gvk.selects(id_of(obj)):
         path = [part.replace("\\/", "/") for part in _SLASH.split(spec.path)]
         try:
@@ -57,7 +56,7 @@ def _visit(node: Any, path: list[str], change: Change, empty: Callable[[], Any] 
 
 
 def _template(kind: str) -> str:
-    """Where a kind has its Pods' metadata and spec."""
+    """Return the path of the Pod template of a kind."""
     return {"Pod": "", "PodTemplate": "template/", "CronJob": "spec/jobTemplate/spec/template/"}.get(
         kind, "spec/template/"
     )

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets made of literals and files, and the hash that their names end in."""
+"""Generate ConfigMaps and Secrets from literals and files, and the hash suffix of their names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTERS = str.maketrans("013ae", "ghkmt")
 
 
 def generate(loader: Loader, kind: str, said: Obj, options: Any) -> Resource:
-    """One entry of `configMapGenerator` or `secretGenerator`. Raises Failed."""
+    """Generate the object of one entry of `configMapGenerator` or `secretGenerator`. Raise Failed."""
     name = str(said.get("name") or "")
     if not name:
         raise Failed("a configmap must have a name")
@@ -42,7 +42,7 @@ def generate(loader: Loader, kind: str, said: Obj, options: Any) -> Resource:
 
 
 def _options(own: Any, common: Any) -> dict[str, Any]:
-    """Those of the entry go before those of all."""
+    """Merge options; those of the entry override the common ones."""
     own, common = own or {}, common or {}
     made: dict[str, Any] = {
         name: {**texts(common.get(name), name), **texts(own.get(name), name)} for name in ("labels", "annotations")
@@ -133,7 +133,7 @@ def _fill(obj: Obj, pairs: dict[str, bytes], type_: str) -> None:
 
 
 def _base64(data: bytes) -> str:
-    """In lines, if it is longer than one."""
+    """Encode as base64, wrapped into lines if it is long."""
     text = b64encode(data).decode()
     if len(text) < _LINE:
         return text
@@ -141,7 +141,8 @@ def _base64(data: bytes) -> str:
 
 
 def name_hash(obj: Obj) -> str:
-    """Ten letters that change with the content. The name is not part of it: kustomize looks for it where it is not."""
+    """Return the hash of ten letters of the content. The name is not part of it, because kustomize reads it from a
+    wrong field."""
     known = {"kind": obj["kind"], "name": "", "data": obj.get("data", "")}
     if obj["kind"] == "Secret":
         known["type"] = obj.get("type", "")

@@ -1,4 +1,4 @@
-"""Kustomization files and what they name: found, kept to their directory, read."""
+"""Load kustomization files and the files they name, confined to their directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENTRIES: dict[str, tuple[str, ...]] = {
     "configMapGenerator": _GENERATOR,
     "secretGenerator": (*_GENERATOR, "type"),
 }
-"""What the entries of lists may say."""
+"""The valid keys of list entries."""
 _DEEPER = (
     "disableNameSuffixHash", "immutable", "group", "version", "kind", "name", "namespace", "apiVersion",
     "labelSelector", "annotationSelector", "allowNameChange", "allowKindChange", "select", "reject", "fieldPaths",
@@ -46,7 +46,7 @@ _DEEPER = (
     "annotations", "path",
 )  # fmt: skip
 _FREE = ("commonLabels", "commonAnnotations", "pairs", "annotations", "metadata")
-"""Whose keys are the user's own; so are those of `labels`, if it is no list."""
+"""Fields with arbitrary keys; `labels` too, if it is not a list."""
 _OLD = {
     "bases": "resources",
     "commonLabels": "labels",
@@ -66,15 +66,15 @@ _DEEPEST = 100
 
 
 class Loader:
-    """Reads what is in a directory or below it."""
+    """Reads files in a directory or below it."""
 
     def __init__(
-        self, root: Path, above: tuple[Path, ...] = (), *, confined: bool, tell: Callable[[str], None]
+        self, root: Path, above: tuple[Path, ...] = (), *, confined: bool, warn: Callable[[str], None]
     ) -> None:
         self.root = root
-        self.tell = tell
+        self.warn = warn
         self._above = above
-        """The kustomizations that led here."""
+        """The kustomizations that include this one, to detect cycles."""
         self.confined = confined
 
     def bytes(self, name: str) -> bytes:
@@ -91,7 +91,7 @@ class Loader:
         return data
 
     def inside(self, name: str) -> Loader:
-        """The kustomization in another directory. Raises Failed."""
+        """Return the loader of another directory. Raise Failed."""
         if is_remote(name):
             raise Failed(
                 f"{name}: kustomizations are not fetched from the network; fetch it yourself and name its path"
@@ -105,7 +105,7 @@ class Loader:
             raise Failed(f"cycle detected: candidate root '{path}' contains visited root '{path}'")
         if len(self._above) >= _DEEPEST:
             raise Failed(f"{path}: kustomizations are nested more than {_DEEPEST} deep")
-        return Loader(path, (*self._above, self.root), confined=self.confined, tell=self.tell)
+        return Loader(path, (*self._above, self.root), confined=self.confined, warn=self.warn)
 
 
 def is_remote(name: str) -> bool:
@@ -113,7 +113,7 @@ def is_remote(name: str) -> bool:
 
 
 def load(loader: Loader) -> tuple[Obj, str]:
-    """The kustomization of a directory, and the name of its file. Raises Failed."""
+    """Return the kustomization of a directory, and the name of its file. Raise Failed."""
     found = [name for name in FILE_NAMES if (loader.root / name).is_file()]
     if not found:
         listed = "', '".join(FILE_NAMES)
@@ -132,7 +132,7 @@ def load(loader: Loader) -> tuple[Obj, str]:
     for old, new in _OLD.items():
         if said.get(old) is not None:
             trying = "[EXPERIMENTAL] " if old == "vars" else ""
-            loader.tell(
+            loader.warn(
                 f"# Warning: '{old}' is deprecated. Please use '{new}' instead. {trying}Run 'kustomize edit fix' to "
                 "update your Kustomization automatically."
             )
@@ -147,7 +147,7 @@ _SPELLED = {
 
 
 def _recased(said: Any) -> Any:
-    """With its fields as they are written: upper and lower case make no difference to those who read them."""
+    """Return the kustomization with canonical field names, because they are case-insensitive."""
     if isinstance(said, list):
         return [_recased(item) for item in said]
     if not isinstance(said, dict):
@@ -188,7 +188,7 @@ def _check(said: Obj) -> None:
 
 
 def _tidied(said: Obj) -> Obj:
-    """Older names of fields in their new places."""
+    """Move deprecated fields to their new places."""
     made = {**said, "resources": [*(said.get("resources") or ()), *(said.get("bases") or ())]}
     made["images"] = [*(said.get("images") or ()), *(said.get("imageTags") or ())]
     made["kind"] = said.get("kind") or KUSTOMIZATION[1]
@@ -196,7 +196,7 @@ def _tidied(said: Obj) -> Obj:
 
 
 def texts(said: Any, what: str) -> dict[str, str]:
-    """A mapping of texts. Raises Failed for anything else."""
+    """Return a mapping of strings. Raise Failed for anything else."""
     if said is None:
         return {}
     if not isinstance(said, dict):
@@ -212,7 +212,7 @@ def texts(said: Any, what: str) -> dict[str, str]:
 
 
 def objects(data: bytes, source: str) -> list[Obj]:
-    """The objects of a text; lists are opened. Raises Failed."""
+    """Parse the objects of a text, including items of lists. Raise Failed."""
     found: list[Obj] = []
     for value in _documents(data, source):
         if value is None or value == {}:
@@ -234,7 +234,7 @@ def _documents(data: bytes, source: str) -> Iterable[Any]:
         end = match.start() if match else len(data)
         if data[start:end].strip():
             try:
-                # Empty lines before it, so that a complaint names the line of the file.
+                # Prefixed with empty lines, so that error messages have the line number of the file.
                 text = b"\n" * data.count(b"\n", 0, start) + data[start:end]
                 yield parse_yaml(text, modern=True)[0]
             except BodyError as error:

@@ -1,4 +1,4 @@
-"""Strategic merge patches as kustomize applies them: lists that merge have the patch's items first, in its order."""
+"""Strategic merge patches as kustomize applies them: the patch's items come first in merged lists, in its order."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from setpoint.meta.goformat import plain
 from setpoint.meta.schema import Field, Shape, Type
 
 GONE = object()
-"""Nothing is left."""
+"""Marks a deleted value."""
 _DIRECTIVE = "$patch"
 
 
 def merged(obj: dict[str, Any], patch: dict[str, Any]) -> Any:
-    """The object with the patch; GONE if the patch deletes it. Neither argument is changed."""
+    """Return the object with the patch applied; GONE if the patch deletes it. The arguments are not changed."""
     known = BY_KIND.get((str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")))
     return _merge(known.type if known else None, None, obj, patch)
 
 
 def _merge(type_: Type | None, field: Field | None, old: Any, new: Any) -> Any:
-    """`old` and `new` may be GONE. What is null is not there."""
+    """Merge two values, either of which may be GONE. A null value counts as missing."""
     if new is GONE:
         return old
     if new is None:
@@ -89,12 +89,12 @@ def _merge_list(field: Field, old: Any, new: list[Any]) -> Any:
             made.append(found)
     if len(keys) == 1:
         return made + [one for at, one in enumerate(kept) if at not in taken]
-    # Items that are told apart by several keys keep their places; only new ones come first.
+    # Items with several merge keys stay in place; only new ones come first.
     return made + [found for at, one in enumerate(kept) if (found := taken.get(at, one)) is not GONE]
 
 
 def _same(keys: tuple[str, ...], one: Any, other: Any) -> bool:
-    """A key that one of them does not say is no difference, as long as another is the same."""
+    """Return whether two items match: a missing merge key is ignored if another one is equal."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return False
     pairs = [(one.get(key), other.get(key)) for key in keys]

@@ -1,4 +1,4 @@
-"""The order in which objects come out: as they came, or by kind, what others need first."""
+"""The order of output objects: as in the input, or by kind with dependencies first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def ordered(resources: list[Resource], said: Any) -> list[Resource]:
-    """`said` are the `sortOptions`; without them the order is by kind. Raises Failed."""
+    """Sort by the `sortOptions` in `said`; without them by kind. Raise Failed."""
     first, last = list(_FIRST), list(_LAST)
     if said is not None:
         order = (said or {}).get("order")

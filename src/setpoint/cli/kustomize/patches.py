@@ -16,7 +16,7 @@ from setpoint.meta.patch import PatchError, apply_json_patch, decode_json_patch
 
 
 def patch(resources: ResourceMap, loader: Loader, said: Any) -> None:
-    """An entry of `patches`: either form, by its own name or to a target."""
+    """Apply an entry of `patches` of either form, by its own name or to a target."""
     text, path = str(said.get("patch") or "").strip(), str(said.get("path") or "")
     if not text and not path:
         raise Failed("must specify one of patch and path in\n" + repr(said))
@@ -68,7 +68,7 @@ def _merge_all(
 
 
 def merge_into(one: Resource, change: Obj, options: dict[str, Any] | None = None) -> None:
-    """The patch may change what the object is called only if that is allowed."""
+    """Merge a patch into an object; it may change the name or kind only if the options allow it."""
     options = options or {}
     name, kind, namespace = one.name, one.obj.get("kind"), one.namespace
     renamed, other_kind = bool(options.get("allowNameChange")), bool(options.get("allowKindChange"))
@@ -89,7 +89,7 @@ def merge_into(one: Resource, change: Obj, options: dict[str, Any] | None = None
 
 
 def patch_strategic(resources: ResourceMap, loader: Loader, said: Any) -> None:
-    """An entry of `patchesStrategicMerge`: the patch itself, or its file."""
+    """Apply an entry of `patchesStrategicMerge`: the patch itself, or its file."""
     text = str(said)
     try:
         found = objects(text.encode("utf-8", "surrogateescape"), "patch")
@@ -103,7 +103,7 @@ def patch_strategic(resources: ResourceMap, loader: Loader, said: Any) -> None:
 
 
 def patch_json(resources: ResourceMap, loader: Loader, said: Any) -> None:
-    """An entry of `patchesJson6902`."""
+    """Apply an entry of `patchesJson6902`."""
     target = (said or {}).get("target") or {}
     if not target.get("name"):
         raise Failed("must specify the target name")
@@ -120,7 +120,8 @@ def patch_json(resources: ResourceMap, loader: Loader, said: Any) -> None:
 
 
 def _operations(data: bytes) -> list[Any] | None:
-    """Of a JSON patch; None if it is none. What begins as JSON must be JSON."""
+    """Return the operations of a JSON patch; None if the data is not one. Data that begins as JSON must be valid
+    JSON."""
     try:
         found, _ = parse_json(data) if data.startswith(b"[") else parse_yaml(data)
     except BodyError:

@@ -11,7 +11,7 @@ Setter = Callable[[Any], None]
 
 
 def split(path: str) -> list[str]:
-    """At dots; not within brackets, and not at those with a backslash before them."""
+    """Split at dots, except within brackets or after a backslash."""
     parts, part, depth, escaped = list[str](), "", 0, False
     for char in path:
         if escaped:
@@ -29,7 +29,7 @@ def split(path: str) -> list[str]:
 
 
 def lookup(value: Any, parts: list[str]) -> Any:
-    """What one path leads to; None if there is nothing."""
+    """Return the value at a path; None if there is none."""
     for part in parts:
         if isinstance(value, dict):
             value = value.get(_key(part))
@@ -42,7 +42,7 @@ def lookup(value: Any, parts: list[str]) -> Any:
 
 
 def places(value: Any, parts: list[str], create: Callable[[], Any] | None) -> Iterator[tuple[Any, Setter]]:
-    """Every value the path leads to (there may be several), and how to set it. `create` makes what is not there."""
+    """Yield every value of the path with a function that sets it. `create` creates missing values."""
     part, rest = parts[0], parts[1:]
     keys: list[Any]
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Names of objects in other objects, which follow when objects get new names."""
+"""Update references between objects when objects are renamed."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ REFERENCES: list[tuple[Gvk, list[FieldSpec]]] = [
         _specs(("spec/policyName", "ValidatingAdmissionPolicyBinding"), group=_ADMISSION),
     ),
 ]
-"""Which kinds are named where."""
+"""Which fields refer to which kinds."""
 
 
 def fix_references(resources: ResourceMap, references: dict[Gvk, list[FieldSpec]]) -> None:
@@ -141,7 +141,7 @@ def fix_references(resources: ResourceMap, references: dict[Gvk, list[FieldSpec]
 
 
 def _reachable(resources: ResourceMap, one: Resource) -> list[Resource]:
-    """Who could be meant: those of the same namespace, and those of none."""
+    """Return the candidates for a reference: objects of the same namespace, and cluster-scoped ones."""
     if one.id.namespace == NO_NAMESPACE:
         return resources.all
     others = set()
@@ -190,7 +190,7 @@ class _Referrer(NamedTuple):
         return {**made, "namespace": meant.namespace} if meant.namespace else made
 
     def _meant(self, name: str, candidates: list[Resource], alike: Any) -> Resource | None:
-        """The object that had this name before, if there is one."""
+        """Return the object that had this name before; None if there is none."""
         found = [
             each
             for each in candidates
@@ -232,7 +232,7 @@ def placed_alike(found: list[Resource]) -> bool:
 
 
 def same_affixes(one: Resource, other: Resource, *, lenient: bool) -> bool:
-    """Both have come the same way. Lenient: or one of them has not come any."""
+    """Return whether both objects have got the same affixes; `lenient` accepts an object without any."""
 
     def same(left: list[str], right: list[str]) -> bool:
         if lenient and (not left or not right):

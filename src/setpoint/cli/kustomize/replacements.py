@@ -1,4 +1,4 @@
-"""Values copied from one object to others: `replacements`, and the older `vars`."""
+"""Copy values between objects: `replacements`, and the older `vars`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 
 
 def replace(resources: ResourceMap, loader: Loader, said: Any) -> None:
-    """An entry of `replacements`: itself, or a file with one or several."""
+    """Apply an entry of `replacements`: the replacement itself, or a file with one or several."""
     if not said.get("path"):
         _replace(resources, said)
         return
@@ -117,7 +117,7 @@ def _copy(one: Resource, value: Any, target: dict[str, Any]) -> None:
 
 
 def _fitted(current: Any, value: Any, options: dict[str, Any]) -> Any:
-    """A scalar keeps the type it has there."""
+    """Convert a scalar to the type of the current value."""
     if options.get("delimiter"):
         if isinstance(current, dict | list):
             raise Failed("delimiter option can only be used with scalar nodes")
@@ -146,7 +146,7 @@ def _text(value: Any) -> str:
 
 
 def note_variables(resources: ResourceMap, known: dict[str, dict[str, Any]], said: list[Any]) -> None:
-    """`vars`: which object each takes its value from; by the name the object has now or had before."""
+    """Register `vars` with their source objects, by current or former name."""
     for one in said:
         name, ref = str(one.get("name") or ""), one.get("objref") or {}
         if name in known and known[name] != one:

@@ -1,4 +1,4 @@
-"""One object on its way through a kustomization, with what it was called before."""
+"""An object of a kustomization, with its former names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Id(NamedTuple):
     kind: str
     name: str
     namespace: str
-    """The one that counts: `default` for none, NO_NAMESPACE for what has none."""
+    """The effective namespace: `default` for an empty one, NO_NAMESPACE for cluster-scoped kinds."""
 
     @property
     def api_version(self) -> str:
@@ -28,7 +28,7 @@ class Id(NamedTuple):
 
 
 class Gvk(NamedTuple):
-    """A choice of kinds; what is empty matches everything."""
+    """A selector of kinds; an empty field matches everything."""
 
     kind: str = ""
     group: str = ""
@@ -61,7 +61,7 @@ _CLUSTER_SCOPED: dict[str, tuple[str, ...]] = {
     "scheduling.k8s.io": ("PriorityClass",),
     "storage.k8s.io": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
 }
-"""What kustomize takes for certain to be in no namespace, in versions v1 and v1beta1. It knows no kinds that came after
+"""The kinds that kustomize takes for cluster-scoped, in versions v1 and v1beta1. It does not know kinds added after
 1.21, and gives them a namespace."""
 _ONLY_BETA = {
     "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
@@ -88,16 +88,16 @@ def id_of(obj: Obj) -> Id:
 @dataclass
 class Resource:
     obj: Obj
-    """Its own: changed in place."""
+    """The object, which is changed in place."""
     before: list[Id] = field(default_factory=list)
-    """What it was called, oldest first."""
+    """The former ids, oldest first."""
     prefixes: list[str] = field(default_factory=list)
     suffixes: list[str] = field(default_factory=list)
     behavior: str = ""
     hashed: bool = False
-    """Its name is to end in a hash of its content."""
+    """Whether a hash of the content is appended to the name."""
     variables: list[str] = field(default_factory=list)
-    """Names of variables that take their value from it."""
+    """Names of the variables that take their value from this object."""
     origin: dict[str, Any] | None = None
     transformations: list[dict[str, Any]] = field(default_factory=list)
 
@@ -119,7 +119,7 @@ class Resource:
 
     @property
     def namespace(self) -> str:
-        """As the object says it."""
+        """The namespace as it is in the object."""
         return str((self.obj.get("metadata") or {}).get("namespace") or "")
 
     @property

@@ -1,4 +1,4 @@
-"""The objects of a kustomization, in order, each of its name once."""
+"""The objects of a kustomization, in order, with unique ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_PATTERN = 1000
 
 
 class Selector(NamedTuple):
-    """`target` of a patch: regular expressions for all but the last two, which are selectors."""
+    """The `target` of a patch: regular expressions, and a label and an annotation selector."""
 
     group: str = ""
     version: str = ""
@@ -68,7 +68,7 @@ def _text(said: dict[str, Any], key: str) -> str:
 
 
 def matches(pattern: str, value: str) -> bool:
-    """The whole value, by a regular expression; an empty one matches everything."""
+    """Return whether a regular expression matches the whole value; an empty one matches everything."""
     if not pattern or pattern == value:
         return True
     if len(pattern) > _LONGEST_PATTERN:
@@ -94,7 +94,7 @@ class ResourceMap:
             self.append(resource)
 
     def absorb(self, resource: Resource) -> None:
-        """A generated one: new, or in the place of one that is there, as its behavior says."""
+        """Add a generated object, or merge or replace an existing one, depending on its behavior."""
         wanted = resource.id
         found = [one for one in self.all if wanted in one.ids]
         if not found:
@@ -111,7 +111,7 @@ class ResourceMap:
         self.all[self.all.index(old)] = _in_place_of(old, resource)
 
     def by_id(self, wanted: Id) -> Resource:
-        """Whatever it is or was called. Raises Failed unless there is exactly one."""
+        """Return the object with this current or former id. Raise Failed unless there is exactly one."""
         found = [one for one in self.all if wanted in one.ids]
         if len(found) != 1:
             how = "multiple" if found else "no"
@@ -136,7 +136,7 @@ class ResourceMap:
 
 
 def _in_place_of(old: Resource, new: Resource) -> Resource:
-    """It keeps the name of the other, and with `merge` what is in it."""
+    """Return the new object with the name of the old one and, for `merge`, its content."""
     for key in ("labels", "annotations"):
         both = {**(old.meta.get(key) or {}), **(new.meta.get(key) or {})}
         if both:

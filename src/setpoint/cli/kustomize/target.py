@@ -1,4 +1,4 @@
-"""One kustomization: its objects gathered, generated and transformed, in the order kustomize does it."""
+"""Build one kustomization: collect, generate and transform its objects, in the order of kustomize."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from setpoint.cli.kustomize.resource import Obj, Resource
 from setpoint.cli.kustomize.resource_map import ResourceMap
 
 Step = tuple[str, Callable[[ResourceMap], None]]
-"""What kustomize calls the transformer, and what it does."""
+"""The name of a transformer in kustomize, and its function."""
 
 
 class Gathered:
-    """What has been gathered so far: objects, variables by name, and where transformers look."""
+    """The collected objects, variables by name, and transformer configuration."""
 
     def __init__(self) -> None:
         self.resources = ResourceMap()
@@ -42,14 +42,14 @@ class Gathered:
 
 class Target:
     def __init__(self, loader: Loader, origin: str | None = None, metadata: list[str] | None = None) -> None:
-        """`origin` is the way here from where the build began; None: nobody wants to know."""
+        """Create a target; `origin` is the path from the root of the build, or None if origins are not recorded."""
         self.loader = loader
         self.said, self.file = load(loader)
         self.metadata: list[str] = self.said.get("buildMetadata") or [] if metadata is None else metadata
         self.origin = origin if origin is not None or not self.metadata else ""
 
     def gathered(self, into: Gathered | None = None) -> Gathered:
-        """A component adds to what its user has gathered, and transforms all of it."""
+        """Collect the objects; a component adds to those of its user, and transforms all of them."""
         found = into or Gathered()
         try:
             for path in self.said["resources"]:
@@ -179,7 +179,7 @@ class Target:
         return steps
 
     def _external(self) -> list[Callable[[ResourceMap], None]]:
-        """`transformers`: files, directories, or the objects themselves."""
+        """Return the `transformers`: files, directories, or inline objects."""
         told = Gathered()
         for said in self.said.get("transformers") or ():
             text = str(said)

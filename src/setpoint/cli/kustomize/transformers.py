@@ -1,4 +1,4 @@
-"""Namespaces, names, labels, annotations, replicas and images, put into every object where they belong."""
+"""Set namespaces, names, labels, annotations, replicas and images in all objects."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_suffix(resources: ResourceMap, suffix: str, specs: list[FieldSpec]) -> N
 
 
 def set_labels(resources: ResourceMap, said: Any, config: Configuration) -> None:
-    """An entry of `labels`."""
+    """Apply an entry of `labels`."""
     specs = [*map(spec_of, said.get("fields") or ()), *config.specs["labels"]]
     if said.get("includeSelectors"):
         specs += config.specs["commonLabels"]
@@ -106,7 +106,7 @@ def set_image(resources: ResourceMap, said: Any, specs: list[FieldSpec]) -> None
         return _renamed(found, image)
 
     def walk(value: Any) -> None:
-        # Wherever there are containers, in kinds of any make.
+        # Any field `containers` of any kind counts.
         if isinstance(value, dict):
             for key, member in value.items():
                 walk(member)
@@ -137,7 +137,7 @@ def _renamed(found: str, image: dict[str, str]) -> str:
 
 
 def split_image(found: str) -> tuple[str, str, str]:
-    """Name, tag, digest; a port of the registry is part of the name."""
+    """Split an image into name, tag and digest; a registry port is part of the name."""
     slash = max(found.find("/"), 0)
     rest = found[slash:]
     bare, _, digest = rest.partition("@")

@@ -1,9 +1,9 @@
-"""How objects are printed: everything behind `-o`, byte for byte as kubectl does it.
+"""Print objects: all formats of `-o`, byte for byte as kubectl does.
 
-`make_get_printer` is for verbs that show objects, `make_printer` for those that act on them. A printer takes one
-object after the other (`print`) and gives text; tables give theirs with `flush`. Nothing is written here, and nothing
-is looked up: time and whether there is a terminal are handed in. What cannot be printed raises `PrintProblem`; its
-`output` belongs on stdout all the same.
+`make_get_printer` is for verbs that show objects, `make_printer` for verbs that change them. A printer takes one object
+after the other (`print`) and returns text; tables return theirs with `flush`. Printers do no I/O: the time and whether
+there is a terminal are passed in. An object that cannot be printed raises `PrintProblem`, whose `output` is still
+written to stdout.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Colours on a terminal: headers step back, what is well is green, what waits yellow, what failed red."""
+"""Colours on a terminal: dim headers, green for healthy, yellow for pending, red for failed states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from setpoint.cli.tabwriter import Paint
 
 _GREEN, _YELLOW, _RED, _DIM, _END = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 _STATES = frozenset(("STATUS", "REASON", "TYPE", "PHASE", "CONDITION"))
-"""The columns whose words tell how things are."""
+"""The columns whose values are states."""
 _COUNTS = frozenset(("READY", "COMPLETIONS"))
 _GOOD = frozenset((
     "Running", "Ready", "Active", "Bound", "Available", "Succeeded", "Complete", "Completed", "Established", "True",
@@ -26,7 +26,7 @@ _COUNT = re.compile(r"(\d+)/(\d+)")
 
 
 def painter(headers: Mapping[int, list[str]], names: list[str]) -> Paint:
-    """For lines among which those headers stand; `names` are the columns above the first line."""
+    """Return a painter for lines with these headers; `names` are the columns above the first line."""
     current = list(names)
 
     def paint(line: int, column: int, text: str) -> str:

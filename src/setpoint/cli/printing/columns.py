@@ -12,11 +12,11 @@ from setpoint.meta.goformat import plain
 from setpoint.meta.jsonpath import JsonPath, JsonPathError, relaxed
 
 Column = tuple[str, str]
-"""Header, and path as it is evaluated."""
+"""Header and evaluated path."""
 
 
 def columns_of_spec(spec: str) -> list[Column]:
-    """`NAME:.metadata.name,NODE:.spec.nodeName`."""
+    """Parse `NAME:.metadata.name,NODE:.spec.nodeName`."""
     columns = []
     for part in spec.split(","):
         header, colon, path = part.partition(":")
@@ -27,7 +27,7 @@ def columns_of_spec(spec: str) -> list[Column]:
 
 
 def columns_of_file(text: str) -> list[Column]:
-    """A line of headers, and a line of paths."""
+    """Parse a line of headers and a line of paths."""
     lines = text.splitlines()
     for number, what in enumerate(("header", "spec")):
         if len(lines) <= number:

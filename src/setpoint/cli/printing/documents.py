@@ -21,7 +21,7 @@ class JsonPrinter:
 
 
 class YamlPrinter:
-    """Documents after the first begin with a line of dashes."""
+    """Prints YAML documents, separated by lines of dashes."""
 
     def __init__(self, show_managed_fields: bool = False) -> None:
         self._all = show_managed_fields
@@ -59,7 +59,7 @@ def _prepared(obj: Obj, show_managed_fields: bool) -> Obj:
 
 
 def without_managed_fields(obj: Obj) -> Obj:
-    """The same object, or of a list the same objects, without the accounts of who wrote what."""
+    """Return the object, or the objects of a list, without managed fields."""
     items = list_items(obj)
     if items is not None:
         return {**obj, "items": list(map(without_managed_fields, items))}

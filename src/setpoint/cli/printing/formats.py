@@ -1,4 +1,4 @@
-"""Which printer an `-o` asks for."""
+"""Choose the printer for `-o`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from setpoint.cli.printing.interface import Printer, PrintProblem
 
-# Printers are imported where they are chosen: most command lines need one of them.
+# Printers are imported where they are chosen: most command lines need only one.
 
 _JSONPATH = ("jsonpath", "jsonpath-as-json", "jsonpath-file")
 _TEMPLATE = ("go-template", "go-template-file", "template", "templatefile")
@@ -17,12 +17,12 @@ _COLUMNS = ("custom-columns", "custom-columns-file")
 _DOCUMENT = ("json", "yaml", "kyaml")
 
 FORMATS = (*_DOCUMENT, "name", *_TEMPLATE, *_JSONPATH)
-"""What every verb that prints objects understands."""
+"""The formats of every verb that prints objects."""
 GET_FORMATS = (*FORMATS, *_COLUMNS, "wide")
 
 
 class OutputFlags(NamedTuple):
-    """The flags behind `-o`, as they were typed."""
+    """The flags of `-o`, as typed."""
 
     output: str = ""
     template: str = ""
@@ -36,11 +36,11 @@ class OutputFlags(NamedTuple):
 
     @property
     def for_people(self) -> bool:
-        """Tables, which the server is to make."""
+        """Whether to print a table, which the server generates."""
         return self.output == "wide" or not (self.output or self.template)
 
     def check(self) -> None:
-        """Whether they go together."""
+        """Raise PrintProblem for flags that exclude each other."""
         if self.show_labels and self.output not in ("", "wide"):
             raise PrintProblem(f"--show-labels option cannot be used with {self.output} printer")
         if self.label_columns and self.output.startswith("custom-columns"):
@@ -48,9 +48,9 @@ class OutputFlags(NamedTuple):
 
 
 def make_printer(flags: OutputFlags, operation: str = "") -> Printer:
-    """For verbs that act: without `-o` a line says what was done, as `pod/web created`.
+    """Return the printer of a verb that changes objects: without `-o` it prints a line such as `pod/web created`.
 
-    The operation may be put into one of `DRY_RUN` before.
+    The operation may be formatted with one of `DRY_RUN` before.
     """
     output = "go-template" if flags.template and not flags.output else flags.output
     chosen = _document(output, flags) or _name(output, operation) or _template(output, flags)
@@ -69,8 +69,10 @@ def make_get_printer(
     with_kind: bool = False,
     colour: bool = False,
 ) -> Printer:
-    """For verbs that show: without `-o` a table. Kind and group are those of the objects to come; they stand before the
-    names with `with_kind` (several kinds were asked for) or `--show-kind`.
+    """Return the printer of a verb that shows objects: without `-o` it prints a table.
+
+    `kind` and `group` are those of the objects; they prefix the names with `with_kind` (several kinds were requested)
+    or `--show-kind`.
     """
     output = "go-template" if flags.template and not flags.output else flags.output
     chosen = _template(output, flags) or _document(output, flags)
@@ -150,7 +152,7 @@ def _columns(output: str, flags: OutputFlags) -> Printer | None:
     from setpoint.cli.printing.columns import ColumnsPrinter, columns_of_file, columns_of_spec
 
     if format == "custom-columns-file":
-        return ColumnsPrinter(columns_of_file(_file(spec, "template")))  # its headers are always written
+        return ColumnsPrinter(columns_of_file(_file(spec, "template")))  # its headers are always printed
     return ColumnsPrinter(columns_of_spec(spec), flags.no_headers)
 
 
@@ -160,7 +162,7 @@ def _with_argument(
     formats: tuple[str, ...],
     missing: str = "template format specified but no template given",
 ) -> tuple[str, str] | None:
-    """The format and its template, which stands after `=` or in a flag of its own."""
+    """Return the format and its template, which follows `=` or is a separate flag; None for other formats."""
     name, _, argument = (output, "", "") if template else output.partition("=")
     if name not in formats:
         return None

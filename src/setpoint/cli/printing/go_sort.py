@@ -1,8 +1,8 @@
-"""The order in which Go's `sort.Sort` leaves things that compare as equal.
+"""Reproduce the order in which Go's `sort.Sort` leaves equal elements.
 
-It is not stable: which of two equal objects comes first follows from how the algorithm (pattern-defeating quicksort,
-insertion sort up to twelve) goes about its work. kubectl sorts with it, and many objects are equal by the fields that
-people sort by: all that a rollout made within one second.
+It is not stable: which of two equal objects comes first depends on the algorithm (pattern-defeating quicksort,
+insertion sort up to twelve). kubectl sorts with it, and many objects are equal by common sort fields, such as
+everything that a rollout created within one second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 Less = Callable[[int, int], bool]
-"""Whether the first of two things comes before the second; they are named by their numbers."""
+"""Returns whether the first of two elements, given by index, comes before the second."""
 
 _INSERTION = 12
 _NINTHER = 50
@@ -22,7 +22,7 @@ _MASK = 2**64 - 1
 
 
 def sort(count: int, less: Less) -> list[int]:
-    """The numbers below `count` in order."""
+    """Return the indices below `count` in order."""
     sorter = _Sorter(count, less)
     if count > 1:
         sorter.quick(0, count, count.bit_length())
@@ -36,7 +36,7 @@ class _Hint(Enum):
 
 
 class _Sorter:
-    """Places, not things, are what the methods speak of."""
+    """Sorts positions, not elements."""
 
     def __init__(self, count: int, less: Less) -> None:
         self.order = list(range(count))
@@ -87,7 +87,7 @@ class _Sorter:
                 at -= 1
 
     def _partition(self, start: int, end: int, pivot: int) -> tuple[int, bool]:
-        """What is less than the pivot to its left; where the pivot is then, and whether nothing had to move."""
+        """Move elements less than the pivot to its left; return the pivot's position, and whether nothing moved."""
         self.swap(start, pivot)
         left, right = start + 1, end - 1
         moved = False
@@ -105,7 +105,7 @@ class _Sorter:
         return right, not moved
 
     def _partition_equal(self, start: int, end: int, pivot: int) -> int:
-        """What equals the pivot to the left; where the rest begins."""
+        """Move elements equal to the pivot to the left; return where the rest begins."""
         self.swap(start, pivot)
         left, right = start + 1, end - 1
         while True:
@@ -119,7 +119,7 @@ class _Sorter:
             left, right = left + 1, right - 1
 
     def _nearly_sorted(self, start: int, end: int) -> bool:
-        """Whether it is sorted, after a few attempts to make it so."""
+        """Return whether the range is sorted, after a few attempts to sort it."""
         at = start + 1
         for _ in range(_STEPS):
             while at < end and not self.less(at, at - 1):

@@ -1,4 +1,4 @@
-"""What can be said about a path that failed, besides what kubectl says."""
+"""Hints about failed paths, in addition to kubectl's message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOST = 12
 
 
 def path_hint(problem: JsonPathError) -> str:
-    """Where it failed, and what is there instead."""
+    """Return where the path failed and which keys exist there."""
     if problem.at is not None:
         line_start = problem.template.rfind("\n", 0, problem.at) + 1
         line = problem.template[line_start:].partition("\n")[0]
@@ -18,7 +18,7 @@ def path_hint(problem: JsonPathError) -> str:
     hint = f"  the path fails at {problem.path}"
     if not problem.known:
         return hint
-    from difflib import get_close_matches  # only for those who mistyped
+    from difflib import get_close_matches  # only needed after an error
 
     missing = str(problem).removesuffix(" is not found")
     near = get_close_matches(missing, problem.known, n=1)

@@ -1,4 +1,4 @@
-"""What printers take and give."""
+"""The interface of printers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ Obj = dict[str, Any]
 
 
 class PrintProblem(Exception):
-    """What cannot be printed, or not in this way; the message is kubectl's.
+    """An object cannot be printed in this format; the message is kubectl's.
 
-    `output` is what goes to stdout before: templates that fail midway leave what they had, and what may help to see
-    why. `hint` is what we can say besides, in lines of its own.
+    `output` is written to stdout before it: the text of a template that failed midway, and data for debugging. `hint`
+    is our additional explanation, in separate lines.
     """
 
     def __init__(self, message: str, output: str = "", hint: str = "") -> None:
@@ -21,7 +21,7 @@ class PrintProblem(Exception):
 
 
 class WatchEvent(NamedTuple):
-    """For `--output-watch-events`: the object together with what happened to it."""
+    """An object with its watch event type, for `--output-watch-events`."""
 
     type: str
     object: Obj
@@ -31,26 +31,26 @@ Printable = Obj | WatchEvent
 
 
 class Printer(Protocol):
-    """Texts come without knowing where they go. Bytes that are no UTF-8 (from decoded secrets) come as surrogates:
-    write with `surrogateescape`.
-    """
+    """Converts objects to text without I/O. Bytes that are not valid UTF-8 (from decoded secrets) are surrogates: write
+    them with `surrogateescape`."""
 
     def print(self, obj: Printable) -> str:
-        """What can be written now. Tables hold their rows back until `flush`, to align them all."""
+        """Return the text that can be written now. Tables hold back their rows until `flush`, to align them."""
 
     def flush(self) -> str:
-        """What was held back."""
+        """Return the text that was held back."""
 
 
 def list_items(obj: Obj) -> list[Obj] | None:
-    """The objects of a list, None if it is no list."""
+    """Return the objects of a list; None if it is not a list."""
     items = obj.get("items")
     return items if isinstance(items, list) else None
 
 
 def as_list(items: list[Obj]) -> Obj:
-    """Many objects as the one document that `get` prints. kubectl writes and reads it once more on the way, which makes
-    integers of floats that are some.
+    """Return objects as the one List document that `get` prints.
+
+    kubectl encodes and decodes it once more, which converts integral floats to integers.
     """
     from setpoint.meta.gojson import go_round_trip  # tables are made of no lists
 
@@ -58,5 +58,5 @@ def as_list(items: list[Obj]) -> Obj:
 
 
 def as_document(obj: Printable) -> Obj:
-    """What templates and paths look at."""
+    """Return the object that templates and paths are evaluated on."""
     return {"type": obj.type, "object": obj.object} if isinstance(obj, WatchEvent) else obj

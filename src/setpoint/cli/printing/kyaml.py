@@ -1,4 +1,4 @@
-"""KYAML: YAML with braces and brackets; texts are always in quotes, keys only where they could mean something else."""
+"""KYAML: YAML in flow style with quoted strings, and keys that are quoted only if they are ambiguous."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ][0-9:.]+(Z|[+-][0-9:]+)
 
 
 def write(value: Any) -> str:
-    """A document, with the line of dashes that begins it."""
+    """Return a document with its leading line of dashes."""
     out: list[str] = ["---\n"]
     _node(value, 0, out)
     out.append("\n")
@@ -65,7 +65,7 @@ def _mapping(value: dict[str, Any], depth: int, out: list[str]) -> None:
 def _sequence(value: list[Any], depth: int, out: list[str]) -> None:
     if not value:
         out.append("[]")
-    elif all(isinstance(one, dict | list) for one in value):  # brackets close up with what they hold
+    elif all(isinstance(one, dict | list) for one in value):  # brackets are joined with their content
         out.append("[")
         for at, one in enumerate(value):
             out.append(", " if at else "")
@@ -104,7 +104,7 @@ def _is_bare(key: str) -> bool:
 
 
 def _text(text: str, depth: int) -> str:
-    """In quotes; each line of several on a line of its own, which YAML folds together again."""
+    """Return a quoted string; a multi-line string has one line for each of its lines, which YAML folds again."""
     if "\n" not in text:
         return '"' + "".join(map(_escaped, text)) + '"'
     indent = _STEP * depth
@@ -119,7 +119,7 @@ def _text(text: str, depth: int) -> str:
 
 
 def _line(line: str, indent: str) -> str:
-    # Blanks at the beginning of a line would be lost; where there are none, one more keeps the lines in place.
+    # Leading spaces of a line would be lost; without any, an additional one keeps the lines aligned.
     return indent + ("\\" if line[0].isspace() else " ") + "".join(map(_escaped, line))
 
 
@@ -130,6 +130,6 @@ def _escaped(char: str) -> str:
     if char.isprintable():
         return char
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not valid UTF-8
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x20 or code == 0x7F else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

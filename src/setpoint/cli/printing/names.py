@@ -1,15 +1,15 @@
-"""`pod/web`, and `pod/web created`: what was done to what."""
+"""Print names and operations: `pod/web`, and `pod/web created`."""
 
 from __future__ import annotations
 
 from setpoint.cli.printing.interface import Obj, Printable, PrintProblem, WatchEvent, list_items
 
 DRY_RUN = {"none": "%s", "client": "%s (dry run)", "server": "%s (server dry run)"}
-"""How a verb's success line says that nothing was kept; by the value of `--dry-run`."""
+"""The format of a success line by the value of `--dry-run`."""
 
 
 def qualified_name(obj: Obj) -> str:
-    """`pod/web`, `deployment.apps/web`."""
+    """Return `pod/web` or `deployment.apps/web`."""
     kind = obj.get("kind") or ""
     if not kind or not obj.get("apiVersion"):
         raise PrintProblem("missing apiVersion or kind; try GetObjectKind().SetGroupVersionKind() if you know the type")
@@ -19,7 +19,7 @@ def qualified_name(obj: Obj) -> str:
 
 
 class NamePrinter:
-    """A line for each object: its name, and what was done to it if there is an operation."""
+    """Prints a line for each object with its name and the operation, if any."""
 
     def __init__(self, operation: str = "") -> None:
         self._ending = f" {operation}\n" if operation else "\n"

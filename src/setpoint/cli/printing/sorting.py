@@ -1,4 +1,4 @@
-"""`--sort-by`: objects and rows in the order of a field."""
+"""`--sort-by`: sort objects and rows by a field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from setpoint.meta.quantity import QuantityError, parse
 
 
 class SortingPrinter:
-    """Sorts the rows of a table and the items of a list on their way to another printer."""
+    """Sorts the rows of a table and the items of a list before they are passed to another printer."""
 
     def __init__(self, field: str, printer: Printer) -> None:
         self._field = field
@@ -35,7 +35,7 @@ class SortingPrinter:
 
 
 def sorted_objects(objects: Sequence[Obj], field: str) -> list[Obj]:
-    """In the order of the field, which one of them at least must have."""
+    """Sort objects by a field, which at least one of them must have."""
     try:
         path = JsonPath.parse(relaxed(field), allow_missing_keys=True)
     except JsonPathError as problem:
@@ -44,7 +44,7 @@ def sorted_objects(objects: Sequence[Obj], field: str) -> list[Obj]:
 
 
 def sorted_rows(rows: Sequence[Obj], field: str) -> list[Obj]:
-    """The same for the rows of a table, by the objects that stand behind them."""
+    """Sort the rows of a table by a field of their objects."""
     with suppress(JsonPathError):  # otherwise it is taken as it is
         field = relaxed(field)
     try:
@@ -65,7 +65,7 @@ def _sorted(things: Sequence[Obj], objects: Sequence[Obj], path: JsonPath, type_
     def less(left: int, right: int) -> bool:
         for groups, verdict in ((found[left], True), (found[right], False)):
             if not groups or not groups[0]:
-                return verdict  # what lacks the field comes first
+                return verdict  # objects without the field come first
         try:
             return _less(found[left][0][0], found[right][0][0])
         except TypeError as error:

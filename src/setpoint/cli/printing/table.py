@@ -1,4 +1,4 @@
-"""Tables as people read them: what the server made of its objects, with the columns that were asked for besides."""
+"""Print tables: those that the server generated, with additional columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setpoint.meta.goformat import plain
 
 _TABLES = ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
 _TYPES = {"ADDED": "ADDED   ", "MODIFIED": "MODIFIED", "DELETED": "DELETED ", "ERROR": "ERROR   "}
-"""Of one width, so that the columns of a watch stay where they are."""
+"""Event types padded to one width, so that the columns of a watch do not move."""
 
 
 class TableOptions(NamedTuple):
@@ -21,7 +21,7 @@ class TableOptions(NamedTuple):
     no_headers: bool = False
     with_namespace: bool = False
     kind: str = ""
-    """`pod` or `deployment.apps`, to stand before the names; empty for bare names."""
+    """The prefix of the names, `pod` or `deployment.apps`; empty for none."""
     label_columns: tuple[str, ...] = ()
     show_labels: bool = False
     colour: bool = False
@@ -37,8 +37,10 @@ def is_table(obj: Obj) -> bool:
 
 
 class TablePrinter:
-    """Rows are kept until `flush`. Headers are written when the columns are not those written last, and only above
-    rows; a table without column definitions (the later events of a watch) has those of the one before.
+    """Buffers rows until `flush`.
+
+    Headers are written above rows when the columns have changed; a table without column definitions (later events of a
+    watch) has those of the previous one.
     """
 
     def __init__(self, options: TableOptions, now: Callable[[], datetime]) -> None:
@@ -47,7 +49,7 @@ class TablePrinter:
         self._grid = SteadyColumns()
         self._lines: list[str] = []
         self._headers: dict[int, list[str]] = {}
-        """The header lines among those kept, by number, with the columns' names."""
+        """The column names of buffered header lines, by line number."""
         self._names: list[str] = []
         self._last_columns: list[Obj] = []
         self._headers_written = False
@@ -121,7 +123,7 @@ class TablePrinter:
     def _age(self, created: str | None) -> str:
         if not created:
             return "<unknown>"
-        from setpoint.meta.times import human_duration, parse_time  # tables of the server have their ages
+        from setpoint.meta.times import human_duration, parse_time  # tables of the server contain ages already
 
         return human_duration((self._now() - parse_time(created)).total_seconds())
 
@@ -137,7 +139,7 @@ def _shown(cell: Any) -> str:
 
 
 def _decorated(columns: list[Obj], rows: list[Obj], options: TableOptions) -> _Table:
-    """With namespace, kind and labels added; the table itself stays as it is."""
+    """Return a table with namespace, kind and label columns added; the original is not changed."""
     labelled = options.show_labels or bool(options.label_columns)
     width = len(columns) + len(options.label_columns) + options.with_namespace + options.show_labels
     name_column = -1
@@ -155,8 +157,7 @@ def _decorated(columns: list[Obj], rows: list[Obj], options: TableOptions) -> _T
         if options.with_namespace:
             cells.insert(0, None if obj is None else meta.get("namespace", ""))
         if labelled:
-            # Rows without objects get half of the empty cells that they lack: a slip that shows in the blanks at
-            # their ends.
+            # As in kubectl, rows without objects get half of the missing empty cells, which shows in trailing spaces.
             cells += _label_cells(meta.get("labels"), options) if obj else [None] * ((width - len(cells) + 1) // 2)
         out.append(cells)
     if width == len(columns):

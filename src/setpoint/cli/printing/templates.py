@@ -1,4 +1,4 @@
-"""Templates: JSONPath and Go's."""
+"""Printers for JSONPath and Go templates."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JsonPathPrinter:
 
 class GoTemplatePrinter:
     def __init__(self, template: str, allow_missing_keys: bool) -> None:
-        # The engine is not small, and few templates are Go's.
+        # The engine is large, and Go templates are rare.
         from setpoint.cli.printing.go_template import GoTemplate, TemplateProblem
 
         try:
@@ -68,7 +68,7 @@ class GoTemplatePrinter:
 
 
 def go_syntax(value: Any) -> str:
-    """Go's %#v for a decoded JSON value."""
+    """Format a decoded JSON value as Go's %#v."""
     if isinstance(value, str):
         return quote(value)
     if value is None:

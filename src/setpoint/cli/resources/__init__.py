@@ -1,10 +1,8 @@
-"""Which objects a command is about: from `pods a b`, `deploy/x svc/y`, `-f file`, `-l app=web`, `--all` to resources,
-namespaces and names.
+"""Resolve the objects of a command from `pods a b`, `deploy/x svc/y`, `-f file`, `-l app=web` or `--all`.
 
-What callers may rely on:
-- what was named comes in the order in which it was named, files in the order of their documents;
-- a cluster-scoped object has no namespace, a namespaced one always has;
-- what the words mean is checked before anything is read from the server or written to it.
+Callers may rely on these guarantees: named objects are in the order of the command line, and those of files in the
+order of their documents; a cluster-scoped object has no namespace, and a namespaced one always has one; the arguments
+are checked before any request.
 """
 
 from setpoint.cli.resources.choosing import ALL_NAMESPACES, SELECTORS, Chosen, choose, fetch, from_files

@@ -1,13 +1,13 @@
-"""From words to targets, with kubectl's rules and complaints."""
+"""Resolve arguments to targets, with kubectl's rules and messages."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources.manifests import Document, files_given, read_files
 from setpoint.cli.resources.target import Obj, Selection, Target
 from setpoint.client import Resource
@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     targets: list[Target]
     selections: list[Selection]
     single: bool
-    """One object was asked for, and not a list that happens to have one."""
+    """Whether one object was requested, not a list that happens to contain one."""
 
     @property
     def all(self) -> list[Target | Selection]:
@@ -40,15 +40,17 @@ class Chosen(NamedTuple):
 
 
 async def choose(
-    call: Call,
+    call: Invocation,
     args: Sequence[str] | None = None,
     *,
     lists: bool = False,
     everything: bool = False,
     validate: bool = False,
 ) -> Chosen:
-    """By the command's arguments and those of the flags FILES, SELECTORS, ALL_NAMESPACES and `--all` that it has.
-    `lists`: a kind alone stands for all its objects, as for `get`; `everything`: so it does because of `--all`."""
+    """Resolve the arguments and the flags FILES, SELECTORS, ALL_NAMESPACES and `--all`, as far as the command has them.
+
+    With `lists`, a kind alone means all its objects, as in `get`; with `everything`, only together with `--all`.
+    """
     args = call.args if args is None else list(args)
     flags = call.flags
     labels: str = getattr(flags, "selector", "")
@@ -90,9 +92,9 @@ _NOTHING = """you must specify one or more resources, by argument or in files:
    '<resource>'"""
 
 
-async def fetch(call: Call, chosen: Chosen, errors: list[Exception] | None = None) -> list[Target]:
-    """Everything that was chosen as it is on the server now. What goes wrong is put among `errors`; without such a list
-    the first failure ends it."""
+async def fetch(call: Invocation, chosen: Chosen, errors: list[Exception] | None = None) -> list[Target]:
+    """Read all chosen objects from the server. Failures are appended to `errors`; without that list the first one is
+    raised."""
     found: list[Target] = []
     for target in chosen.targets:
         try:
@@ -113,7 +115,7 @@ async def fetch(call: Call, chosen: Chosen, errors: list[Exception] | None = Non
     return found
 
 
-async def listed(call: Call, selection: Selection, page_size: int = 500) -> list[Target]:
+async def listed(call: Invocation, selection: Selection, page_size: int = 500) -> list[Target]:
     page = await call.client.list(
         selection.resource,
         selection.namespace,
@@ -127,8 +129,8 @@ async def listed(call: Call, selection: Selection, page_size: int = 500) -> list
     ]
 
 
-async def find_kind(call: Call, word: str) -> Resource:
-    """By what people type. Raises Failed, with what they may have meant."""
+async def find_kind(call: Invocation, word: str) -> Resource:
+    """Find a kind by the name that users type. Raise Failed, with similar names."""
     try:
         return await call.client.discovery.search(word)
     except NotFound:
@@ -136,8 +138,8 @@ async def find_kind(call: Call, word: str) -> Resource:
         raise Failed(_no_kind(word) + _meant(word, known)) from None
 
 
-async def expand(call: Call, word: str) -> list[Resource]:
-    """One kind, or all that are in a category such as `all`."""
+async def expand(call: Invocation, word: str) -> list[Resource]:
+    """Return one kind, or all kinds of a category such as `all`."""
     by_name: dict[str, Resource] = {}
     for resource in await call.client.discovery.resources():
         if word in resource.categories:
@@ -151,7 +153,7 @@ def _no_kind(word: str) -> str:
 
 
 def _meant(word: str, known: Iterable[Resource]) -> str:
-    # Here, because it is needed by those alone who have erred.
+    # Imported here because it is only needed after an error.
     from difflib import get_close_matches
 
     names = {name: one.plural for one in known for name in (one.plural, one.singular_name, *one.short)}
@@ -159,7 +161,7 @@ def _meant(word: str, known: Iterable[Resource]) -> str:
     return f"; did you mean {quote(names[near[0]])}?" if near else ""
 
 
-async def _by_files(call: Call, args: Sequence[str], labels: str, validate: bool) -> Chosen:
+async def _by_files(call: Invocation, args: Sequence[str], labels: str, validate: bool) -> Chosen:
     if args:
         slashes = any("/" in word for word in args)
         raise Failed(
@@ -176,10 +178,10 @@ async def _by_files(call: Call, args: Sequence[str], labels: str, validate: bool
 
 
 async def from_files(
-    call: Call, errors: list[Exception], *, labels: str = "", validate: bool = False
+    call: Invocation, errors: list[Exception], *, labels: str = "", validate: bool = False
 ) -> AsyncIterator[Target]:
-    """The objects of the files as they are read: those after a broken one are missing, those before it are given.
-    What goes wrong is put among `errors`."""
+    """Yield the objects of files as they are read. Failures are appended to `errors`; objects after an invalid one are
+    missing."""
     try:
         matches = parse_labels(labels).matches if labels else None
     except SelectorError as error:
@@ -199,9 +201,11 @@ async def from_files(
             yield target
 
 
-async def placed(call: Call, document: Document) -> Target:
-    """The object of a file with the place it belongs to. Raises Failed for a kind that the server does not know, and
-    for a namespace that is not the one asked for."""
+async def placed(call: Invocation, document: Document) -> Target:
+    """Return the object of a file with its resource and namespace.
+
+    Raise Failed for a kind that the server does not have, and for a namespace other than the requested one.
+    """
     obj, source = document
     version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
     meta = obj.get("metadata") or {}
@@ -237,7 +241,7 @@ def _named(kind: Resource, name: str, namespace: str) -> Target:
 
 
 def _pairs(args: Sequence[str]) -> list[tuple[str, str]] | None:
-    """`kind/name` words, or several kinds with the same names; None if the words are of another form."""
+    """Parse `kind/name` words, or several kinds with the same names; None if the words have another form."""
     if len(args) > 1 and "," in args[0] and "/" not in args[0]:
         kinds = [kind for kind in args[0].split(",") if kind]
         if len(kinds) > 1:

@@ -1,4 +1,4 @@
-"""Objects in files: YAML and JSON, several to a file, files in directories, standard input, kustomizations."""
+"""Read objects from YAML and JSON files with several documents, directories, standard input and kustomizations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.meta import manifests
 from setpoint.meta.body import BodyError
 from setpoint.meta.goformat import quote
@@ -31,28 +31,30 @@ class Document(NamedTuple):
     source: str
 
 
-def files_given(call: Call) -> bool:
+def files_given(call: Invocation) -> bool:
     return bool(call.flags.filename or _kustomization(call))
 
 
-def _kustomization(call: Call) -> str:
-    """Not every command that takes files takes kustomizations."""
+def _kustomization(call: Invocation) -> str:
+    """Return the directory of `-k`; empty for commands without that flag."""
     found: str = getattr(call.flags, "kustomize", "")
     return found
 
 
-def read_files(call: Call, *, validate: bool = False) -> Iterator[Document]:
-    """What the flags FILES name, one object after another; lists are opened. `validate`: an object must say what it is
-    before anything else is looked at. Raises Failed."""
+def read_files(call: Invocation, *, validate: bool = False) -> Iterator[Document]:
+    """Yield the objects of the flags FILES, including items of lists. Raise Failed.
+
+    With `validate`, an object must have apiVersion and kind before anything else is checked.
+    """
     if directory := _kustomization(call):
         if call.flags.filename:
             raise Failed("only one of -f or -k can be specified")
         if call.flags.recursive:
             raise Failed("the -k flag can't be used with -f or -R")
-        # Here, because few need it.
+        # Imported here because it is rarely needed.
         from setpoint.cli.kustomize import build
 
-        for obj in build(Path(directory), tell=call.tell):
+        for obj in build(Path(directory), warn=call.print_err):
             yield Document(obj, directory)
         return
     for source, data in _contents(call):
@@ -73,7 +75,7 @@ def documents(data: bytes, source: str, *, validate: bool = False) -> Iterator[D
 
 
 def values(data: bytes, source: str) -> Iterator[Any]:
-    """The documents of a text; empty ones are passed over."""
+    """Yield the documents of a text; empty ones are skipped."""
     try:
         yield from manifests.values(data)
     except BodyError as error:
@@ -99,10 +101,10 @@ def _opened(obj: dict[str, Any], source: str) -> Iterator[Document]:
         yield from _opened(item, source)
 
 
-def _contents(call: Call) -> Iterator[tuple[str, bytes]]:
+def _contents(call: Invocation) -> Iterator[tuple[str, bytes]]:
     for name in call.flags.filename:
         if name == "-":
-            yield STDIN, call.around.stdin.read()
+            yield STDIN, call.io.stdin.read()
         elif _URL.match(name):
             raise Failed(
                 f"{name}: files are not fetched from the network; fetch it yourself and say `-f -` or its path"

@@ -1,4 +1,4 @@
-"""One object that a command is about, or all objects of a kind that match."""
+"""One object of a command, or all matching objects of a kind."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Obj = dict[str, Any]
 class Target(NamedTuple):
     resource: Resource
     namespace: str
-    """Empty for what is cluster-scoped."""
+    """The namespace; empty for cluster-scoped objects."""
     name: str
-    """Empty for an object of a file that has only a generateName."""
+    """The name; empty for an object of a file with only a generateName."""
     obj: Obj | None = None
-    """As it was read, from a file or from the server."""
+    """The object as it was read from a file or the server; None if it was not read."""
     source: str = ""
-    """The file it is from; `STDIN`; empty if it is from the server."""
+    """The file of the object, or `STDIN`; empty for an object of the server."""
 
     @property
     def shown(self) -> str:
-        """`deployment.apps/web`, as success lines name it."""
+        """The name in success lines: `deployment.apps/web`."""
         return f"{shown_kind(self.resource)}/{self.name}"
 
     @property
@@ -37,7 +37,7 @@ class Target(NamedTuple):
 class Selection(NamedTuple):
     resource: Resource
     namespace: str
-    """Empty: of all namespaces."""
+    """The namespace; empty means all namespaces."""
     label_selector: str = ""
     field_selector: str = ""
 
@@ -47,6 +47,6 @@ class Selection(NamedTuple):
 
 
 def shown_kind(resource: Resource) -> str:
-    """`deployment.apps`, or `pod` for the core group."""
+    """Return `deployment.apps`, or `pod` for the core group."""
     name = resource.kind.lower()
     return f"{name}.{resource.group}" if resource.group else name

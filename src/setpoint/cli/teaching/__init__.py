@@ -1,1 +1,1 @@
-"""What shows and teaches how a cluster works: `demo` plays, `lesson` lets people play. Both type real commands."""
+"""Interactive introduction: `demo` shows how a cluster works, and `lesson` lets users try. Both run real commands."""

@@ -1,4 +1,4 @@
-"""Whether the task of a lesson is done: seen in the cluster, and told in words that help."""
+"""Check the task of a lesson in the cluster, with helpful messages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Verdict(NamedTuple):
     text: str
 
 
-class Look(NamedTuple):
-    """The cluster, seen from one namespace."""
+class ClusterView(NamedTuple):
+    """The cluster as seen from one namespace."""
 
     reader: Reader
     namespace: str
@@ -44,20 +44,20 @@ def _ready(pod: Obj) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-async def anatomy(look: Look) -> list[Verdict]:
-    pod = await look.get(PODS, "first")
+async def anatomy(view: ClusterView) -> list[Verdict]:
+    pod = await view.get(PODS, "first")
     if pod is None:
-        return [Verdict(False, f"there is no Pod called first in the namespace {look.namespace}")]
+        return [Verdict(False, f"there is no Pod called first in the namespace {view.namespace}")]
     return [
         Verdict(_ready(pod), "the Pod first is ready"),
         Verdict(_labels(pod).get("lesson") == "one", "it has the label lesson=one"),
     ]
 
 
-async def loop(look: Look) -> list[Verdict]:
-    deployment = await look.get(DEPLOYMENTS, "loop")
+async def loop(view: ClusterView) -> list[Verdict]:
+    deployment = await view.get(DEPLOYMENTS, "loop")
     if deployment is None:
-        return [Verdict(False, f"there is no Deployment called loop in the namespace {look.namespace}")]
+        return [Verdict(False, f"there is no Deployment called loop in the namespace {view.namespace}")]
     ready = (deployment.get("status") or {}).get("readyReplicas", 0)
     return [
         Verdict(deployment["spec"].get("replicas") == 5, "the Deployment loop wishes for 5 replicas"),
@@ -65,9 +65,9 @@ async def loop(look: Look) -> list[Verdict]:
     ]
 
 
-async def drift(look: Look) -> list[Verdict]:
-    aside = [pod for pod in await look.list(PODS) if _labels(pod).get("state") == "aside"]
-    owned = [pod for pod in await look.list(PODS) if _labels(pod).get("app") == "loop" and _ready(pod)]
+async def drift(view: ClusterView) -> list[Verdict]:
+    aside = [pod for pod in await view.list(PODS) if _labels(pod).get("state") == "aside"]
+    owned = [pod for pod in await view.list(PODS) if _labels(pod).get("app") == "loop" and _ready(pod)]
     return [
         Verdict(bool(aside), "a Pod has the label state=aside"),
         Verdict(bool(aside) and all("app" not in _labels(pod) for pod in aside), "it no longer has the label app"),
@@ -78,10 +78,10 @@ async def drift(look: Look) -> list[Verdict]:
     ]
 
 
-async def rollouts(look: Look) -> list[Verdict]:
-    deployment = await look.get(DEPLOYMENTS, "loop")
+async def rollouts(view: ClusterView) -> list[Verdict]:
+    deployment = await view.get(DEPLOYMENTS, "loop")
     if deployment is None:
-        return [Verdict(False, f"there is no Deployment called loop in the namespace {look.namespace}")]
+        return [Verdict(False, f"there is no Deployment called loop in the namespace {view.namespace}")]
     images = [container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]]
     revision = int((deployment["metadata"].get("annotations") or {}).get(_REVISION, "0"))
     status = deployment.get("status") or {}
@@ -93,8 +93,8 @@ async def rollouts(look: Look) -> list[Verdict]:
     ]
 
 
-async def failure(look: Look) -> list[Verdict]:
-    crash, greedy = await look.get(PODS, "crash"), await look.get(PODS, "greedy")
+async def failure(view: ClusterView) -> list[Verdict]:
+    crash, greedy = await view.get(PODS, "crash"), await view.get(PODS, "greedy")
     statuses = ((crash or {}).get("status") or {}).get("containerStatuses") or ()
     restarts = sum(one.get("restartCount", 0) for one in statuses)
     waits = [
@@ -110,16 +110,16 @@ async def failure(look: Look) -> list[Verdict]:
     ]
 
 
-async def operators(look: Look) -> list[Verdict]:
+async def operators(view: ClusterView) -> list[Verdict]:
     definitions = builtin("customresourcedefinitions", "apiextensions.k8s.io")
-    definition = await look.get(definitions, "teapots.example.com", cluster_scoped=True)
+    definition = await view.get(definitions, "teapots.example.com", cluster_scoped=True)
     if definition is None:
         return [Verdict(False, "there is no CustomResourceDefinition teapots.example.com")]
     conditions = (definition.get("status") or {}).get("conditions") or ()
     established = any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
     verdicts = [Verdict(established, "the API server serves Teapots")]
     if established:
-        teapot = await look.get(("example.com", "v1", "teapots"), "brown")
+        teapot = await view.get(("example.com", "v1", "teapots"), "brown")
         cups = ((teapot or {}).get("spec") or {}).get("cups")
         verdicts.append(Verdict(teapot is not None, "there is a Teapot called brown"))
         verdicts.append(Verdict(cups == 4, "it has four cups"))

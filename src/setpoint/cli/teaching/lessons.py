@@ -1,4 +1,4 @@
-"""The lessons: each a short text, a task, a check that looks at the cluster, and a quiz."""
+"""The lessons: each with a short text, a task, a check of the cluster, and a quiz."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from setpoint.cli.teaching import checks
-from setpoint.cli.teaching.checks import Look, Verdict
+from setpoint.cli.teaching.checks import ClusterView, Verdict
 
 
 class Question(NamedTuple):
@@ -20,9 +20,9 @@ class Lesson(NamedTuple):
     name: str
     title: str
     text: str
-    """Paragraphs, with empty lines between them. A line that begins with two blanks is shown as it is."""
+    """Paragraphs separated by empty lines. A line that begins with two spaces is shown as it is."""
     task: str
-    check: Callable[[Look], Awaitable[list[Verdict]]]
+    check: Callable[[ClusterView], Awaitable[list[Verdict]]]
     quiz: tuple[Question, ...]
 
 

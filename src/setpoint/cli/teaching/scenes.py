@@ -1,4 +1,4 @@
-"""The scenes of `setpoint demo`: one for each thing that a control plane does by itself."""
+"""The scenes of `setpoint demo`, one for each thing that a control plane does automatically."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""`annotate`: annotations of objects, set and taken away."""
+"""`annotate`: set and remove annotations of objects."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, field_manager
 from setpoint.cli.writing.pairs import Pairs, changes, show, split, written
@@ -13,7 +13,7 @@ from setpoint.cli.writing.pairs import Pairs, changes, show, split, written
 _CHANGE_CAUSE = "kubernetes.io/change-cause"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     dry = dry_run(call)
     words = split(call.args, "annotation")

@@ -1,20 +1,20 @@
-"""`api-resources`: what the server offers."""
+"""`api-resources`: list the resources of the server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.tabwriter import align
 from setpoint.client import Resource
 
 _SORTS = ("name", "kind")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if call.args:
         call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
@@ -28,7 +28,7 @@ async def run(call: Call) -> None:
         shown.sort(key=lambda one: one.kind if flags.sort_by == "kind" else one.plural)
     if flags.output == "name":
         for one in shown:
-            call.say(str(one))
+            call.print(str(one))
     else:
         _table(call, shown)
     if call.client.discovery.missing:
@@ -38,8 +38,8 @@ async def run(call: Call) -> None:
         )
 
 
-def _chosen(call: Call, found: Iterable[Resource]) -> list[Resource]:
-    """Each resource once, in the version that the server prefers, ordered as kubectl orders them."""
+def _chosen(call: Invocation, found: Iterable[Resource]) -> list[Resource]:
+    """Return each resource once, in the server's preferred version, in kubectl's order."""
     flags = call.flags
     preferred: dict[tuple[str, str], Resource] = {}
     versions: dict[str, str] = {}
@@ -58,7 +58,7 @@ def _chosen(call: Call, found: Iterable[Resource]) -> list[Resource]:
     return sorted(shown, key=lambda one: (one.group, one.plural))
 
 
-def _table(call: Call, shown: Iterable[Resource]) -> None:
+def _table(call: Invocation, shown: Iterable[Resource]) -> None:
     wide = call.flags.output == "wide"
     rows = [] if call.flags.no_headers else [["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]]
     if rows and wide:
@@ -69,7 +69,7 @@ def _table(call: Call, shown: Iterable[Resource]) -> None:
             row += [",".join(sorted(one.verbs)), ",".join(one.categories)]
         rows.append(row)
     if rows:
-        call.say(align("\n".join(map("\t".join, rows)), least=6, padding=3))
+        call.print(align("\n".join(map("\t".join, rows)), least=6, padding=3))
 
 
 COMMAND = Command(

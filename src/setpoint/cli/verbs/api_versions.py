@@ -1,17 +1,17 @@
-"""`api-versions`: the group versions that the server offers."""
+"""`api-versions`: list the group versions of the server."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
+from setpoint.cli.invocation import Invocation
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if call.args:
         call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
     found = {one.api_version for one in await call.client.discovery.resources(fresh=True)}
     for version in sorted(found):
-        call.say(version)
+        call.print(version)
 
 
 COMMAND = Command(

@@ -1,15 +1,24 @@
-"""`attach`: what the program of a container says and reads, from now on."""
+"""`attach`: attach to the running program of a container."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_of, pod_running_timeout
-from setpoint.cli.pod_session import STREAMS, Detached, Session, detach_keys, hold, meant, must_live, with_terminal
+from setpoint.cli.pod_session import (
+    STREAMS,
+    Detached,
+    Session,
+    detach_keys,
+    find_pod,
+    must_live,
+    run_session,
+    with_terminal,
+)
 from setpoint.client.paths import path_of, query_of
 from setpoint.client.transport import Unreachable
 from setpoint.meta.errors import ApiError
@@ -24,7 +33,7 @@ _RECORDED = (
 )
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags, words = call.flags, call.args
     if not words:
         raise Failed("at least 1 argument is required for attach")
@@ -35,7 +44,7 @@ async def run(call: Call) -> None:
         raise Failed("--pod-running-timeout must be higher than zero")
     if len(words) == 1 and "/" not in words[0]:
         words = ["pods", *words]
-    pod = await meant(call, words, "attach to", flags.pod_running_timeout)
+    pod = await find_pod(call, words, "attach to", flags.pod_running_timeout)
     must_live(pod, "attach")
     try:
         container = container_of(call, pod, flags.container, quiet=flags.quiet)
@@ -48,38 +57,40 @@ async def run(call: Call) -> None:
 
 
 async def attach(
-    call: Call, pod: Obj, container: str, *, stdin: bool, tty: bool, quiet: bool, keys: str = DETACH, resume: str
+    call: Invocation, pod: Obj, container: str, *, stdin: bool, tty: bool, quiet: bool, keys: str = DETACH, resume: str
 ) -> None:
-    """`resume` is the command that would attach again."""
+    """Attach to a container; `resume` is the command that attaches again."""
     part, spec = _container(pod, container)
     if tty and not spec.get("tty"):
         tty = False
         if not quiet:
-            call.tell(f"error: Unable to use a TTY - container {container} did not allocate one")
+            call.print_err(f"error: Unable to use a TTY - container {container} did not allocate one")
     elif spec.get("tty"):
         tty = True  # its output is a terminal's in any case
     is_raw = with_terminal(call, stdin, tty, quiet)
     if not quiet:
-        call.tell(_RECORDED)
+        call.print_err(_RECORDED)
     detach = detach_keys(keys or DETACH) if is_raw else b""
     try:
-        await hold(call, pod, "attach", container, Session(stdin, is_raw, detach, redraw=True))
+        await run_session(call, pod, "attach", container, Session(stdin, is_raw, detach, redraw=True))
     except Detached:
-        call.say("")
+        call.print("")
     if not is_raw or quiet:
         return
     meta = pod["metadata"]
     again = f"'{resume} {meta['name']} -c {container} -n {meta['namespace']} -i -t'"
     if part == "ephemeralContainers":
         left = "the ephemeral container will not be restarted but may be reattached using"
-        call.say(f"Session ended, {left} {again} if it is still running")
+        call.print(f"Session ended, {left} {again} if it is still running")
     else:
-        call.say(f"Session ended, resume using {again} command")
+        call.print(f"Session ended, resume using {again} command")
 
 
-async def attach_to_pod(call: Call, pod: Obj, container: str = "") -> None:
-    """For those who have made it, with their flags: what the container has said so far; and if it still runs what it
-    goes on to say, and is told."""
+async def attach_to_pod(call: Invocation, pod: Obj, container: str = "") -> None:
+    """Attach to a Pod that a command created, with the flags of that command.
+
+    Print its logs so far; if it still runs, forward its input and output.
+    """
     flags = call.flags
     container = container_of(call, pod, container, quiet=flags.quiet)
     statuses = ("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses")
@@ -91,9 +102,9 @@ async def attach_to_pod(call: Call, pod: Obj, container: str = "") -> None:
     since: Obj = {}
     try:
         call.write(await _logs(call, pod, container))
-        since = {"sinceTime": format_time(call.around.clock.now())}
+        since = {"sinceTime": format_time(call.io.clock.now())}
     except ApiError as error:
-        call.tell(f"warning: couldn't fetch pre-attach logs: {error.message}")
+        call.print_err(f"warning: couldn't fetch pre-attach logs: {error.message}")
     call.flush()
     try:
         keys = getattr(flags, "detach_keys", DETACH)
@@ -103,11 +114,11 @@ async def attach_to_pod(call: Call, pod: Obj, container: str = "") -> None:
         )  # fmt: skip
     except (Failed, ApiError, Unreachable) as error:
         name = pod["metadata"]["name"]
-        call.tell(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
+        call.print_err(f"warning: couldn't attach to pod/{name}, falling back to streaming logs: {error}")
         call.write(await _logs(call, pod, container, **since))
 
 
-async def _logs(call: Call, pod: Obj, container: str, **more: Any) -> bytes:
+async def _logs(call: Invocation, pod: Obj, container: str, **more: Any) -> bytes:
     path = path_of(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
     reply = await call.client.sender.request("GET", path, query_of({"container": container, **more}), accept="*/*")
     return bytes(reply.body)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import number, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose, fetch
 from setpoint.cli.verbs.create.making import metadata, saved
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
@@ -19,7 +19,7 @@ _UNITS = {"cpu": "m", "memory": "Mi"}
 _PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     dry = dry_run(call)
     if flags.max < 1:
@@ -44,7 +44,7 @@ async def run(call: Call) -> None:
         raise Failed("no objects passed to autoscale")
 
 
-async def _autoscale(call: Call, target: Target, metrics: list[Obj], dry: DryRun, results: Results) -> None:
+async def _autoscale(call: Invocation, target: Target, metrics: list[Obj], dry: DryRun, results: Results) -> None:
     resource = target.resource
     if not any(part.name == "scale" for part in resource.subresources):
         raise Failed(f"cannot autoscale a {resource.kind}: could not find scale subresource for {resource}")
@@ -73,7 +73,7 @@ async def _autoscale(call: Call, target: Target, metrics: list[Obj], dry: DryRun
     results.add(made, "autoscaled", typed=True)
 
 
-def _metrics(call: Call) -> list[Obj]:
+def _metrics(call: Invocation) -> list[Obj]:
     flags = call.flags
     targets = (
         [("cpu", {"type": "Utilization", "averageUtilization": flags.cpu_percent})] if flags.cpu_percent > 0 else []
@@ -83,7 +83,8 @@ def _metrics(call: Call) -> list[Obj]:
 
 
 def _target(name: str, said: str) -> Obj:
-    """`70%` of what is requested, or so much: `500m`, `200Mi`; a number alone is in the unit of the resource."""
+    """Parse a metric target: `70%` of the request, or an amount such as `500m` or `200Mi`; a plain number is in base
+    units."""
     said = said.strip()
     if said.endswith("%"):
         if not re.fullmatch(r"\+?[0-9]{1,10}", said[:-1]) or int(said[:-1]) >= 2**31:

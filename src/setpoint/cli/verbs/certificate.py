@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Run
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose, fetch
 from setpoint.cli.writing import OUTPUT, Results
 from setpoint.client.resources import builtin
@@ -29,7 +29,7 @@ def _deciding(decision: str, other: str, reason: str, done: str, verb: str) -> R
         "message": f"This CSR was {done} by kubectl certificate {verb}.",
     }
 
-    async def run(call: Call) -> None:
+    async def run(call: Invocation) -> None:
         if not (call.args or call.flags.filename or call.flags.kustomize):
             raise Failed("one or more CSRs must be specified as <name> or -f <filename>")
         results = Results(call)
@@ -49,7 +49,7 @@ def _deciding(decision: str, other: str, reason: str, done: str, verb: str) -> R
             results.add(chosen[0].obj or {}, done)
         raise_all(errors)
         if not found:
-            call.say("No resources found")
+            call.print("No resources found")
 
     return run
 
@@ -60,7 +60,7 @@ def _one(target: Target) -> Any:
     return Chosen([target], [], True)
 
 
-async def _decide(call: Call, target: Target, condition: Obj, other: str) -> None:
+async def _decide(call: Invocation, target: Target, condition: Obj, other: str) -> None:
     if (target.resource.group, target.resource.kind) != (_GROUP, _KIND):
         shown = f"{target.resource.kind}.{target.resource.group}".rstrip(".")
         raise Failed(f"can only handle {_KIND}.{_GROUP} objects, got {shown}")
@@ -77,7 +77,7 @@ async def _decide(call: Call, target: Target, condition: Obj, other: str) -> Non
         if already and not call.flags.force:
             return
         if not already:
-            now = format_time(call.around.clock.now())
+            now = format_time(call.io.clock.now())
             conditions = [*conditions, {**condition, "lastUpdateTime": now}]
         decided = {**request, "status": {**status, "conditions": conditions}}
         try:

@@ -1,16 +1,16 @@
-"""`completion`: what makes a shell ask us what could be typed next."""
+"""`completion`: print the completion script of a shell."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
+from setpoint.cli.invocation import Invocation
 
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     if not call.args:
         call.usage("Shell not specified.")
     if len(call.args) > 1:
@@ -18,7 +18,7 @@ def run(call: Call) -> None:
     shell = call.args[0]
     if shell not in _SHELLS:
         call.usage(f'Unsupported shell type "{shell}".')
-    call.say(files("setpoint.cli").joinpath("shells", f"completion.{shell}").read_text(encoding="utf-8"), end="")
+    call.print(files("setpoint.cli").joinpath("shells", f"completion.{shell}").read_text(encoding="utf-8"), end="")
 
 
 COMMAND = Command(

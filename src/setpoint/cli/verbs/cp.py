@@ -1,4 +1,4 @@
-"""`cp`: files and directories into and out of containers, through the `tar` that is in them."""
+"""`cp`: copy files and directories to and from containers, with their `tar`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import posixpath
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.copying import Place, joined, local_source, packed, place, unpack, without_shortcuts
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_of
-from setpoint.cli.pod_session import Session, hold, must_live
+from setpoint.cli.pod_session import Session, must_live, run_session
 from setpoint.client.transport import Unreachable
 from setpoint.meta.goformat import quote
 
@@ -20,7 +20,7 @@ Obj = dict[str, Any]
 _PATIENCE = 30.0
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if len(call.args) != 2:
         raise Failed("source and destination are required")
     source, target = map(place, call.args)
@@ -36,13 +36,13 @@ async def run(call: Call) -> None:
         raise Failed("one of src or dest must be a remote file specification")
 
 
-async def _pod(call: Call, where: Place) -> Obj:
+async def _pod(call: Invocation, where: Place) -> Obj:
     found = await call.client.get(PODS, where.pod, where.namespace or call.namespace)
     must_live(found, "exec into")
     return found
 
 
-async def _to_pod(call: Call, source: str, target: Place) -> None:
+async def _to_pod(call: Invocation, source: str, target: Place) -> None:
     feed_as, own_name = local_source(source)
     pod = await _pod(call, target)
     path = target.path
@@ -50,22 +50,22 @@ async def _to_pod(call: Call, source: str, target: Place) -> None:
     try:
         async with asyncio.timeout(_PATIENCE):
             nowhere = Session(output=len, errors=len)
-            await hold(call, pod, "exec", container, nowhere, ("test", "-d", path))
+            await run_session(call, pod, "exec", container, nowhere, ("test", "-d", path))
         path = joined(path, own_name)
     except TimeoutError:
         raise Failed("context deadline exceeded") from None
     except (Exit, Failed):
-        pass  # it is no directory, or there is none who could tell
+        pass  # it is not a directory, or the container has no `test`
     path = posixpath.normpath(path)
     command = ["tar", "--no-same-permissions", "--no-same-owner"] if call.flags.no_preserve else ["tar"]
     command += ["-xmf", "-", "-C", posixpath.dirname(path) or "."]
     container_of(call, pod, call.flags.container)
-    feed = packed(feed_as, posixpath.basename(path), call.tell)
-    await hold(call, pod, "exec", container, Session(stdin=True, feed=feed), command)
+    feed = packed(feed_as, posixpath.basename(path), call.print_err)
+    await run_session(call, pod, "exec", container, Session(stdin=True, feed=feed), command)
 
 
-async def _from_pod(call: Call, source: Place, target: str) -> None:
-    # Here, because it takes a while to load.
+async def _from_pod(call: Invocation, source: Place, target: str) -> None:
+    # Imported here because it is slow to load.
     from tempfile import TemporaryFile
 
     pod = await _pod(call, source)
@@ -86,15 +86,15 @@ async def _from_pod(call: Call, source: Place, target: str) -> None:
                 explained = True
                 where = f"-n {quote(source.namespace)} {quote(source.pod)} -- tar cf - {quote(source.path)}"
                 warning += f' (consider using "{call.command.rpartition(" ")[0]} exec {where} | tar xf -")'
-            call.tell(warning)
+            call.print_err(warning)
 
         unpack(archive, prefix, target, complain)
     if failure is not None:
         raise failure
 
 
-async def _fetched(call: Call, pod: Obj, container: str, path: str, archive: Any) -> None:
-    """The archive, whole: what breaks off is taken up again where it did, as often as is wanted."""
+async def _fetched(call: Invocation, pod: Obj, container: str, path: str, archive: Any) -> None:
+    """Download the complete archive; an interrupted transfer is resumed as often as requested."""
     most, retries = call.flags.retries, 0
     command = ["tar", "cf", "-", path]
     while True:
@@ -102,17 +102,17 @@ async def _fetched(call: Call, pod: Obj, container: str, path: str, archive: Any
             escaped = path.replace("'", "'\\''")
             command = ["sh", "-c", f"tar cf - '{escaped}' | tail -c+{archive.tell() + 1}"]
         try:
-            await hold(call, pod, "exec", container, Session(output=archive.write, errors=call.write), command)
+            await run_session(call, pod, "exec", container, Session(output=archive.write, errors=call.write), command)
             return
         except (Unreachable, Exit):
             if 0 <= most <= retries:
                 if most:
-                    call.say(f"Dropping out copy after {retries} retries")
+                    call.print(f"Dropping out copy after {retries} retries")
                 raise
             retries += 1
-            call.say(f"Resuming copy at {archive.tell()} bytes, retry {retries}/{most}")
-            if retries > 1:  # what fails again and again is not asked without a pause
-                await call.around.clock.sleep(min(retries, 30))
+            call.print(f"Resuming copy at {archive.tell()} bytes, retry {retries}/{most}")
+            if retries > 1:  # repeated failures are retried with a pause
+                await call.io.clock.sleep(min(retries, 30))
 
 
 COMMAND = Command(

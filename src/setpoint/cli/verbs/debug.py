@@ -1,4 +1,4 @@
-"""`debug`: a container to look around with, in a Pod, in a copy of it, or on a node."""
+"""`debug`: add a debugging container to a Pod, to a copy of it, or to a node."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.debug_profiles import COPY, EPHEMERAL, NODE, PROFILES, Keep, apply_profile
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_names
 from setpoint.cli.resources import FILES, Target, choose, fetch
 from setpoint.cli.verbs.attach import attach_to_pod
@@ -33,7 +33,7 @@ _NOT_ROOT = (
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     names = call.args
     command: list[str] = []
@@ -50,7 +50,7 @@ async def run(call: Call) -> None:
 
 
 class _Debugging:
-    def __init__(self, call: Call, command: list[str]) -> None:
+    def __init__(self, call: Invocation, command: list[str]) -> None:
         self._call = call
         self._command = command
         self._env = [{"name": key, "value": value} for key, value in _pairs(call.flags.env, "env").items()]
@@ -94,7 +94,7 @@ class _Debugging:
             if flags.copy_to:
                 raise Failed("--target is incompatible with --copy-to. Use --share-processes instead.")
             if not flags.quiet:
-                self._call.say(
+                self._call.print(
                     f"Targeting container {quote(flags.target)}. If you don't see processes from this container it may "
                     "be because the container runtime doesn't support this feature."
                 )
@@ -103,10 +103,10 @@ class _Debugging:
         if any(self._custom.get(key) for key in ("name", "command", "image", "lifecycle", "volumeDevices")):
             raise Failed("name, command, image, lifecycle and volume devices are not modifiable via custom profile")
         if flags.profile == "legacy":
-            self._call.tell(_LEGACY)
+            self._call.print_err(_LEGACY)
 
     async def made(self, target: Target) -> tuple[Obj, str]:
-        """The Pod with the container, and the container's name; empty: there is none of its own."""
+        """Return the Pod with the container, and the container's name; empty if there is none to add."""
         assert target.obj is not None
         kind = (target.resource.group, target.resource.kind)
         if kind == ("", "Node"):
@@ -216,9 +216,9 @@ class _Debugging:
     async def _on_node(self, node: Obj) -> tuple[Obj, str]:
         flags, node_name = self._call.flags, node["metadata"]["name"]
         name = flags.container or "debugger"
-        pod_name = f"node-debugger-{node_name}-{self._call.around.suffix()}"
+        pod_name = f"node-debugger-{node_name}-{self._call.io.suffix()}"
         if not flags.quiet:
-            self._call.say(f"Creating debugging pod {pod_name} with container {name} on node {node_name}.")
+            self._call.print(f"Creating debugging pod {pod_name} with container {name} on node {node_name}.")
         container = self._container(name)
         made: Obj = {
             "apiVersion": "v1",
@@ -243,18 +243,18 @@ class _Debugging:
             return str(self._call.flags.container)
         name = ""
         while not name or name in container_names(pod):
-            name = f"debugger-{self._call.around.suffix()}"
+            name = f"debugger-{self._call.io.suffix()}"
         if not self._call.flags.quiet:
-            self._call.say(f"Defaulting debug container name to {name}.")
+            self._call.print(f"Defaulting debug container name to {name}.")
         return name
 
     def _warn(self, container: Obj, pod: Obj) -> None:
-        """Who is not root cannot use what it may."""
+        """Warn if the container does not run as root and cannot use its privileges."""
         rights = container.get("securityContext") or {}
         user = (pod["spec"].get("securityContext") or {}).get("runAsUser")
         more = rights.get("privileged") or (rights.get("capabilities") or {}).get("add")
         if user and more and rights.get("runAsUser") != 0:
-            self._call.tell(_NOT_ROOT)
+            self._call.print_err(_NOT_ROOT)
 
 
 def _pairs(said: list[str], flag: str) -> dict[str, str]:
@@ -270,7 +270,7 @@ def _pairs(said: list[str], flag: str) -> dict[str, str]:
 def _custom(path: str) -> Obj:
     if not path:
         return {}
-    # Here, because few have profiles of their own.
+    # Imported here because custom profiles are rare.
     from setpoint.meta.body import BodyError, parse_yaml
 
     try:
@@ -302,8 +302,8 @@ def _customized(container: Obj, custom: Obj) -> Obj:
     return merged
 
 
-async def _running(call: Call, pod: Obj, container: str) -> Obj:
-    """As soon as the container does, or is over."""
+async def _running(call: Invocation, pod: Obj, container: str) -> Obj:
+    """Return the Pod as soon as the container runs or has terminated."""
     told: set[str] = set()
 
     def seen(found: Obj | None) -> bool:
@@ -317,7 +317,7 @@ async def _running(call: Call, pod: Obj, container: str) -> Obj:
         waits = (state.get("waiting") or {}).get("message")
         if waits and waits not in told and not call.flags.quiet:
             told.add(waits)
-            call.tell(f"Warning: container {container}: {waits}")
+            call.print_err(f"Warning: container {container}: {waits}")
         return False
 
     meta = pod["metadata"]

@@ -1,13 +1,13 @@
-"""`delete`: by files, by kind and name, by selectors; and waits until they are gone."""
+"""`delete`: delete objects by file, by kind and name, or by selector, and wait until they are gone."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
 from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose
 from setpoint.cli.resources.choosing import listed
 from setpoint.cli.resources.target import shown_kind
@@ -29,12 +29,12 @@ _POLICIES = {"background": "Background", "orphan": "Orphan", "foreground": "Fore
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 
 
-def propagation(call: Call) -> str:
-    """Raises Failed."""
+def propagation(call: Invocation) -> str:
+    """Return the propagation policy. Raise Failed."""
     said: str = call.flags.cascade
     if said in (*_TRUE, *_FALSE):
         meant = "background" if said in _TRUE else "orphan"
-        call.tell(
+        call.print_err(
             f"warning: --cascade={said} is deprecated (boolean value) and can be replaced with --cascade={meant}."
         )
         said = meant
@@ -43,7 +43,7 @@ def propagation(call: Call) -> str:
     return _POLICIES[said]
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     policy = propagation(call)
     by_selector = flags.all or flags.selector or flags.field_selector
@@ -54,7 +54,7 @@ async def run(call: Call) -> None:
     if flags.output not in ("", "name"):
         raise Failed(f"unexpected -o output mode: {flags.output}. We only support '-o name'")
     if flags.force and grace == 0:
-        call.tell(
+        call.print_err(
             "Warning: Immediate deletion does not wait for confirmation that the running resource has been "
             "terminated. The resource may continue to run on the cluster indefinitely."
         )
@@ -71,21 +71,21 @@ async def run(call: Call) -> None:
     await _delete(call, chosen, wanted, policy, grace, dry, forgiving)
 
 
-def _grace(call: Call) -> int | None:
+def _grace(call: Invocation) -> int | None:
     grace: int = call.flags.grace_period
     if call.flags.now:
         if grace != -1:
             raise Failed("--now and --grace-period cannot be specified together")
         grace = 1
     if grace == 0 and not call.flags.force:
-        grace = 1  # nothing is lost by a slip of the hand: only --force does not wait
+        grace = 1  # only --force deletes without the grace period
     if call.flags.force and grace < 0:
         grace = 0
     return grace if grace >= 0 else None
 
 
 async def _delete(
-    call: Call,
+    call: Invocation,
     chosen: Chosen,
     wanted: set[str] | None,
     policy: str,
@@ -102,7 +102,7 @@ async def _delete(
             continue
         count += 1
         if warn and not target.resource.namespaced:
-            call.tell("Warning: deleting cluster-scoped resources, not scoped to the provided namespace")
+            call.print_err("Warning: deleting cluster-scoped resources, not scoped to the provided namespace")
             warn = False
         uid = ""
         if dry is not DryRun.CLIENT:
@@ -119,12 +119,12 @@ async def _delete(
         deleted.append((target, uid))
     raise_all([error for error in errors if not (forgiving and isinstance(error, NotFound))])
     if not count:
-        call.say("No resources found")
+        call.print("No resources found")
     elif call.flags.wait and dry is DryRun.NONE:
         await _wait(call, deleted)
 
 
-async def _targets(call: Call, chosen: Chosen, errors: list[Exception]) -> AsyncIterator[Target]:
+async def _targets(call: Invocation, chosen: Chosen, errors: list[Exception]) -> AsyncIterator[Target]:
     for target in chosen.targets:
         yield target
     for selection in chosen.selections:
@@ -137,17 +137,17 @@ async def _targets(call: Call, chosen: Chosen, errors: list[Exception]) -> Async
             yield target
 
 
-def _tell(call: Call, target: Target, grace: int | None, dry: DryRun) -> None:
+def _tell(call: Invocation, target: Target, grace: int | None, dry: DryRun) -> None:
     if call.flags.output == "name":
-        call.say(target.shown)
+        call.print(target.shown)
         return
     done = "force deleted" if grace == 0 else "deleted"
     if target.resource.namespaced:
         done += f" from {target.namespace} namespace"
-    call.say(f'{shown_kind(target.resource)} "{target.name}" {done}{dry.value}')
+    call.print(f'{shown_kind(target.resource)} "{target.name}" {done}{dry.value}')
 
 
-async def _wait(call: Call, deleted: list[tuple[Target, str]]) -> None:
+async def _wait(call: Invocation, deleted: list[tuple[Target, str]]) -> None:
     call.flush()
     deadline = Deadline(call, call.flags.timeout or FOREVER)
     errors: list[Exception] = []
@@ -155,27 +155,27 @@ async def _wait(call: Call, deleted: list[tuple[Target, str]]) -> None:
         try:
             await deadline.bound(target, until_gone(call, target, uid))
         except (Forbidden, MethodNotAllowed):
-            continue  # who may delete and not look need not wait
+            continue  # a user who may delete but not read does not wait
         except EXPECTED as error:
             errors.append(error)
     raise_all(errors)
 
 
-async def _confirmed(call: Call, chosen: Chosen, forgiving: bool) -> set[str] | None:
-    """The paths of what may go; None if nothing may."""
+async def _confirmed(call: Invocation, chosen: Chosen, forgiving: bool) -> set[str] | None:
+    """Return the paths of the confirmed objects; None if nothing is confirmed."""
     errors: list[Exception] = []
     found = [target async for target in _targets(call, chosen, errors)]
     raise_all([error for error in errors if not (forgiving and isinstance(error, NotFound))])
     if not found:
-        call.say("No resources found")
+        call.print("No resources found")
         return None
-    call.say(f"You are about to delete the following {len(found)} resource(s):")
+    call.print(f"You are about to delete the following {len(found)} resource(s):")
     for target in found:
-        call.say(target.shown)
-    call.say("Do you want to continue? (y/N): ", end="")
+        call.print(target.shown)
+    call.print("Do you want to continue? (y/N): ", end="")
     call.flush()
-    if call.around.stdin.readline().strip().lower() != b"y":
-        call.say("deletion is cancelled")
+    if call.io.stdin.readline().strip().lower() != b"y":
+        call.print("deletion is cancelled")
         return None
     return {target.path for target in found}
 

@@ -1,17 +1,17 @@
-"""`describe`: an object with all that belongs to it, in words."""
+"""`describe`: print an object with everything that belongs to it."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.describe import Looking, describe
+from setpoint.cli.describe import DescribeContext, describe
 from setpoint.cli.failures import raise_all
 from setpoint.cli.flags import number, switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Selection, Target, choose, fetch
 from setpoint.meta.errors import ApiError, NotFound
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if not (call.args or flags.filename or flags.kustomize):
         call.usage(
@@ -22,37 +22,37 @@ async def run(call: Call) -> None:
     errors: list[Exception] = []
     found = await fetch(call, chosen, errors)
     several = bool(errors) or len(found) > 1
-    look = Looking(
+    ctx = DescribeContext(
         call.client,
-        call.around.clock,
+        call.io.clock,
         show_events=flags.show_events and (flags.given("show-events") or not several),
         chunk_size=flags.chunk_size,
     )
     if len(errors) == 1 and isinstance(errors[0], NotFound) and len(call.args) == 2:
-        await _matching(call, chosen, errors[0], look)
+        await _matching(call, chosen, errors[0], ctx)
         return
     texts: list[str] = []
     for target in found:
         try:
-            texts.append(await _described(target, look))
+            texts.append(await _described(target, ctx))
         except ApiError as error:
             if str(error) not in map(str, errors):
                 errors.append(error)
-    call.say("\n\n".join(texts), end="")
+    call.print("\n\n".join(texts), end="")
     if not found and not errors:
-        call.tell(
+        call.print_err(
             "No resources found" if flags.all_namespaces else f"No resources found in {call.namespace} namespace."
         )
     raise_all(errors)
 
 
-async def _described(target: Target, look: Looking) -> str:
+async def _described(target: Target, ctx: DescribeContext) -> str:
     assert target.obj is not None
-    return await describe(target.obj, target.resource, look)
+    return await describe(target.obj, target.resource, ctx)
 
 
-async def _matching(call: Call, chosen: Chosen, missing: Exception, look: Looking) -> None:
-    """There is none of this name: then those whose names begin so."""
+async def _matching(call: Invocation, chosen: Chosen, missing: Exception, ctx: DescribeContext) -> None:
+    """Describe the objects whose names begin with the given name, which does not exist itself."""
     named = chosen.targets[0]
     if "/" in call.args[0]:
         raise missing
@@ -61,7 +61,7 @@ async def _matching(call: Call, chosen: Chosen, missing: Exception, look: Lookin
     if not found:
         raise missing
     for target in found:
-        call.say(await _described(target, look))
+        call.print(await _described(target, ctx))
 
 
 COMMAND = Command(

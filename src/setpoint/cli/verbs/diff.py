@@ -1,4 +1,4 @@
-"""`diff`: what apply would change."""
+"""`diff`: show the changes that apply would make."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Exit, Failed, raise_all
 from setpoint.cli.flags import array, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.printing.documents import without_managed_fields
 from setpoint.cli.resources import FILES, Target, from_files
 from setpoint.cli.writing import field_manager
@@ -28,7 +28,7 @@ _ARGUMENT = re.compile(r"[a-zA-Z0-9-=]+")
 _MASK, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if call.args:
         call.usage(f"Unexpected args: [{' '.join(call.args)}]")
@@ -55,18 +55,18 @@ async def run(call: Call) -> None:
         _compare(call, live, merged)
 
 
-async def _versions(call: Call, target: Target) -> tuple[Obj | None, Obj]:
-    """The object as it is, and as it would be. Tries again when it changes in between."""
+async def _versions(call: Invocation, target: Target) -> tuple[Obj | None, Obj]:
+    """Return the current and the merged object. Retry if it changes in between."""
     for attempt in range(1, _TRIES + 1):
         try:
             before: Obj | None = await call.client.get(target.resource, target.name, target.namespace)
         except NotFound:
             before = None
         if before is not None and before["metadata"].get("deletionTimestamp"):
-            call.tell(f"Warning: Detected changes to resource {target.name} which is currently being deleted.")
+            call.print_err(f"Warning: Detected changes to resource {target.name} which is currently being deleted.")
         if attempt == _TRIES:
             kind = f"{target.resource.group}/{target.resource.version}, Kind={target.resource.kind}"
-            call.tell(f"Object ({kind}: {target.name}) keeps changing, diffing without lock")
+            call.print_err(f"Object ({kind}: {target.name}) keeps changing, diffing without lock")
         try:
             return before, await _merged(call, target, before, locked=attempt < _TRIES)
         except Conflict:
@@ -75,8 +75,8 @@ async def _versions(call: Call, target: Target) -> tuple[Obj | None, Obj]:
     raise AssertionError("the last attempt gives or raises")
 
 
-async def _merged(call: Call, target: Target, before: Obj | None, *, locked: bool) -> Obj:
-    """By a dry run on the server."""
+async def _merged(call: Invocation, target: Target, before: Obj | None, *, locked: bool) -> Obj:
+    """Return the merged object by a dry run on the server."""
     flags, client = call.flags, call.client
     assert target.obj is not None
     manager = flags.field_manager
@@ -90,7 +90,7 @@ async def _merged(call: Call, target: Target, before: Obj | None, *, locked: boo
         return await client.create(
             target.obj, resource=target.resource, namespace=target.namespace, field_manager=manager, dry_run=True
         )
-    # Here, because whoever lets the server apply needs no patches.
+    # Imported here because server-side apply needs no patches.
     from setpoint.cli.verbs.apply.client_side import three_way
 
     patch, kind = three_way(target, before, unannotated(target.obj))
@@ -104,12 +104,12 @@ async def _merged(call: Call, target: Target, before: Obj | None, *, locked: boo
     )
 
 
-def _write(call: Call, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
+def _write(call: Invocation, live: Path, merged: Path, before: Obj | None, after: Obj) -> None:
     if not call.flags.show_managed_fields:
         before, after = before and without_managed_fields(before), without_managed_fields(after)
     if not call.flags.show_secrets and after.get("kind") == "Secret" and after.get("apiVersion", "").endswith("v1"):
         if before is None:
-            live.write_bytes(b"null\n")  # as kubectl has it
+            live.write_bytes(b"null\n")  # as in kubectl
         before, after = _masked(before, after)
     if before is not None:
         live.write_bytes(dump_yaml(before))
@@ -119,7 +119,7 @@ def _write(call: Call, live: Path, merged: Path, before: Obj | None, after: Obj)
 
 
 def _masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
-    """That values differ may be seen, not what they are."""
+    """Mask the values of Secrets, so that only the fact of a change is shown."""
     old, new = dict((before or {}).get("data") or {}), dict(after.get("data") or {})
     differ = {key for key in old if key in new and old[key] != new[key]}
     old = {key: _BEFORE if key in differ else _MASK for key in old}
@@ -129,7 +129,7 @@ def _masked(before: Obj | None, after: Obj) -> tuple[Obj | None, Obj]:
     return before, {**after, "data": new} if "data" in after else after
 
 
-async def _pruned(call: Call, kinds: list[Any], visited: list[tuple[Target, Obj | None]], live: Path) -> None:
+async def _pruned(call: Invocation, kinds: list[Any], visited: list[tuple[Target, Obj | None]], live: Path) -> None:
     from setpoint.cli.verbs.apply.prune import default_kinds
 
     uids = {before["metadata"].get("uid") for _, before in visited if before is not None}
@@ -148,10 +148,10 @@ def _file_name(api_version: str, kind: str, namespace: str, name: str) -> str:
     return f"{api_version.replace('/', '.')}.{kind}.{namespace}.{name}".replace("/", "_")
 
 
-def _compare(call: Call, live: str, merged: str) -> None:
-    """By the program that KUBECTL_EXTERNAL_DIFF names, by `diff`, or here."""
-    said = call.around.environment.get("KUBECTL_EXTERNAL_DIFF", "")
-    path = call.around.environment.get("PATH")
+def _compare(call: Invocation, live: str, merged: str) -> None:
+    """Compare with the program of KUBECTL_EXTERNAL_DIFF, with `diff`, or internally."""
+    said = call.io.environment.get("KUBECTL_EXTERNAL_DIFF", "")
+    path = call.io.environment.get("PATH")
     if said:
         program, *rest = said.split(" ")
         arguments = [live, merged, *(word for word in rest if _ARGUMENT.fullmatch(word))]
@@ -162,12 +162,12 @@ def _compare(call: Call, live: str, merged: str) -> None:
             return
     call.flush()
     try:
-        own = call.around.stdout.fileno()
-    except (OSError, ValueError):  # a test's buffer
+        own = call.io.stdout.fileno()
+    except (OSError, ValueError):  # an in-memory stream of a test
         own = subprocess.PIPE
     try:
         done = subprocess.run(
-            [program, *arguments], stdout=own, env=dict(call.around.environment), check=False, stderr=None
+            [program, *arguments], stdout=own, env=dict(call.io.environment), check=False, stderr=None
         )
     except OSError as error:
         raise Failed(f"failed to run {quote(program)}: {error.strerror}") from None
@@ -179,7 +179,7 @@ def _compare(call: Call, live: str, merged: str) -> None:
         raise Failed(f"failed to run {quote(program)}: exit status {done.returncode}")
 
 
-def _compare_here(call: Call, live: Path, merged: Path) -> None:
+def _compare_here(call: Invocation, live: Path, merged: Path) -> None:
     from difflib import unified_diff
 
     differ = False
@@ -190,8 +190,8 @@ def _compare_here(call: Call, live: Path, merged: Path) -> None:
         lines = list(unified_diff(old, new, str(live / name), str(merged / name)))
         if lines:
             differ = True
-            call.say(f"diff -u -N {live / name} {merged / name}")
-            call.say("".join(lines), end="")
+            call.print(f"diff -u -N {live / name} {merged / name}")
+            call.print("".join(lines), end="")
     if differ:
         raise Exit(1)
 

@@ -1,16 +1,16 @@
-"""`edit`: objects of the server in the user's editor."""
+"""`edit`: edit objects of the server in the user's editor."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.editing import edit_objects
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES
 from setpoint.cli.writing import OUTPUT, RECORD, SAVE_CONFIG, VALIDATE, field_manager, subresource
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     await edit_objects(call)
 
 

@@ -1,14 +1,14 @@
-"""`events`: what happened, the latest last."""
+"""`events`: list events, the latest last."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.printing.go_sort import sort
 from setpoint.cli.resources import ALL_NAMESPACES
 from setpoint.cli.resources.choosing import find_kind
@@ -21,7 +21,7 @@ from setpoint.meta.selectors import escape_field
 Obj = dict[str, Any]
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     about = await _about(call)
     types = {one.lower() for one in flags.types}
@@ -35,18 +35,19 @@ async def run(call: Call) -> None:
     listed = await call.client.list(builtin("events"), namespace, field_selector=about, page_size=flags.chunk_size)
     found = [event for event in listed.items if not types or str(event.get("type", "")).lower() in types]
     if not found:
-        call.tell("No events found." if flags.all_namespaces else f"No events found in {call.namespace} namespace.")
+        where = "" if flags.all_namespaces else f" in {call.namespace} namespace"
+        call.print_err(f"No events found{where}.")
         return
     times = [_time(event) for event in found]
     found = [found[at] for at in sort(len(found), lambda left, right: times[left] < times[right])]
     if results.asked:
         results.add({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": found}, "", typed=True)
     else:
-        call.say(align("\n".join([*_header(call), *(_row(call, event) for event in found)]), least=6, padding=3))
+        call.print(align("\n".join([*_header(call), *(_row(call, event) for event in found)]), least=6, padding=3))
 
 
-async def _watch(call: Call, namespace: str, about: str, types: set[str], results: Results) -> None:
-    """Those that are there, and then each as it comes, for as long as the server goes on."""
+async def _watch(call: Invocation, namespace: str, about: str, types: set[str], results: Results) -> None:
+    """Print the current events, and then each new one, until the server ends the watch."""
     header = [] if results.asked else _header(call)
     columns = SteadyColumns()
     async with call.client.watch(builtin("events"), namespace, field_selector=about, bookmarks=False) as watch:
@@ -56,13 +57,13 @@ async def _watch(call: Call, namespace: str, about: str, types: set[str], result
             if results.asked:
                 results.add(event, "", typed=True)
             else:
-                call.say(columns.align("\n".join([*header, _row(call, event)])))
+                call.print(columns.align("\n".join([*header, _row(call, event)])))
                 header = []
             call.flush()
 
 
-async def _about(call: Call) -> str:
-    """`--for`, as a field selector."""
+async def _about(call: Invocation) -> str:
+    """Return `--for` as a field selector."""
     said = getattr(call.flags, "for")
     if not said:
         return ""
@@ -79,19 +80,19 @@ async def _about(call: Call) -> str:
 
 
 def _time(event: Obj) -> str:
-    """When it was last seen; texts of times are in the order of the times, but for their fractions."""
+    """Return the time of the last occurrence; timestamps sort as text, except for their fractions."""
     series = event.get("series")
     found = (series or {}).get("lastObservedTime") if series else event.get("lastTimestamp") or event.get("eventTime")
     return str(found or "").removesuffix("Z")
 
 
-def _header(call: Call) -> list[str]:
+def _header(call: Invocation) -> list[str]:
     if call.flags.no_headers:
         return []
     return ["NAMESPACE\t" * call.flags.all_namespaces + "LAST SEEN\tTYPE\tREASON\tOBJECT\tMESSAGE"]
 
 
-def _row(call: Call, event: Obj) -> str:
+def _row(call: Invocation, event: Obj) -> str:
     involved = event.get("involvedObject") or {}
     cells = [
         _interval(call, event),
@@ -105,8 +106,8 @@ def _row(call: Call, event: Obj) -> str:
     return "\t".join(cells)
 
 
-def _interval(call: Call, event: Obj) -> str:
-    now = call.around.clock.now()
+def _interval(call: Invocation, event: Obj) -> str:
+    now = call.io.clock.now()
     first = since(event.get("eventTime") or event.get("firstTimestamp"), now)
     series = event.get("series")
     if series is not None:

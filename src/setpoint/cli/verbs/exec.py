@@ -1,16 +1,16 @@
-"""`exec`: a command in a container."""
+"""`exec`: run a command in a container."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import container_of, pod_running_timeout
-from setpoint.cli.pod_session import STREAMS, Session, hold, meant, must_live, with_terminal
+from setpoint.cli.pod_session import STREAMS, Session, find_pod, must_live, run_session, with_terminal
 from setpoint.cli.resources import FILES
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     name = call.args[:1] if call.dash != 0 else []
     command: list[str] = []
@@ -23,11 +23,11 @@ async def run(call: Call) -> None:
     if not command:
         raise Failed("you must specify at least one command for the container")
     words = name if not name or "/" in name[0] else ["pods", *name]
-    pod = await meant(call, words, "attach to", flags.pod_running_timeout)
+    pod = await find_pod(call, words, "attach to", flags.pod_running_timeout)
     must_live(pod, "exec into")
     container = container_of(call, pod, flags.container, quiet=flags.quiet)
     tty = with_terminal(call, flags.stdin, flags.tty, flags.quiet)
-    await hold(call, pod, "exec", container, Session(flags.stdin, tty), command)
+    await run_session(call, pod, "exec", container, Session(flags.stdin, tty), command)
 
 
 COMMAND = Command(

@@ -1,21 +1,21 @@
-"""`explain`: what a kind is, and what its fields mean."""
+"""`explain`: describe a kind and its fields."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.escaping import escaped
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources.choosing import find_kind
 from setpoint.client import Resource
 
 _FORMATS = ("plaintext", "plaintext-openapiv2")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if not call.args:
         raise Failed(
@@ -35,24 +35,24 @@ async def run(call: Call) -> None:
     if flags.api_version:
         group, _, version = flags.api_version.rpartition("/")
     if flags.output == "plaintext-openapiv2":
-        # Here, because hardly anybody asks for it.
+        # Imported here because it is rarely requested.
         from setpoint.cli.explaining.plaintext_v2 import ExplainerV2
 
         document = await call.client.sender.json("GET", "/openapi/v2")
         older = ExplainerV2(document, flags.recursive, flags.max_depth)
-        call.say(escaped(older.explain(group, version, resource.kind, path)), end="")
+        call.print(escaped(older.explain(group, version, resource.kind, path)), end="")
         return
-    # Here, because it is of no use to what fails before.
+    # Imported here because it is not needed if the checks above fail.
     from setpoint.cli.explaining.plaintext import Explainer
 
     document = await _document(call, group, version, resource.plural)
     explainer = Explainer(document, flags.recursive, flags.max_depth)
     for part in explainer.explain(group, version, resource.plural, path):
-        call.say(escaped(part), end="")
+        call.print(escaped(part), end="")
 
 
-async def _asked(call: Call, word: str) -> tuple[Resource, list[str]]:
-    """`deployments.spec.template`, or with its group `deployments.apps.spec.template`."""
+async def _asked(call: Invocation, word: str) -> tuple[Resource, list[str]]:
+    """Parse `deployments.spec.template`, or with its group `deployments.apps.spec.template`."""
     word = word.removesuffix(".")
     names = word.split(".")
     if not all(names):
@@ -67,7 +67,7 @@ async def _asked(call: Call, word: str) -> tuple[Resource, list[str]]:
     return resource, names[1:]
 
 
-async def _document(call: Call, group: str, version: str, plural: str) -> Any:
+async def _document(call: Invocation, group: str, version: str, plural: str) -> Any:
     index = await call.client.sender.json("GET", "/openapi/v3")
     place = f"apis/{group}/{version}" if group else f"api/{version}"
     found = (index.get("paths") or {}).get(place)

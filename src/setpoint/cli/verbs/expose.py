@@ -1,14 +1,14 @@
-"""`expose`: a Service for what runs already."""
+"""`expose`: create a Service for an existing object."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose, fetch
 from setpoint.cli.verbs.create.making import saved
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
@@ -22,7 +22,7 @@ _EXPOSED = (
 _LONGEST_NAME = 63
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     dry = dry_run(call)
     results = Results(call, dry)
     errors: list[Exception] = []
@@ -36,7 +36,7 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _expose(call: Call, target: Target, dry: DryRun, results: Results) -> None:
+async def _expose(call: Invocation, target: Target, dry: DryRun, results: Results) -> None:
     kind, group = target.resource.kind, target.resource.group
     if (group, kind) not in _EXPOSED:
         raise Failed(f"cannot expose a {kind}.{group}" if group else f"cannot expose a {kind}")
@@ -53,7 +53,7 @@ async def _expose(call: Call, target: Target, dry: DryRun, results: Results) -> 
     results.add(made, "exposed", typed=True)
 
 
-def service_for(call: Call, name: str, kind: str, obj: Obj) -> Obj:
+def service_for(call: Invocation, name: str, kind: str, obj: Obj) -> Obj:
     flags = call.flags
     selector = _pairs(flags.pod_selector) if flags.pod_selector else _selector(kind, obj)
     exposed = _exposed_ports(kind, obj)
@@ -112,7 +112,7 @@ def _selector(kind: str, obj: Obj) -> dict[str, str]:
 
 
 def _exposed_ports(kind: str, obj: Obj) -> dict[str, list[str]]:
-    """The protocols of each port, the ports in their order."""
+    """Return the protocols of each port, in the order of the ports."""
     spec = obj.get("spec") or {}
     found: dict[str, list[str]] = {}
     if kind == "Service":

@@ -1,13 +1,13 @@
-"""`get`: objects as tables, as documents, or as whatever `-o` says; once, or as they change."""
+"""`get`: print objects as tables, documents or other formats of `-o`; once, or as they change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import number, switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.output import GET_OUTPUT, output_flags
 from setpoint.cli.printing import Obj, Printer, as_list, make_get_printer
 from setpoint.cli.printing.table import is_table
@@ -24,13 +24,13 @@ _TABLE = f"{_JSON};as=Table;v=v1;g=meta.k8s.io,{_JSON};as=Table;v=v1beta1;g=meta
 
 
 class _Found(NamedTuple):
-    """One answer of the server: an object, a list, or a table of either."""
+    """One response of the server: an object, a list, or a table of either."""
 
     resource: Resource
     document: Obj
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     _check(call)
     if flags.raw:
@@ -49,7 +49,7 @@ async def run(call: Call) -> None:
         await _documents(call, chosen)
 
 
-def _check(call: Call) -> None:
+def _check(call: Invocation) -> None:
     flags = call.flags
     if flags.raw:
         if flags.watch or flags.watch_only or flags.selector:
@@ -65,11 +65,11 @@ def _check(call: Call) -> None:
     if flags.output_watch_events and not (flags.watch or flags.watch_only):
         raise Failed("--output-watch-events option can only be used with --watch or --watch-only")
     if flags.sort_by and flags.watch:
-        call.tell("warning: --watch requested, --sort-by will be ignored for watch events received")
+        call.print_err("warning: --watch requested, --sort-by will be ignored for watch events received")
     elif flags.sort_by and flags.watch_only:
-        call.tell("warning: --watch-only requested, --sort-by will be ignored")
+        call.print_err("warning: --watch-only requested, --sort-by will be ignored")
     if not (call.args or flags.filename or flags.kustomize or flags.watch or flags.watch_only):
-        call.tell(
+        call.print_err(
             'You must specify the type of resource to get. Use "setpoint api-resources" for a complete list of '
             "supported resources.\n"
         )
@@ -79,32 +79,32 @@ def _check(call: Call) -> None:
         )
 
 
-def human(call: Call) -> bool:
-    """People read it: the server makes the table."""
+def human(call: Invocation) -> bool:
+    """Return whether the output is a table, which the server generates."""
     return output_flags(call).for_people
 
 
-async def _raw(call: Call) -> None:
+async def _raw(call: Invocation) -> None:
     path, _, query = call.flags.raw.partition("?")
     reply = await call.client.sender.request("GET", path, query, accept="*/*")
     call.write(reply.body)
 
 
-# -- asking -----------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
-def accepted(call: Call) -> str:
+def accepted(call: Invocation) -> str:
     return _TABLE if human(call) and call.flags.server_print else _JSON
 
 
-async def read(call: Call, target: Target) -> Obj:
+async def read(call: Invocation, target: Target) -> Obj:
     path = target.path + (f"/{call.flags.subresource}" if call.flags.subresource else "")
     query = "includeObject=Object" if call.flags.sort_by and human(call) else ""
     return await call.client.sender.json("GET", path, query, accept=accepted(call))
 
 
-async def pages(call: Call, selection: Selection) -> AsyncIterator[Obj]:
-    """Of a list. All at once if it is to be sorted."""
+async def pages(call: Invocation, selection: Selection) -> AsyncIterator[Obj]:
+    """Yield the pages of a list; a single one if it is to be sorted."""
     options: dict[str, Any] = {
         "labelSelector": selection.label_selector,
         "fieldSelector": selection.field_selector,
@@ -119,7 +119,7 @@ async def pages(call: Call, selection: Selection) -> AsyncIterator[Obj]:
             return
 
 
-async def _found(call: Call, chosen: Chosen, errors: list[Exception]) -> list[_Found]:
+async def _found(call: Invocation, chosen: Chosen, errors: list[Exception]) -> list[_Found]:
     found: list[_Found] = []
     for one in chosen.all:
         try:
@@ -133,10 +133,10 @@ async def _found(call: Call, chosen: Chosen, errors: list[Exception]) -> list[_F
     return found
 
 
-# -- telling ----------------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
-async def _tables(call: Call, chosen: Chosen) -> None:
+async def _tables(call: Invocation, chosen: Chosen) -> None:
     errors: list[Exception] = []
     found = await _found(call, chosen, errors)
     with_kind = len({one.resource for one in found}) > 1
@@ -150,24 +150,24 @@ async def _tables(call: Call, chosen: Chosen) -> None:
         if printer is None or resource != last:
             if printer is not None:
                 text = printer.flush()
-                call.say(between + text if text else "", end="")
+                call.print(between + text if text else "", end="")
                 written, between = written or bool(text), "" if text else between
                 if written and not call.flags.no_headers:
                     between = "\n"
-            # Once there is a column of namespaces, kinds that live in none have it too, as kubectl has it.
+            # As in kubectl, cluster-scoped kinds have the namespace column too once there is one.
             with_namespace = with_namespace or (call.flags.all_namespaces and resource.namespaced)
             printer, last = printer_for(call, resource, with_kind, with_namespace), resource
         printer.print(document)
     text = printer.flush() if printer is not None else ""
-    call.say(between + text if text else "", end="")
+    call.print(between + text if text else "", end="")
     if not (written or text or errors or call.flags.ignore_not_found):
         somewhere = call.flags.all_namespaces or any(not one.resource.namespaced for one in found)
-        call.tell("No resources found" if somewhere else f"No resources found in {call.namespace} namespace.")
+        call.print_err("No resources found" if somewhere else f"No resources found in {call.namespace} namespace.")
     raise_all(errors)
 
 
 def _together(found: list[_Found]) -> list[_Found]:
-    """Tables of objects that were asked for one by one as one table, whose rows can be sorted."""
+    """Join the tables of single objects into one table, whose rows can be sorted."""
     out: list[_Found] = []
     for resource, document in found:
         last = out[-1] if out and out[-1].resource == resource else None
@@ -179,22 +179,24 @@ def _together(found: list[_Found]) -> list[_Found]:
     return out
 
 
-def printer_for(call: Call, resource: Resource, with_kind: bool = False, with_namespace: bool | None = None) -> Printer:
+def printer_for(
+    call: Invocation, resource: Resource, with_kind: bool = False, with_namespace: bool | None = None
+) -> Printer:
     if with_namespace is None:
         with_namespace = call.flags.all_namespaces and resource.namespaced
     return make_get_printer(
         output_flags(call),
-        call.around.clock.now,
+        call.io.clock.now,
         kind=resource.kind,
         group=resource.group,
         with_namespace=with_namespace,
         with_kind=with_kind,
-        colour=call.around.colour,
+        colour=call.io.colour,
     )
 
 
-async def _documents(call: Call, chosen: Chosen) -> None:
-    printer = make_get_printer(output_flags(call), call.around.clock.now)
+async def _documents(call: Invocation, chosen: Chosen) -> None:
+    printer = make_get_printer(output_flags(call), call.io.clock.now)
     errors: list[Exception] = []
     found = await _found(call, chosen, errors)
     if errors and chosen.single:
@@ -210,7 +212,7 @@ async def _documents(call: Call, chosen: Chosen) -> None:
         raise_all(errors)
         return
     shown = objects[0] if chosen.single and len(objects) == 1 else as_list(objects)
-    call.say(printer.print(shown) + printer.flush(), end="")
+    call.print(printer.print(shown) + printer.flush(), end="")
     raise_all(errors)
 
 

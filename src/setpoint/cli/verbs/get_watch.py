@@ -1,4 +1,4 @@
-"""`get --watch`: what is there, and then every change as it happens."""
+"""`get --watch`: print the current objects, and then every change."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.printing import Obj, Printable, WatchEvent
 from setpoint.cli.resources import Chosen, Selection, Target
 from setpoint.cli.verbs.get import accepted, human, pages, printer_for, read
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 
 _SECOND = 1.0
 _USUAL_SIZE = (80, 24)
-Tell = Callable[[str, Obj], None]
-"""Shows what happened to an object."""
+Show = Callable[[str, Obj], None]
+"""Prints an event of an object."""
 
 
-async def watch(call: Call, chosen: Chosen) -> None:
-    """Until the server ends it, or somebody has seen enough."""
+async def watch(call: Invocation, chosen: Chosen) -> None:
+    """Watch until the server ends it or the user interrupts it."""
     one = _the_one(chosen)
     if not _on_screen(call):
         await _follow(call, one, _line_by_line(call, one.resource))
         return
     table = _live_table(call, one.resource)
 
-    def tell(kind: str, obj: Obj) -> None:
-        call.say(table.see(obj, gone=kind == "DELETED"), end="")
+    def show(kind: str, obj: Obj) -> None:
+        call.print(table.see(obj, gone=kind == "DELETED"), end="")
 
     ageing = asyncio.ensure_future(_age(call, table))
     try:
-        await _follow(call, one, tell)
+        await _follow(call, one, show)
     finally:
         ageing.cancel()
         await asyncio.wait((ageing,))
 
 
-async def _age(call: Call, table: LiveTable) -> None:
+async def _age(call: Invocation, table: LiveTable) -> None:
     while True:
-        await call.around.clock.sleep(_SECOND)
-        if text := table.grow_older(call.around.clock.now()):
-            call.say(text, end="")
+        await call.io.clock.sleep(_SECOND)
+        if text := table.grow_older(call.io.clock.now()):
+            call.print(text, end="")
             call.flush()
 
 
-async def _follow(call: Call, one: Target | Selection, tell: Tell) -> None:
-    begin, options = await (_named(call, one, tell) if isinstance(one, Target) else _listed(call, one, tell))
+async def _follow(call: Invocation, one: Target | Selection, show: Show) -> None:
+    begin, options = await (_named(call, one, show) if isinstance(one, Target) else _listed(call, one, show))
     call.flush()
-    skip = begin == "0"  # a watch of one object begins with the object as it is, which has been told already
+    skip = begin == "0"  # a watch of one object begins with its current state, which has been printed already
     path = one.path if isinstance(one, Selection) else Selection(one.resource, one.namespace).path
     query = query_of({"watch": True, "resourceVersion": begin, **options})
     stream = await call.client.sender.watch(path, query, accept=accepted(call))
@@ -72,9 +72,9 @@ async def _follow(call: Call, one: Target | Selection, tell: Tell) -> None:
             if skip:
                 skip = False
                 if obj.get("kind") == "Table":
-                    tell(kind, {**obj, "rows": []})  # the columns are said only once
+                    show(kind, {**obj, "rows": []})  # the columns are sent only once
                 continue
-            tell(kind, obj)
+            show(kind, obj)
             call.flush()
     finally:
         stream.close()
@@ -89,7 +89,7 @@ def _the_one(chosen: Chosen) -> Target | Selection:
     return chosen.all[0]
 
 
-async def _named(call: Call, target: Target, tell: Tell) -> tuple[str, dict[str, Any]]:
+async def _named(call: Invocation, target: Target, show: Show) -> tuple[str, dict[str, Any]]:
     try:
         found = await read(call, target)
     except NotFound:
@@ -97,11 +97,11 @@ async def _named(call: Call, target: Target, tell: Tell) -> tuple[str, dict[str,
             return "0", {"fieldSelector": f"metadata.name={target.name}"}
         raise
     if not call.flags.watch_only:
-        tell("ADDED", found)
+        show("ADDED", found)
     return "0", {"fieldSelector": f"metadata.name={target.name}"}
 
 
-async def _listed(call: Call, selection: Selection, tell: Tell) -> tuple[str, dict[str, Any]]:
+async def _listed(call: Invocation, selection: Selection, show: Show) -> tuple[str, dict[str, Any]]:
     revision = ""
     async for page in pages(call, selection):
         revision = (page.get("metadata") or {}).get("resourceVersion") or revision
@@ -109,27 +109,27 @@ async def _listed(call: Call, selection: Selection, tell: Tell) -> tuple[str, di
             items = page.get("items") if not human(call) or page.get("kind") != "Table" else None
             for obj in items if isinstance(items, list) else [page]:
                 one = {"apiVersion": selection.resource.api_version, "kind": selection.resource.kind, **obj}
-                tell("ADDED", one)
+                show("ADDED", one)
     return revision, {"labelSelector": selection.label_selector, "fieldSelector": selection.field_selector}
 
 
-def _line_by_line(call: Call, resource: Resource) -> Tell:
+def _line_by_line(call: Invocation, resource: Resource) -> Show:
     printer = printer_for(call, resource)
 
-    def tell(kind: str, obj: Obj) -> None:
+    def show(kind: str, obj: Obj) -> None:
         shown: Printable = WatchEvent(kind, obj) if call.flags.output_watch_events else obj
-        call.say(printer.print(shown) + printer.flush(), end="")
+        call.print(printer.print(shown) + printer.flush(), end="")
 
-    return tell
-
-
-def _on_screen(call: Call) -> bool:
-    """People look at a table: it changes where it stands."""
-    return call.around.colour and human(call) and call.flags.server_print and not call.flags.output_watch_events
+    return show
 
 
-def _live_table(call: Call, resource: Resource) -> LiveTable:
+def _on_screen(call: Invocation) -> bool:
+    """Return whether to update a table in place on a terminal."""
+    return call.io.colour and human(call) and call.flags.server_print and not call.flags.output_watch_events
+
+
+def _live_table(call: Invocation, resource: Resource) -> LiveTable:
     from setpoint.cli.live_table import LiveTable
     from setpoint.cli.terminal import size
 
-    return LiveTable(lambda: printer_for(call, resource), size(call.around.stdout) or _USUAL_SIZE)
+    return LiveTable(lambda: printer_for(call, resource), size(call.io.stdout) or _USUAL_SIZE)

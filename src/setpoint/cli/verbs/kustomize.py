@@ -1,20 +1,20 @@
-"""`kustomize`: what a directory with a kustomization.yaml comes to."""
+"""`kustomize`: build a directory with a kustomization.yaml."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kustomize import build
 from setpoint.meta.body import dump_yaml
 
 _RESTRICTORS = ("LoadRestrictionsRootOnly", "LoadRestrictionsNone")
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     flags = call.flags
     if len(call.args) > 1:
         raise Failed("specify one path to kustomization.yaml")
@@ -27,7 +27,7 @@ def run(call: Call) -> None:
             raise Failed(f"--{name} is not supported: kustomizations are built without programs of others")
     folder = Path(call.args[0] if call.args else ".")
     confined = flags.load_restrictor == _RESTRICTORS[0]
-    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, confined=confined, tell=call.tell))
+    made = b"---\n".join(dump_yaml(obj) for obj in build(folder, confined=confined, warn=call.print_err))
     if not flags.output:
         call.write(made)
         return

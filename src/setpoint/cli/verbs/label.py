@@ -1,11 +1,11 @@
-"""`label`: labels of objects, set and taken away."""
+"""`label`: set and remove labels of objects."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, field_manager
 from setpoint.cli.writing.pairs import Change, Pairs, changes, show, split, written
@@ -13,7 +13,7 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.names import label_value
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     dry = dry_run(call)
     results = Results(call, dry, apart=True)
@@ -40,7 +40,7 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _label(call: Call, change: Change, pairs: Pairs, results: Results, dry: DryRun) -> None:
+async def _label(call: Invocation, change: Change, pairs: Pairs, results: Results, dry: DryRun) -> None:
     before = ((change.target.obj or {}).get("metadata") or {}).get("labels") or {}
     added = any(before.get(key) != value for key, value in pairs.new.items())
     removed = any(key in before for key in pairs.remove)
@@ -50,7 +50,7 @@ async def _label(call: Call, change: Change, pairs: Pairs, results: Results, dry
     if dry is not DryRun.CLIENT and not call.flags.local:
         for key in pairs.remove:
             if key not in before:
-                call.say(f"label {quote(key)} not found.")
+                call.print(f"label {quote(key)} not found.")
         if added or removed:
             await written(call, change, dry)
     done = "modified" if added and removed else "labeled" if added else "unlabeled" if removed else "not labeled"

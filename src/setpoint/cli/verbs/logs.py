@@ -1,4 +1,4 @@
-"""`logs`: what containers have said, and go on to say."""
+"""`logs`: print the logs of containers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed
 from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, container_names, container_of, named, pod_running_timeout, pods_behind
 from setpoint.cli.resources import SELECTORS
 from setpoint.client.failures import failure
@@ -33,7 +33,7 @@ class _Log(NamedTuple):
     container: str
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     container = flags.container
     if len(call.args) > 2 or not (call.args or flags.selector):
@@ -56,13 +56,13 @@ async def run(call: Call) -> None:
             )
         async with asyncio.TaskGroup() as tasks:
             for log in logs:
-                tasks.create_task(_tell(call, log, query))
+                tasks.create_task(_print_log(call, log, query))
         return
     for log in logs:
-        await _tell(call, log, query)
+        await _print_log(call, log, query)
 
 
-def _query(call: Call) -> dict[str, Any]:
+def _query(call: Invocation) -> dict[str, Any]:
     flags = call.flags
     if flags.since_time and flags.since:
         raise Failed("at most one of `sinceTime` or `sinceSeconds` may be specified")
@@ -95,18 +95,18 @@ def _query(call: Call) -> dict[str, Any]:
     }
 
 
-async def _logs(call: Call, container: str) -> list[_Log]:
-    """Which, in order."""
+async def _logs(call: Invocation, container: str) -> list[_Log]:
+    """Return the logs to print, in order."""
     flags = call.flags
     if flags.selector:
         pods = (await call.client.list(PODS, call.namespace, label_selector=flags.selector)).items
         if not pods:
-            call.tell(f"No resources found in {call.namespace} namespace.")
+            call.print_err(f"No resources found in {call.namespace} namespace.")
     else:
         target = await named(call, call.args[0])
         pods = await pods_behind(call, target, "get the logs from", flags.pod_running_timeout)
         if len(pods) > 1 and not flags.all_pods:
-            call.tell(f"Found {len(pods)} pods, using pod/{pods[0]['metadata']['name']}")
+            call.print_err(f"Found {len(pods)} pods, using pod/{pods[0]['metadata']['name']}")
             pods = pods[:1]
     found: list[_Log] = []
     for pod in pods:
@@ -116,9 +116,9 @@ async def _logs(call: Call, container: str) -> list[_Log]:
     return found
 
 
-async def _tell(call: Call, log: _Log, query: dict[str, Any]) -> None:
-    """To its end. Who follows tries again for a while where there is nothing to read yet."""
-    flags, clock = call.flags, call.around.clock
+async def _print_log(call: Invocation, log: _Log, query: dict[str, Any]) -> None:
+    """Print a log to its end. With --follow, retry for a while if there is no log yet."""
+    flags, clock = call.flags, call.io.clock
     until = clock.monotonic() + flags.pod_running_timeout
     while True:
         try:
@@ -126,17 +126,17 @@ async def _tell(call: Call, log: _Log, query: dict[str, Any]) -> None:
             return
         except EXPECTED as error:
             if flags.ignore_errors:
-                call.say(f"error: {error}")
+                call.print(f"error: {error}")
                 return
             if not flags.follow or not isinstance(error, ApiError):
                 raise
             if clock.monotonic() > until:
                 raise Failed("timed out waiting for the condition") from None
-            call.tell(str(error))
+            call.print_err(str(error))
             await clock.sleep(_LOOK_EVERY)
 
 
-async def _copy(call: Call, log: _Log, query: dict[str, Any]) -> None:
+async def _copy(call: Invocation, log: _Log, query: dict[str, Any]) -> None:
     path = path_of(PODS, log.namespace, log.pod, "log")
     stream = await call.client.sender.stream("GET", path, query_of({"container": log.container, **query}), accept="*/*")
     try:
@@ -154,7 +154,7 @@ async def _copy(call: Call, log: _Log, query: dict[str, Any]) -> None:
 
 
 async def _lines(stream: AsyncIterator[bytes], prefix: bytes) -> AsyncIterator[bytes]:
-    """The same bytes with every line marked; a line is given out when it is whole."""
+    """Prefix every line of a stream; only complete lines are yielded."""
     rest = b""
     async for piece in stream:
         *whole, rest = (rest + piece).split(b"\n")

@@ -1,14 +1,14 @@
-"""`patch`: fields changed by a patch, on the server or in a file."""
+"""`patch`: change fields by a patch, on the server or in a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, choose
 from setpoint.cli.resources.local import local_targets
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, field_manager, recorded, subresource
@@ -30,7 +30,7 @@ Obj = dict[str, Any]
 _TYPES = ("json", "merge", "strategic")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     dry = dry_run(call)
     results = Results(call, dry, apart=True)
@@ -68,8 +68,8 @@ async def run(call: Call) -> None:
         raise Failed("no objects passed to patch")
 
 
-def _patch(call: Call) -> Any:
-    """As the server is to have it: what looks like JSON goes as it is, anything else is YAML."""
+def _patch(call: Invocation) -> Any:
+    """Return the patch to send: JSON is unchanged, anything else is parsed as YAML."""
     data = call.flags.patch.encode("utf-8", "surrogateescape")
     if call.flags.patch_file:
         name = call.flags.patch_file
@@ -85,11 +85,11 @@ def _patch(call: Call) -> Any:
         raise Failed(f"unable to parse {quote(call.flags.patch)}: {error}") from None
 
 
-async def _current(call: Call, target: Target) -> Obj:
+async def _current(call: Invocation, target: Target) -> Obj:
     return await call.client.get(target.resource, target.name, target.namespace, subresource=call.flags.subresource)
 
 
-async def _patched(call: Call, target: Target, patch: Any, kind: str, dry: DryRun) -> Obj:
+async def _patched(call: Invocation, target: Target, patch: Any, kind: str, dry: DryRun) -> Obj:
     async def send(change: Any, kind: str) -> Obj:
         return await call.client.patch(
             target.resource,

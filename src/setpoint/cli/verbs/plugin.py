@@ -1,42 +1,42 @@
-"""`plugin`: commands of others."""
+"""`plugin`: list plugins."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, loaded
 from setpoint.cli.failures import Exit, Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.plugins import found_plugins
 from setpoint.meta.goformat import quote
 
 
-def run(call: Call) -> None:
-    path = call.around.environment.get("PATH", "")
+def run(call: Invocation) -> None:
+    path = call.io.environment.get("PATH", "")
     plugins = list(found_plugins(path))
     if not plugins:
         raise Failed("unable to find any setpoint or kubectl plugins in your PATH")
-    call.say("The following compatible plugins are available:\n")
+    call.print("The following compatible plugins are available:\n")
     seen: dict[str, Path] = {}
     warnings = 0
     for plugin in plugins:
-        call.say(plugin.name if call.flags.name_only else str(plugin))
+        call.print(plugin.name if call.flags.name_only else str(plugin))
         for warning in _warnings(plugin, seen):
             call.flush()
-            call.tell(f"  - warning: {warning}")
+            call.print_err(f"  - warning: {warning}")
             warnings += 1
         seen.setdefault(plugin.name, plugin)
     if warnings:
         call.flush()
         told = "one plugin warning was found" if warnings == 1 else f"{warnings} plugin warnings were found"
-        call.tell(f"\nerror: {told}")
+        call.print_err(f"\nerror: {told}")
         raise Exit(1)
 
 
 def _warnings(plugin: Path, seen: dict[str, Path]) -> list[str]:
-    # Here, because it has every command, and few have plugins.
+    # Imported here because it contains all commands, and plugins are rare.
     from setpoint.cli.catalog import ROOT
 
     found = []

@@ -1,4 +1,4 @@
-"""`port-forward`: ports of this machine that lead into a Pod."""
+"""`port-forward`: forward local ports to a Pod."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 import signal
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed
 from setpoint.cli.flags import texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.pod_choice import PODS, pod_running_timeout, pods_behind
 from setpoint.cli.ports import Pair, addresses, pairs
 from setpoint.cli.resources import choose, fetch
@@ -26,7 +26,7 @@ _LINGER = 1.0
 _PREFIX = "error forwarding port"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if len(call.args) < 2:
         call.usage("TYPE/NAME and list of ports are required for port-forward")
     word, *ports = call.args
@@ -43,14 +43,14 @@ async def run(call: Call) -> None:
 
 
 class _Forwarding:
-    def __init__(self, call: Call, pod: Obj) -> None:
+    def __init__(self, call: Invocation, pod: Obj) -> None:
         self._call = call
         self._meta = pod["metadata"]
         self._listeners: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self, wanted: list[Pair], where: list[tuple[str, bool]]) -> None:
-        # A node that forwards nothing says so now, and not when somebody calls.
+        # Checked now, so that a node without port forwarding is reported before the first connection.
         try:
             (await self._dial(wanted[0].remote)).close()
         except ApiError as error:
@@ -70,7 +70,7 @@ class _Forwarding:
                 await asyncio.wait(self._connections)
 
     async def _until_over(self) -> None:
-        """By Ctrl-C, which is how it is meant to end, or with the Pod."""
+        """Wait for Ctrl-C, the regular end, or for the end of the Pod."""
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         loop.add_signal_handler(signal.SIGINT, stop.set)
         watching = asyncio.ensure_future(self._until_gone())
@@ -97,10 +97,10 @@ class _Forwarding:
                     if kind == "DELETED" or pod["metadata"].get("uid") != self._meta["uid"] or phase != "Running":
                         return
             except EXPECTED:
-                pass  # who may not watch, or cannot for a while, forwards all the same
+                pass  # forward even if the user may not watch, or the watch fails
             finally:
                 watch.close()
-            await self._call.around.clock.sleep(_LOOK_EVERY)
+            await self._call.io.clock.sleep(_LOOK_EVERY)
 
     async def _dial(self, port: int) -> Channels:
         path = path_of(PODS, self._meta["namespace"], self._meta["name"], "portforward")
@@ -122,11 +122,11 @@ class _Forwarding:
             self._listeners.append(server)
             local = server.sockets[0].getsockname()[1]
             shown = f"[{address}]" if ":" in address else address
-            self._call.say(f"Forwarding from {shown}:{local} -> {pair.remote}")
+            self._call.print(f"Forwarding from {shown}:{local} -> {pair.remote}")
             self._call.flush()
         if required or not ready:
             told = f"Listeners failed to create with the following errors: [{' '.join(problems)}]"
-            self._call.tell(f"Unable to listen on port {pair.local}: {told}")
+            self._call.print_err(f"Unable to listen on port {pair.local}: {told}")
             return False
         return True
 
@@ -140,22 +140,25 @@ class _Forwarding:
 
     async def _handle(self, remote: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         local = writer.get_extra_info("sockname")[1]
-        self._call.say(f"Handling connection for {local}")
+        self._call.print(f"Handling connection for {local}")
         self._call.flush()
         try:
             await self._carry(reader, writer, await self._dial(remote))
         except ConnectionError:
-            pass  # the local client is gone
+            pass  # the local client has disconnected
         except EXPECTED as error:
             told = error.message if isinstance(error, ApiError) else str(error)
             told = told if told.startswith(_PREFIX) else f"{_PREFIX} {remote} to pod {self._meta['name']}: {told}"
-            self._call.tell(told)
+            self._call.print_err(told)
         finally:
             writer.close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, channels: Channels) -> None:
-        """Carry both ways until the Pod ends it. A client that has sent everything may still receive: the protocol
-        cannot tell the Pod of that, so the connection ends when nothing has come back for a while."""
+        """Forward data both ways until the Pod ends the connection.
+
+        A client that has sent everything may still receive: the protocol cannot signal a half-close to the Pod, so the
+        connection ends when no data has arrived for a while.
+        """
         there = asyncio.ensure_future(_to_pod(reader, channels))
         received = asyncio.Event()
         back = asyncio.ensure_future(_from_pod(writer, channels, received))
@@ -180,7 +183,7 @@ async def _to_pod(reader: asyncio.StreamReader, channels: Channels) -> None:
 
 
 async def _from_pod(writer: asyncio.StreamWriter, channels: Channels, received: asyncio.Event) -> None:
-    """Each stream begins with the number of its port, in two bytes."""
+    """Forward data from the Pod; each stream begins with its port number in two bytes."""
     skip, problem = {_DATA: 2, _ERROR: 2}, b""
     while (message := await channels.receive()) is not None:
         received.set()

@@ -1,4 +1,4 @@
-"""`proxy`: the API server on a port of this machine, without credentials."""
+"""`proxy`: serve the API server on a local port, without authentication."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 
 from setpoint.cli.api_proxy import LONGEST_HEAD, ApiProxy, Filter
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 
 _PORT = 8001
 _PATHS = "^.*"
@@ -21,7 +21,7 @@ _HOSTS = r"^localhost$,^127\.0\.0\.1$,^\[::1\]$"
 _NOT_METHODS = "^$"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if flags.port != _PORT and flags.unix_socket:
         raise Failed("cannot set --unix-socket and --port at the same time")
@@ -29,26 +29,26 @@ async def run(call: Call) -> None:
         flags.accept_paths, flags.reject_paths, flags.accept_hosts, flags.reject_methods,
     )))  # fmt: skip
     if filter is None and not flags.unix_socket:
-        call.tell("Request filter disabled, your proxy is vulnerable to XSRF attacks, please be cautious")
+        call.print_err("Request filter disabled, your proxy is vulnerable to XSRF attacks, please be cautious")
     elif filter is not None and not (flags.reject_paths and flags.reject_methods):
-        call.tell("Request filter has been relaxed, your proxy may be vulnerable to attacks, please be cautious")
+        call.print_err("Request filter has been relaxed, your proxy may be vulnerable to attacks, please be cautious")
     static = _static(call)
     proxy = ApiProxy(call.client.sender, _slash(flags.api_prefix), filter, static, _slash(flags.www_prefix))
     server, where = await _listening(call, proxy)
-    call.say(f"Starting to serve on {where}")
+    call.print(f"Starting to serve on {where}")
     call.flush()
     async with server:
         await server.serve_forever()
 
 
-def _static(call: Call) -> Path | None:
+def _static(call: Invocation) -> Path | None:
     if not call.flags.www:
         return None
     found = Path(call.flags.www)
     if not found.exists():
-        call.tell(f"Failed to stat static file directory {found}: no such file or directory")
+        call.print_err(f"Failed to stat static file directory {found}: no such file or directory")
     elif not found.is_dir():
-        call.tell(f"Static file directory {found} is not a directory")
+        call.print_err(f"Static file directory {found} is not a directory")
     return found
 
 
@@ -63,11 +63,11 @@ def _patterns(said: str) -> list[re.Pattern[str]]:
         raise Failed(f"Error compiling re: {error}: {said}") from None
 
 
-async def _listening(call: Call, proxy: ApiProxy) -> tuple[asyncio.Server, str]:
+async def _listening(call: Invocation, proxy: ApiProxy) -> tuple[asyncio.Server, str]:
     flags = call.flags
     if flags.unix_socket:
         _cleared(flags.unix_socket)
-        before = os.umask(0o077)  # for its owner alone
+        before = os.umask(0o077)  # accessible to its owner only
         try:
             server = await asyncio.start_unix_server(proxy.handle, flags.unix_socket, limit=LONGEST_HEAD)
         except OSError as error:
@@ -84,13 +84,13 @@ async def _listening(call: Call, proxy: ApiProxy) -> tuple[asyncio.Server, str]:
 
 
 def _why(error: Exception) -> str:
-    """In the system's own words, which asyncio makes longer."""
+    """Return the system's own error message, without the additions of asyncio."""
     number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number).lower() if number is not None and number > 0 else str(error)
 
 
 def _cleared(path: str) -> None:
-    """A socket that somebody has left goes; another file stays, and is in the way."""
+    """Remove a stale socket; another file stays and is an error."""
     try:
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

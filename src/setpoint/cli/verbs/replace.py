@@ -1,11 +1,11 @@
-"""`replace`: objects as files say, whole; with --force, deleted and created anew."""
+"""`replace`: replace objects with those of files; with --force, delete and create them."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
 from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, from_files
 from setpoint.cli.resources.target import shown_kind
 from setpoint.cli.verbs.delete import CASCADE, propagation
@@ -31,7 +31,7 @@ from setpoint.meta.errors import ApiError, NotFound
 _GONE_WITHIN = 300.0
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     directive, dry = validation(call), dry_run(call)
     results = Results(call, dry)
@@ -63,17 +63,17 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-def _wanted(call: Call, target: Target) -> Obj:
+def _wanted(call: Invocation, target: Target) -> Obj:
     assert target.obj is not None
     return recorded(call, saved(target.obj, call.flags.save_config))
 
 
-async def _replaced(call: Call, target: Target, dry: DryRun, directive: str) -> Obj:
+async def _replaced(call: Invocation, target: Target, dry: DryRun, directive: str) -> Obj:
     obj = _wanted(call, target)
     if dry is DryRun.CLIENT:
         return obj
     if not (obj.get("metadata") or {}).get("resourceVersion"):
-        # Whatever is there now is replaced; what is not there is left to the server to complain about.
+        # Any existing object is replaced; a missing one is left to the server's error.
         part = call.flags.subresource
         try:
             current = await call.client.get(target.resource, target.name, target.namespace, subresource=part)
@@ -92,7 +92,7 @@ async def _replaced(call: Call, target: Target, dry: DryRun, directive: str) -> 
 
 
 async def _forced(
-    call: Call, targets: list[Target], results: Results, policy: str, grace: int | None, directive: str
+    call: Invocation, targets: list[Target], results: Results, policy: str, grace: int | None, directive: str
 ) -> None:
     deleted: list[tuple[Target, str]] = []
     errors: list[Exception] = []
@@ -107,10 +107,10 @@ async def _forced(
             errors.append(with_source(error, "deleting", target.source))
             continue
         if call.flags.output == "name":
-            call.say(target.shown)
+            call.print(target.shown)
         else:
             where = f" from {target.namespace} namespace" if target.namespace else ""
-            call.say(f'{shown_kind(target.resource)} "{target.name}" deleted{where}')
+            call.print(f'{shown_kind(target.resource)} "{target.name}" deleted{where}')
         deleted.append((target, (answer.get("details") or answer.get("metadata") or {}).get("uid") or ""))
     raise_all(errors)
     call.flush()
@@ -128,7 +128,7 @@ async def _forced(
         raise Failed("no objects passed to replace")
 
 
-async def _created(call: Call, target: Target, directive: str) -> Obj:
+async def _created(call: Invocation, target: Target, directive: str) -> Obj:
     obj = _wanted(call, target)
     meta = {key: one for key, one in (obj.get("metadata") or {}).items() if key != "resourceVersion"}
     return await call.client.create(

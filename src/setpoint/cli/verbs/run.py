@@ -1,14 +1,14 @@
-"""`run`: an image in a Pod of its own."""
+"""`run`: run an image in a Pod."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import array, duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES
 from setpoint.cli.verbs.create.making import metadata, saved
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, SAVE_CONFIG, DryRun, Results, dry_run, field_manager, recorded
@@ -30,7 +30,7 @@ _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}
 _IMAGE = re.compile(rf"(?:{_DOMAIN}(?::[0-9]+)?/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@{_DIGEST})?", re.ASCII)
 
 
-async def run(call: Call) -> int | None:
+async def run(call: Invocation) -> int | None:
     flags = call.flags
     labels = _labels(flags.labels)
     container = _container(call)
@@ -66,7 +66,7 @@ async def run(call: Call) -> int | None:
         except ApiError as error:
             errors.append(error)
     if attach:
-        # Here, because most Pods run by themselves.
+        # Imported here because most Pods are not attached to.
         from setpoint.cli.verbs.run_attached import run_attached
 
         return await run_attached(call, made, restart)
@@ -76,7 +76,7 @@ async def run(call: Call) -> int | None:
     return None
 
 
-def _check(call: Call, attach: bool, dry: DryRun) -> None:
+def _check(call: Invocation, attach: bool, dry: DryRun) -> None:
     flags = call.flags
     if flags.cascade not in _CASCADES:
         raise Failed(f'invalid cascade value ({flags.cascade}). Must be "background", "foreground", or "orphan"')
@@ -104,8 +104,8 @@ def is_image(name: str) -> bool:
     return len(name) <= _LONGEST_IMAGE and bool(_IMAGE.fullmatch(name))
 
 
-def _container(call: Call) -> Obj:
-    """All of it but the name, which is the Pod's."""
+def _container(call: Invocation) -> Obj:
+    """Return the container without its name, which is that of the Pod."""
     flags, words = call.flags, call.args[1:]
     made: Obj = {"image": flags.image}
     if words:
@@ -156,7 +156,7 @@ def _annotations(said: list[str]) -> dict[str, str]:
     return dict(sorted(pair.split("=", 1) for pair in said))
 
 
-def _service(call: Call, name: str, labels: dict[str, str]) -> Obj:
+def _service(call: Invocation, name: str, labels: dict[str, str]) -> Obj:
     port = int(call.flags.port)
     return {
         "kind": "Service",
@@ -170,7 +170,7 @@ def _service(call: Call, name: str, labels: dict[str, str]) -> Obj:
     }
 
 
-async def _made(call: Call, obj: Obj, dry: DryRun) -> Obj:
+async def _made(call: Invocation, obj: Obj, dry: DryRun) -> Obj:
     obj = recorded(call, obj)
     if dry is DryRun.CLIENT:
         placed = metadata(call, obj["metadata"]["name"])

@@ -1,11 +1,11 @@
-"""`run -it`: attached to the Pod that was made, until it is over."""
+"""`run -it`: attach to the created Pod until it terminates."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Exit, Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.attach import attach_to_pod
 from setpoint.cli.waiting import TIMED_OUT, TimedOut, follow, within
@@ -16,8 +16,8 @@ Obj = dict[str, Any]
 _OVER = ("Succeeded", "Failed")
 
 
-async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
-    """The exit code of the container, where it comes to an end by itself."""
+async def run_attached(call: Invocation, made: list[Obj], restart: str) -> int | None:
+    """Return the exit code of the container if it terminates by itself."""
     meta = made[0]["metadata"]
     target = Target(builtin("pods"), meta["namespace"], meta["name"])
     try:
@@ -32,14 +32,14 @@ async def run_attached(call: Call, made: list[Obj], restart: str) -> int | None:
             await _remove(call, made)
 
 
-async def _until(call: Call, target: Target, enough: Any) -> Obj:
+async def _until(call: Invocation, target: Target, enough: Any) -> Obj:
     def seen(pod: Obj | None) -> bool:
         if pod is None:
             raise NotFound(f'pods "{target.name}" not found')
         return bool(enough(pod))
 
     try:
-        found = await within(call.around.clock, call.flags.pod_running_timeout, follow(call, target, seen))
+        found = await within(call.io.clock, call.flags.pod_running_timeout, follow(call, target, seen))
     except TimedOut:
         raise Failed(TIMED_OUT) from None
     assert found is not None
@@ -57,7 +57,7 @@ def _told(pod: Obj) -> int:
     raise Exit(ended["exitCode"], f"pod {where} terminated ({ended.get('reason', '')})\n{ended.get('message', '')}")
 
 
-async def _remove(call: Call, made: list[Obj]) -> None:
+async def _remove(call: Invocation, made: list[Obj]) -> None:
     for obj in made:
         meta, plural = obj["metadata"], f"{obj['kind'].lower()}s"
         try:
@@ -67,7 +67,7 @@ async def _remove(call: Call, made: list[Obj]) -> None:
         except NotFound:
             continue
         if not call.flags.quiet:
-            call.say(f'{obj["kind"].lower()} "{meta["name"]}" deleted from {meta["namespace"]} namespace')
+            call.print(f'{obj["kind"].lower()} "{meta["name"]}" deleted from {meta["namespace"]} namespace')
 
 
 def _phase(pod: Obj) -> str:

@@ -1,13 +1,13 @@
-"""`scale`: another number of replicas."""
+"""`scale`: set the number of replicas."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, SELECTORS, Target, choose, fetch
 from setpoint.cli.waiting import TIMED_OUT
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, recorded
@@ -18,7 +18,7 @@ _PAUSE, _PATIENCE = 1.0, 300.0
 Obj = dict[str, Any]
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     dry = dry_run(call)
     results, flags = Results(call, dry), call.flags
     if flags.replicas < 0:
@@ -44,9 +44,9 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _scaled(call: Call, target: Target, dry: bool) -> int:
-    """The size that it has now. A conflict is tried again; what was asked for as a condition is not."""
-    clock = call.around.clock
+async def _scaled(call: Invocation, target: Target, dry: bool) -> int:
+    """Scale and return the new size. Conflicts are retried; failed preconditions are not."""
+    clock = call.io.clock
     end = clock.monotonic() + _PATIENCE
     while True:
         try:
@@ -61,7 +61,7 @@ async def _scaled(call: Call, target: Target, dry: bool) -> int:
     return size
 
 
-async def _try(call: Call, target: Target, dry: bool) -> int:
+async def _try(call: Invocation, target: Target, dry: bool) -> int:
     flags, client = call.flags, call.client
     if flags.current_replicas == -1 and not flags.resource_version:
         wanted = {"spec": {"replicas": flags.replicas}}
@@ -85,9 +85,9 @@ def _replicas(scale: Obj) -> int:
     return int((scale.get("spec") or {}).get("replicas", 0))
 
 
-async def _reached(call: Call, target: Target) -> None:
-    """Returns when there are as many as wanted, or somebody else wants another number."""
-    clock, wanted = call.around.clock, call.flags.replicas
+async def _reached(call: Invocation, target: Target) -> None:
+    """Return when the observed replicas equal the desired ones, or another client has changed the desired number."""
+    clock, wanted = call.io.clock, call.flags.replicas
     end = clock.monotonic() + call.flags.timeout
     while True:
         scale = await call.client.get(target.resource, target.name, target.namespace, subresource="scale")
@@ -101,7 +101,7 @@ async def _reached(call: Call, target: Target) -> None:
 def _resized(target: Target, size: int) -> Obj:
     obj = target.obj or {}
     if target.resource.group not in ("apps", ""):
-        return obj  # where other kinds keep their size is theirs to know
+        return obj  # only custom kinds themselves define the field of their replicas
     return {**obj, "spec": {**(obj.get("spec") or {}), "replicas": size}}
 
 

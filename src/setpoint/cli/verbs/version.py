@@ -1,4 +1,4 @@
-"""`version`: of this program and of the server."""
+"""`version`: print the version of this program and of the server."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import platform
 from typing import Any
 
 from setpoint import __version__
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.meta.body import dump_yaml
 from setpoint.meta.goformat import quote
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if call.args:
         call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
     if call.flags.output not in ("", "yaml", "json"):
@@ -32,18 +32,18 @@ async def run(call: Call) -> None:
         _tell(call, found)
 
 
-def _tell(call: Call, found: dict[str, Any]) -> None:
-    """Where no server answers, at least what this program is."""
+def _tell(call: Invocation, found: dict[str, Any]) -> None:
+    """Print the versions; without a server, that of this program."""
     if call.flags.output == "yaml":
-        call.say(dump_yaml(found).decode(), end="")
+        call.print(dump_yaml(found).decode(), end="")
     elif call.flags.output == "json":
         import json
 
-        call.say(json.dumps(found, indent=2))
+        call.print(json.dumps(found, indent=2))
     else:
-        call.say(f"Client Version: {found['clientVersion']['gitVersion']}")
+        call.print(f"Client Version: {found['clientVersion']['gitVersion']}")
         if "serverVersion" in found:
-            call.say(f"Server Version: {found['serverVersion'].get('gitVersion', '')}")
+            call.print(f"Server Version: {found['serverVersion'].get('gitVersion', '')}")
 
 
 COMMAND = Command(

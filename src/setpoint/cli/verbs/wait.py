@@ -1,14 +1,14 @@
-"""`wait`: until objects are there, are gone, have a condition, or a field has a value."""
+"""`wait`: wait until objects exist, are deleted, or have a condition or field value."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import array, duration, switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, FILES, SELECTORS, Chosen, Target, choose, fetch
 from setpoint.cli.waiting import FOREVER, TIMED_OUT, Deadline, TimedOut, follow, until_gone, within
 from setpoint.cli.writing import OUTPUT, Results
@@ -18,11 +18,11 @@ from setpoint.meta.jsonpath import JsonPath, JsonPathError
 
 Obj = dict[str, Any]
 Check = Callable[[Obj], bool]
-Waiter = Callable[[Call, Target, Deadline], Awaitable[Obj | None]]
+Waiter = Callable[[Invocation, Target, Deadline], Awaitable[Obj | None]]
 _POLL = 0.5
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     results = Results(call)
     waiters = [_waiter(said) for said in getattr(call.flags, "for")]
     if not waiters:
@@ -50,7 +50,7 @@ async def run(call: Call) -> None:
         raise Failed("no matching resources found")
 
 
-async def _chosen(call: Call) -> Chosen:
+async def _chosen(call: Invocation) -> Chosen:
     if call.flags.local:
         if call.args:
             raise Failed("error: you must specify resources by --filename when --local is set.")
@@ -59,7 +59,7 @@ async def _chosen(call: Call) -> Chosen:
     return await choose(call, lists=call.flags.all)
 
 
-async def _created(call: Call, chosen: Chosen, seconds: float) -> list[Target]:
+async def _created(call: Invocation, chosen: Chosen, seconds: float) -> list[Target]:
     async def look() -> list[Target]:
         while True:
             errors: list[Exception] = []
@@ -67,10 +67,10 @@ async def _created(call: Call, chosen: Chosen, seconds: float) -> list[Target]:
             raise_all([error for error in errors if not isinstance(error, NotFound)])
             if found and not errors:
                 return found
-            await call.around.clock.sleep(_POLL)
+            await call.io.clock.sleep(_POLL)
 
     try:
-        return await within(call.around.clock, seconds, look())
+        return await within(call.io.clock, seconds, look())
     except TimedOut:
         raise Failed(TIMED_OUT) from None
 
@@ -89,11 +89,11 @@ def _waiter(said: str) -> Waiter:
     raise Failed(f"unrecognized condition: {quote(said)}")
 
 
-async def _as_found(call: Call, target: Target, deadline: Deadline) -> Obj | None:
+async def _as_found(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
     return target.obj
 
 
-async def _until_deleted(call: Call, target: Target, deadline: Deadline) -> Obj | None:
+async def _until_deleted(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
     if call.flags.timeout == 0:
         try:
             await call.client.get(target.resource, target.name, target.namespace)
@@ -104,7 +104,7 @@ async def _until_deleted(call: Call, target: Target, deadline: Deadline) -> Obj 
 
 
 def _until(check: Check) -> Waiter:
-    async def wait(call: Call, target: Target, deadline: Deadline) -> Obj | None:
+    async def wait(call: Invocation, target: Target, deadline: Deadline) -> Obj | None:
         if call.flags.timeout == 0:
             found = await call.client.get(target.resource, target.name, target.namespace)
             if not check(found):
@@ -113,7 +113,7 @@ def _until(check: Check) -> Waiter:
         first = True
 
         def enough(obj: Obj | None) -> bool:
-            # Gone before anything was seen of it is an error; gone later may come back.
+            # An object that was deleted before the first event is an error; one that is deleted later may be recreated.
             nonlocal first
             if obj is None and first:
                 raise NotFound.of(target.resource.group, target.resource.plural, target.name)
@@ -181,7 +181,7 @@ def _has_value(said: str) -> Check:
 
 
 def _split(said: str) -> list[str]:
-    """At each `=` that is not one of two."""
+    """Split at single `=`, but not at `==`."""
     return [part.replace("\0", "==") for part in said.replace("==", "\0").split("=")]
 
 

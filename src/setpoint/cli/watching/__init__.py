@@ -1,1 +1,1 @@
-"""`setpoint watch`: the loops at work, on one screen."""
+"""`setpoint watch`: the activity of the control loops on one screen."""

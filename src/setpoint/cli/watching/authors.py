@@ -1,4 +1,4 @@
-"""Who made a change: asked of a server that keeps the causes of its writes, as ours does."""
+"""Look up the authors of changes on a server that records the causes of its writes, as ours does."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from setpoint.meta.errors import ApiError
 
 _PATH = "/setpoint/v1/causes"
 MOST = 200
-"""Revisions that are asked for at once."""
+"""The maximum number of revisions per request."""
 
 
 class Authors:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._served = True
-        """Whether the server is worth asking: others than ours have no such path, and some users may not read it."""
+        """Whether the server has the endpoint and the user may read it."""
 
     async def of(self, revisions: Sequence[int]) -> dict[int, str] | None:
         """Return the authors by revision, as far as the server knows them; None if it cannot be reached now."""
@@ -38,7 +38,7 @@ class Authors:
 
 
 def author(cause: dict[str, Any]) -> str:
-    """Return the name that people know the writer of a cause by."""
+    """Return the display name of the author of a cause."""
     user, agent = str(cause.get("user", "")), str(cause.get("agent", ""))
     if user.startswith("system:serviceaccount:kube-system:"):
         return user.rpartition(":")[2]

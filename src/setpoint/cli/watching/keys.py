@@ -1,4 +1,4 @@
-"""Keys as a terminal sends them: single characters, and sequences that begin with an escape character."""
+"""Decode keys of a terminal: single characters, and escape sequences."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _NAMES = {
 
 
 def keys_of(data: bytes) -> list[str]:
-    """Return the keys that mean something, by name; all others are left out."""
+    """Return the names of known keys; others are ignored."""
     return [_NAMES[each] for each in _SEQUENCE.findall(data) if each in _NAMES]

@@ -1,4 +1,4 @@
-"""What the screen shows: objects as they are, what changed and by whom, and Events. Pure; fed with watch events."""
+"""The model of the screen: objects, changes with their authors, and Events. It is pure and fed with watch events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_EVENTS = 200
 class Change:
     when: datetime
     what: str
-    """The object, as `deployment/web`."""
+    """The object, such as `deployment/web`."""
     how: str
     """`created`, `spec`, `status`, `metadata`, `deleting` or `deleted`; `changed` if it happened before the view began
     and only the time is known."""
@@ -28,7 +28,7 @@ class Change:
     who: str
     """The author; empty while it is not known."""
     guess: str
-    """The author as far as the object itself tells, for servers that keep no causes."""
+    """The author that the object itself suggests, for servers that record no causes."""
 
 
 class EventLine(NamedTuple):
@@ -40,7 +40,7 @@ class EventLine(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """One row: the desired state of something against the observed state."""
+    """One row: the desired and the observed state of a workload."""
 
     name: str
     desired: int
@@ -51,17 +51,17 @@ class Workload(NamedTuple):
 class Model:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Obj]] = {}
-        """By kind, then by namespace/name."""
+        """The objects by kind, then by namespace/name."""
         self.changes: deque[Change] = deque(maxlen=_MOST_CHANGES)
-        """The oldest first."""
+        """The changes, the oldest first."""
         self.events: deque[EventLine] = deque(maxlen=_MOST_EVENTS)
-        """The oldest first."""
+        """The Events, the oldest first."""
         self.version = 0
-        """Grows with everything that is seen."""
+        """A counter that increases with every update."""
 
     def begin(self, found: Iterable[tuple[str, Obj]], now: datetime) -> None:
-        """Take in what is there when the view starts, by kind. The last change of each object is what its own records
-        tell of it."""
+        """Add the objects that exist when the view starts, by kind, with the last change that their own metadata
+        shows."""
         changes, events = list[Change](), list[EventLine]()
         for kind, obj in found:
             if kind == "Event":
@@ -74,7 +74,7 @@ class Model:
         self.version += 1
 
     def see(self, kind: str, type: str, obj: Obj, now: datetime) -> None:
-        """Take in a watch event."""
+        """Add a watch event."""
         self.version += 1
         if kind == "Event":
             if type != "DELETED":
@@ -84,7 +84,7 @@ class Model:
         key = _key(obj)
         before = known.get(key)
         if before is not None and type == "ADDED" and 0 < _revision(obj) <= _revision(before):
-            return  # seen when the view started
+            return  # already added when the view started
         if type == "DELETED":
             known.pop(key, None)
         else:
@@ -93,7 +93,7 @@ class Model:
         self.changes.append(change)
 
     def see_again(self, kind: str, found: Iterable[Obj], now: datetime) -> None:
-        """Take in what is there after a time in which nobody watched."""
+        """Add the current objects after an interrupted watch."""
         there = {_key(obj): obj for obj in found}
         known = self.objects.get(kind, {})
         for key in known.keys() - there.keys():
@@ -109,7 +109,7 @@ class Model:
         return list(found)[:most]
 
     def attribute(self, authors: Mapping[int, str], asked: Iterable[int]) -> None:
-        """Enter the authors of the revisions that were asked for; where nobody knows them, what the object tells."""
+        """Set the authors of the requested revisions; unknown ones get the guess of the object."""
         asked = set(asked)
         for change in self.changes:
             if not change.who and (change.revision in asked or not change.revision):
@@ -117,7 +117,7 @@ class Model:
         self.version += 1
 
     def workloads(self) -> list[Workload]:
-        """Return everything that asks for a number of something, what is not met first."""
+        """Return all workloads, those with differences between desired and observed state first."""
         found = [
             workload
             for kind, counted in _COUNTED.items()
@@ -127,7 +127,7 @@ class Model:
         return sorted(found, key=lambda one: (one.desired == one.observed, one.name))
 
     def pods(self) -> dict[str, int]:
-        """Return how many Pods are in which state, as kubectl names it."""
+        """Return the number of Pods by their state, with kubectl's names."""
         states: dict[str, int] = {}
         for pod in self.objects.get("Pod", {}).values():
             state = pod_state(pod)
@@ -135,7 +135,7 @@ class Model:
         return states
 
     def nodes(self) -> tuple[int, int]:
-        """Return how many are ready, and how many there are."""
+        """Return the number of ready nodes and of all nodes."""
         found = self.objects.get("Node", {}).values()
         return sum(is_ready(node) for node in found), len(found)
 
@@ -169,7 +169,7 @@ def _replicas(kind: str, obj: Obj) -> Workload | None:
 
 
 def _own_replicas(kind: str, obj: Obj) -> Workload | None:
-    """Return a row for a ReplicaSet that no Deployment shows."""
+    """Return a row for a ReplicaSet without a Deployment."""
     return None if _owner(obj) == "Deployment" else _replicas(kind, obj)
 
 
@@ -186,7 +186,7 @@ def _job(kind: str, obj: Obj) -> Workload | None:
 
 
 def _own_pod(kind: str, pod: Obj) -> Workload | None:
-    """Return a row for a Pod that nothing else on the screen stands for."""
+    """Return a row for a Pod without a displayed owner."""
     if _owner(pod) in _SHOW_THEIR_PODS:
         return None
     state = pod_state(pod)
@@ -194,7 +194,7 @@ def _own_pod(kind: str, pod: Obj) -> Workload | None:
 
 
 def _owner(obj: Obj) -> str:
-    """Return the kind of the controller that the object belongs to; empty if it has none."""
+    """Return the kind of the controlling owner; empty if there is none."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((str(owner.get("kind", "")) for owner in owners if owner.get("controller")), "")
 
@@ -242,9 +242,10 @@ def _last_change(kind: str, obj: Obj, now: datetime) -> Change:
 
 
 def _guess(before: Obj | None, after: Obj) -> str:
-    """Return who wrote last as far as the object itself tells: whose entry in managedFields is another than it was.
+    """Return the probable author of a change: the manager whose managedFields entry changed.
 
-    A binding changes no entry. Times are whole seconds, so the newest entry need not be the last writer's."""
+    A binding changes no entry. Times are whole seconds, so the newest entry need not be the last writer's.
+    """
     known = _entries(before) if before is not None else []
     changed = [entry for entry in _entries(after) if entry not in known]
     if changed:

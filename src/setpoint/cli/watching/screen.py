@@ -1,4 +1,4 @@
-"""The model as a screen of a certain size, and how far its panels are scrolled."""
+"""Render the model on a screen of a given size, with scrollable panels."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _PANELS = ("desired against observed", "what changed, by whom", "events")
 
 @dataclass(slots=True)
 class View:
-    """Which panel the keys move, and how many rows of each are scrolled away."""
+    """The selected panel, and the scroll offset of each."""
 
     focus: int = 0
     first: list[int] = field(default_factory=lambda: [0] * len(_PANELS))
     rows: list[int] = field(default_factory=lambda: [1] * len(_PANELS))
-    """How many rows each panel had room for when it was last drawn."""
+    """The number of visible rows of each panel when it was last drawn."""
     total: list[int] = field(default_factory=lambda: [0] * len(_PANELS))
-    """How many rows there were in all."""
+    """The total number of rows of each panel."""
     presses: int = 0
-    """How many keys were pressed."""
+    """The number of keys pressed."""
 
     def press(self, key: str) -> None:
-        """Move by a key of `keys`."""
+        """Handle a key of `keys`."""
         self.presses += 1
         at = self.focus
         if key in ("next", "previous"):
@@ -58,7 +58,7 @@ class View:
         self._bound(at)
 
     def window(self, at: int, rows: Sequence[T], room: int) -> Sequence[T]:
-        """Return the rows of a panel that are to be seen in a room of so many lines."""
+        """Return the visible rows of a panel with `room` lines."""
         self.rows[at], self.total[at] = room, len(rows)
         self._bound(at)
         return rows[self.first[at] : self.first[at] + room]
@@ -73,7 +73,7 @@ class View:
 
 
 def draw(model: Model, view: View, where: str, now: datetime, height: int) -> RenderableType:
-    """Return all of it, for a terminal of this height."""
+    """Return the whole screen, for a terminal of this height."""
     layout = Layout()
     below = max(4, height // 3)
     room = max(1, height - 3 - below - 2)
@@ -141,6 +141,6 @@ def _age(when: datetime, now: datetime) -> Text:
 
 
 def _cut(text: str, style: str = "") -> Text:
-    """Return one line that is cut where the column ends, and cannot write elsewhere on the screen."""
+    """Return one line, truncated at the end of the column and without control characters."""
     shown = "".join(char if char.isprintable() else "�" for char in text)
     return Text(shown, style, no_wrap=True, overflow="ellipsis")

@@ -1,5 +1,5 @@
-"""What all commands that write have in common: dry runs, validation, names of field managers, the annotation that
-remembers what was applied, and how they tell what they did."""
+"""The common parts of commands that write: dry runs, validation, field managers, the last-applied annotation,
+output."""
 
 from setpoint.cli.output import OUTPUT
 from setpoint.cli.writing.options import (

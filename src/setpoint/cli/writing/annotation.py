@@ -1,4 +1,4 @@
-"""The annotation in which client-side apply keeps what was applied, to know the next time what is no longer wanted."""
+"""The annotation in which client-side apply stores the last applied object, to detect removed fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Obj = dict[str, Any]
 
 
 def original(obj: Obj) -> str | None:
-    """What the annotation says; None if there is none."""
+    """Return the value of the annotation; None if there is none."""
     found = _annotations(obj).get(ANNOTATION)
     return found if isinstance(found, str) else None
 
@@ -21,12 +21,12 @@ def unannotated(obj: Obj) -> Obj:
 
 
 def encoded(obj: Obj) -> str:
-    """The object without the annotation, as it is kept in it."""
+    """Return the object without the annotation, in the form that is stored in it."""
     return compact(unannotated(obj)) + "\n"
 
 
 def annotated(obj: Obj) -> Obj:
-    """The object with itself in its annotation."""
+    """Return the object with the annotation."""
     return with_original(obj, encoded(obj))
 
 
@@ -35,7 +35,7 @@ def with_original(obj: Obj, text: str) -> Obj:
 
 
 def saved(obj: Obj, create: bool) -> Obj:
-    """With the annotation, if it is wanted or was there."""
+    """Return the object with the annotation if it is requested or exists already."""
     return annotated(obj) if create or original(obj) else obj
 
 

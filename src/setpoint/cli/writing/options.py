@@ -1,13 +1,13 @@
-"""Flags of commands that write, and what they mean."""
+"""Flags of commands that write."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.meta.goformat import quote
 
 _SECRET = ("token", "username", "password")
@@ -51,15 +51,15 @@ class DryRun(Enum):
     SERVER = " (server dry run)"
 
 
-def dry_run(call: Call) -> DryRun:
-    """Raises Failed for a word that it does not know."""
+def dry_run(call: Invocation) -> DryRun:
+    """Return the value of --dry-run. Raise Failed if it is unknown."""
     said: str = call.flags.dry_run
     if said == "unchanged":
-        call.tell("W --dry-run is deprecated and can be replaced with --dry-run=client.")
+        call.print_err("W --dry-run is deprecated and can be replaced with --dry-run=client.")
         return DryRun.CLIENT
     if said in (*_TRUE, *_FALSE):
         meant = "client" if said in _TRUE else "none"
-        call.tell(
+        call.print_err(
             f"W --dry-run={'true' if said in _TRUE else 'false'} is deprecated (boolean value) and can be replaced "
             f"with --dry-run={meant}."
         )
@@ -70,8 +70,8 @@ def dry_run(call: Call) -> DryRun:
     return found
 
 
-def validation(call: Call) -> str:
-    """As the server wants to be told: `Strict`, `Warn`, `Ignore`."""
+def validation(call: Invocation) -> str:
+    """Return the field validation in the server's form: `Strict`, `Warn`, `Ignore`."""
     said: str = call.flags.validate
     if said in _TRUE or said == "strict":
         return "Strict"
@@ -90,8 +90,8 @@ def subresource(help: str) -> tuple[Flag, ...]:
     return (text("subresource", help=help, choices=("status", "scale", "resize")),)
 
 
-def recorded(call: Call, obj: dict[str, Any]) -> dict[str, Any]:
-    """With `--record`: the object with the command line in its annotation."""
+def recorded(call: Invocation, obj: dict[str, Any]) -> dict[str, Any]:
+    """With `--record`, return the object with the command line as an annotation."""
     if not call.flags.record:
         return obj
     meta = obj.get("metadata") or {}
@@ -99,7 +99,10 @@ def recorded(call: Call, obj: dict[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {**meta, "annotations": annotations}}
 
 
-def _typed(call: Call) -> str:
-    """The command line as kubectl remembers it: flags last, secrets kept."""
-    said = [f"--{flag.name}={'CLASSIFIED' if flag.name in _SECRET else value}" for flag, value in call.flags.said]
-    return " ".join((call.command, *call.args, *said))
+def _typed(call: Invocation) -> str:
+    """Return the command line as kubectl records it: flags last, secrets redacted."""
+    flags = [
+        f"--{flag.name}={'CLASSIFIED' if flag.name in _SECRET else value}"
+        for flag, value in call.flags.occurrences
+    ]
+    return " ".join((call.command, *call.args, *flags))

@@ -1,12 +1,12 @@
-"""`--overrides`: an object that a command made, changed by a patch on the command line before it is sent."""
+"""`--overrides`: patch a generated object before it is sent."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.writing.typed import typed
 from setpoint.meta.body import BodyError, parse_json
 from setpoint.meta.patch.errors import PatchError
@@ -22,8 +22,8 @@ def overriding(default: str) -> tuple[Any, ...]:
     )
 
 
-def overridden(call: Call, obj: Obj) -> Obj:
-    """Raises Failed."""
+def overridden(call: Invocation, obj: Obj) -> Obj:
+    """Return the patched object. Raise Failed."""
     said = call.flags.overrides
     if not said:
         return obj
@@ -38,7 +38,7 @@ def overridden(call: Call, obj: Obj) -> Obj:
 
 
 def _patched(kind: str, obj: Obj, patch: Any) -> Obj:
-    # Here, because what is made is seldom changed.
+    # Imported here because overrides are rare.
     from setpoint.kinds.tables import definition_for, type_of
     from setpoint.meta.patch.json_patch import apply_json_patch
     from setpoint.meta.patch.merge_patch import apply_merge_patch

@@ -1,12 +1,12 @@
-"""`KEY=VALUE` and `KEY-` on the command line, and the labels or annotations of objects changed by them."""
+"""Parse `KEY=VALUE` and `KEY-`, and change labels or annotations by them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import EXPECTED, Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target, choose, fetch
 from setpoint.cli.resources.local import local_targets
 from setpoint.cli.writing.options import DryRun, dry_run, recorded
@@ -26,7 +26,7 @@ class Pairs(NamedTuple):
 
 
 def split(args: list[str], what: str) -> Words:
-    """Which words name objects and which are changes. Raises Failed."""
+    """Split the arguments into objects and changes. Raise Failed."""
     found = Words([], [])
     for word in args:
         is_pair = ("=" in word and word[0] != "=") or (word.endswith("-") and word != "-")
@@ -40,17 +40,17 @@ def split(args: list[str], what: str) -> Words:
 
 
 class Change(NamedTuple):
-    """One object before and after."""
+    """One object before and after a change."""
 
     target: Target
     new: Obj
     said: Obj
-    """The labels or annotations it has now."""
+    """The new labels or annotations."""
     single: bool
 
 
 async def changes(
-    call: Call,
+    call: Invocation,
     field: str,
     words: Words,
     pairs: Pairs,
@@ -58,8 +58,10 @@ async def changes(
     check: Callable[[dict[str, str]], None],
     errors: list[Exception],
 ) -> AsyncIterator[Change]:
-    """Every object that is meant, with its `field` of metadata changed; nothing is written yet. `check` refuses what
-    may not be overwritten; what goes wrong is put among `errors`."""
+    """Yield every selected object with its `field` of metadata changed; nothing is written yet.
+
+    `check` rejects values that must not be overwritten; failures are appended to `errors`.
+    """
     flags = call.flags
     _check(call, words, pairs, field, examples)
     if flags.local:
@@ -88,7 +90,7 @@ async def changes(
         yield Change(target, new, after, single)
 
 
-def _check(call: Call, words: Words, pairs: Pairs, field: str, examples: str) -> None:
+def _check(call: Invocation, words: Words, pairs: Pairs, field: str, examples: str) -> None:
     flags = call.flags
     for name in ("selector", "field-selector"):
         if flags.all and getattr(flags, name.replace("-", "_")):
@@ -108,8 +110,8 @@ def _check(call: Call, words: Words, pairs: Pairs, field: str, examples: str) ->
         raise Failed(f"at least one {field.removesuffix('s')} update is required")
 
 
-async def written(call: Call, change: Change, dry: DryRun) -> Obj:
-    """The change sent to the server, as a merge patch."""
+async def written(call: Invocation, change: Change, dry: DryRun) -> Obj:
+    """Send the change to the server as a merge patch."""
     target = change.target
     assert target.obj is not None
     before = target.obj
@@ -127,12 +129,12 @@ async def written(call: Call, change: Change, dry: DryRun) -> Obj:
     )
 
 
-def show(call: Call, change: Change, what: str) -> None:
-    """For `--list`."""
+def show(call: Invocation, change: Change, what: str) -> None:
+    """Print the labels or annotations, for `--list`."""
     indent = ""
     if not change.single:
         indent = " "
         of = change.target.resource
-        call.say(f"Listing {what} for {of.kind}.{of.group}/{change.target.name}:")
+        call.print(f"Listing {what} for {of.kind}.{of.group}/{change.target.name}:")
     for key, value in sorted(change.said.items()):
-        call.say(f"{indent}{key}={value}")
+        call.print(f"{indent}{key}={value}")

@@ -1,15 +1,15 @@
-"""`--raw`: a file sent to a path of the server as it is, and what the server answers, as it is."""
+"""`--raw`: send a file to a path of the server unchanged, and print the response."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 
 
-async def send_raw(call: Call, method: str, uri: str) -> None:
-    """Raises Failed for flags that make no sense beside it."""
+async def send_raw(call: Invocation, method: str, uri: str) -> None:
+    """Send the file. Raise Failed for flags that cannot be combined with it."""
     flags = call.flags
     if method != "DELETE" and len(flags.filename) != 1:
         raise Failed("--raw can only use a single local file or stdin")
@@ -31,9 +31,9 @@ async def send_raw(call: Call, method: str, uri: str) -> None:
     call.write(reply.body)
 
 
-def _body(call: Call, name: str) -> bytes:
+def _body(call: Invocation, name: str) -> bytes:
     if name == "-":
-        return call.around.stdin.read()
+        return call.io.stdin.read()
     if not name:
         return b""
     try:

@@ -1,11 +1,11 @@
-"""What a command that writes has to say of each object: `deployment.apps/web created`, or the object itself."""
+"""The output of commands that write: `deployment.apps/web created`, or the object itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from setpoint.cli.call import Call
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.output import output_flags
 from setpoint.cli.printing import Printer, make_printer
 from setpoint.cli.printing.documents import without_managed_fields
@@ -15,10 +15,11 @@ from setpoint.cli.writing.typed import typed as as_typed
 
 
 class Results:
-    """Made before anything is written, so that a bad `-o` changes nothing. Raises PrintProblem."""
+    """Prints results. It is created before anything is written, so that an invalid `-o` changes nothing. Raise
+    PrintProblem."""
 
-    def __init__(self, call: Call, dry: DryRun = DryRun.NONE, *, apart: bool = False) -> None:
-        """Apart: nothing stands between one object and the next, as if each were the only one."""
+    def __init__(self, call: Invocation, dry: DryRun = DryRun.NONE, *, apart: bool = False) -> None:
+        """Create the printer; with `apart`, objects are printed without separators, as if each were the only one."""
         self._call = call
         self._apart = apart
         self._flags = output_flags(call)
@@ -27,17 +28,19 @@ class Results:
 
     @property
     def asked(self) -> bool:
-        """Whether there is a word on how to print."""
+        """Whether an output format was requested."""
         return bool(self._flags.template or self._flags.output)
 
     @property
     def whole(self) -> bool:
-        """Whether objects are printed, not a line for each."""
+        """Whether whole objects are printed, not one line each."""
         return bool(self._flags.template) or self._flags.output not in ("", "name")
 
     def add(self, obj: dict[str, Any], done: str, *, typed: bool = False) -> None:
-        """One object as it is now, and what was done to it: `created`. Typed: it is printed as kubectl prints what it
-        made by itself, or read as a kind that it knows."""
+        """Print an object and what was done to it, such as `created`.
+
+        With `typed`, it is printed as kubectl prints an object that it generated or decoded as a known kind.
+        """
         if typed and self.whole:
             obj = as_typed(obj)
         if typed and self._flags.output == "json":
@@ -46,18 +49,18 @@ class Results:
         printer = self._printer
         if self._apart or not self.whole:
             printer = make_printer(self._flags, f"{done}{self._dry.value}")
-        self._call.say(printer.print(obj), end="")
+        self._call.print(printer.print(obj), end="")
 
     def line(self, obj: dict[str, Any], done: str) -> None:
-        """As `add`, for a command that prints whole objects all together by `all`."""
+        """Do the same as `add`, for a command that prints whole objects together with `all`."""
         if not self.whole:
             self.add(obj, done)
 
     def all(self, targets: Sequence[Target]) -> None:
-        """Whole objects, several of them as one list."""
+        """Print whole objects, several of them as one list."""
         objects = [target.obj or {} for target in targets]
         if self.whole and objects:
-            # A list of its own has its fields in their order; its objects have theirs in that of their names.
+            # The list itself has its fields in declared order, and its objects have theirs sorted by name.
             several = {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": [_sorted(obj) for obj in objects]}
             if len(objects) == 1:
                 self.add(objects[0], "")
@@ -70,7 +73,7 @@ class Results:
         from setpoint.meta.gojson import indented
 
         shown = obj if self._flags.show_managed_fields else without_managed_fields(obj)
-        self._call.say(indented(shown, ordered=False))
+        self._call.print(indented(shown, ordered=False))
 
 
 def _sorted(value: Any) -> Any:

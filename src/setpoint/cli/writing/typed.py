@@ -1,5 +1,5 @@
-"""Objects as kubectl prints those whose kinds it knows by itself: fields in their order, and every metadata with its
-time of creation, though templates have none."""
+"""Print objects as kubectl does for built-in kinds: fields in declared order, and a creationTimestamp in all
+metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WITH_METADATA = ((), ("spec", "template"), ("spec", "jobTemplate"), ("spec", "j
 
 
 def typed(obj: Obj) -> Obj:
-    """What is of no built-in kind keeps its order."""
+    """Return the object in typed form; objects of other kinds keep their order."""
     obj = _in_order(obj)
     if "items" in obj:
         return {**obj, "items": obj["items"] or None}
@@ -20,7 +20,7 @@ def typed(obj: Obj) -> Obj:
 
 
 def _in_order(obj: Obj) -> Obj:
-    # Here, because only those who print whole objects need it.
+    # Imported here because it is only needed to print whole objects.
     from setpoint.kinds.tables import definition_for, type_of
     from setpoint.meta.decode import DecodeError, decode
 

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 from local_server import LocalServer
 
-from setpoint.cli.describe import Looking, describe
+from setpoint.cli.describe import DescribeContext, describe
 
 Described = Callable[..., Awaitable[str]]
 
 
 @pytest.fixture
-def look(local_server: LocalServer) -> Looking:
+def ctx(local_server: LocalServer) -> DescribeContext:
     """The administrator, in UTC, on the first of January 2030."""
-    return Looking(local_server.client, local_server.clock, zone=UTC)
+    return DescribeContext(local_server.client, local_server.clock, zone=UTC)
 
 
 @pytest.fixture
-def described(local_server: LocalServer, look: Looking) -> Described:
+def described(local_server: LocalServer, ctx: DescribeContext) -> Described:
     """The text for an object that is made for it, with the status that it shall have."""
 
-    async def make(obj: dict[str, Any], look: Looking = look) -> str:
+    async def make(obj: dict[str, Any], ctx: DescribeContext = ctx) -> str:
         client = local_server.client
         resource = await client.resource((obj["apiVersion"], obj["kind"]))
         about = obj["metadata"]
@@ -32,6 +32,6 @@ def described(local_server: LocalServer, look: Looking) -> Described:
         if "status" in obj:
             patch = {"status": obj["status"]}
             await client.patch(resource, about["name"], patch, about.get("namespace", ""), subresource="status")
-        return await describe(await client.get(resource, about["name"], about.get("namespace", "")), resource, look)
+        return await describe(await client.get(resource, about["name"], about.get("namespace", "")), resource, ctx)
 
     return make

@@ -10,7 +10,7 @@ import pytest
 from command_line import Typed
 from local_server import LocalServer
 
-from setpoint.cli.describe import Looking, describe
+from setpoint.cli.describe import DescribeContext, describe
 from setpoint.client.resources import builtin
 from setpoint.kinds.catalog import Resource
 
@@ -57,7 +57,7 @@ async def test_a_service(described: Described) -> None:
 
 
 async def test_a_statefulset_and_what_older_versions_say_of_it(
-    described: Described, local_server: LocalServer, look: Looking
+    described: Described, local_server: LocalServer, ctx: DescribeContext
 ) -> None:
     spec = {"serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template(app="db")}
     text = await described(obj("apps/v1", "StatefulSet", "db", spec))
@@ -94,7 +94,7 @@ async def test_a_statefulset_and_what_older_versions_say_of_it(
         "Events:            <none>\n"
     )
     found = await local_server.client.get(("apps/v1", "StatefulSet"), "db", "default")
-    older = await describe(found, builtin("statefulsets", "apps"), replace(look, minor=36))
+    older = await describe(found, builtin("statefulsets", "apps"), replace(ctx, minor=36))
     assert "Retention" not in older
     assert "Pods Status:        0 Running" in older
 
@@ -162,7 +162,7 @@ async def test_secrets_are_sized_not_shown(described: Described) -> None:
     assert text.endswith("\nType:  Opaque\n\nData\n====\na:  2 bytes\nb:  1 bytes\n")
 
 
-async def test_a_service_account(described: Described, look: Looking) -> None:
+async def test_a_service_account(described: Described, ctx: DescribeContext) -> None:
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -176,7 +176,7 @@ async def test_a_service_account(described: Described, look: Looking) -> None:
         "                     b (not found)\n"
         "Mountable secrets:   <none>\n"
         "Tokens:              <none>\n"
-    ) in await described(account, replace(look, minor=34))
+    ) in await described(account, replace(ctx, minor=34))
 
 
 async def test_all_that_is_said_of_a_resource_stands_in_one_line(described: Described) -> None:
@@ -225,9 +225,9 @@ async def test_what_has_no_description_of_its_own(described: Described) -> None:
     assert "Managed Fields" not in text
 
 
-async def test_a_custom_resource_is_described_by_its_fields(look: Looking) -> None:
+async def test_a_custom_resource_is_described_by_its_fields(ctx: DescribeContext) -> None:
     thing = {"metadata": {"name": "t", "namespace": "n", "uid": "u"}, "spec": {"replicas": 3}}
-    text = await describe(thing, Resource("example.com", "v1", "Thing", "things"), look)
+    text = await describe(thing, Resource("example.com", "v1", "Thing", "things"), ctx)
     assert text == (
         "Name:         t\n"
         "Namespace:    n\n"
@@ -243,12 +243,12 @@ async def test_a_custom_resource_is_described_by_its_fields(look: Looking) -> No
     )
 
 
-async def test_depth_is_no_problem(look: Looking) -> None:
+async def test_depth_is_no_problem(ctx: DescribeContext) -> None:
     deep: dict[str, Any] = {"end": 1}
     for _ in range(1000):
         deep = {"a": deep}
     text = await describe(
-        {"metadata": {"name": "t"}, "spec": deep}, Resource("example.com", "v1", "Thing", "things"), look
+        {"metadata": {"name": "t"}, "spec": deep}, Resource("example.com", "v1", "Thing", "things"), ctx
     )
     assert f"{'  ' * 1001}End:  1\n" in text
 

@@ -10,7 +10,7 @@ import pytest
 from command_line import Typed
 from local_server import LocalServer
 
-from setpoint.cli.describe import Looking, describe
+from setpoint.cli.describe import DescribeContext, describe
 from setpoint.client.resources import builtin
 
 Described = Callable[..., Awaitable[str]]
@@ -121,16 +121,16 @@ async def test_a_pod_on_its_way_out(typed: Typed, local_server: LocalServer) -> 
     assert "Status:                    Terminating (lasts 70s)\nTermination Grace Period:  30s\n" in text
 
 
-async def test_the_quality_of_service_is_told_even_if_the_server_does_not(look: Looking) -> None:
+async def test_the_quality_of_service_is_told_even_if_the_server_does_not(ctx: DescribeContext) -> None:
     pod = {**BARE, "metadata": {**BARE["metadata"], "uid": "u"}}
-    assert "QoS Class:        BestEffort\n" in await describe(pod, builtin("pods"), look)
+    assert "QoS Class:        BestEffort\n" in await describe(pod, builtin("pods"), ctx)
 
 
-async def test_a_scheduling_group(look: Looking) -> None:
+async def test_a_scheduling_group(ctx: DescribeContext) -> None:
     pod = {**BARE, "metadata": {**BARE["metadata"], "uid": "u"}}
     pod["spec"] = {**BARE["spec"], "schedulingGroup": {"podGroupName": "pg"}}
-    assert "SchedulingGroup:\n  PodGroupName:  pg\n" in await describe(pod, builtin("pods"), look)
-    assert "SchedulingGroup" not in await describe(pod, builtin("pods"), replace(look, minor=35))
+    assert "SchedulingGroup:\n  PodGroupName:  pg\n" in await describe(pod, builtin("pods"), ctx)
+    assert "SchedulingGroup" not in await describe(pod, builtin("pods"), replace(ctx, minor=35))
 
 
 def event(name: str, uid: str, **more: Any) -> dict[str, Any]:
@@ -147,7 +147,9 @@ def event(name: str, uid: str, **more: Any) -> dict[str, Any]:
     }
 
 
-async def test_events_are_in_order_and_of_this_object(local_server: LocalServer, look: Looking, typed: Typed) -> None:
+async def test_events_are_in_order_and_of_this_object(
+    local_server: LocalServer, ctx: DescribeContext, typed: Typed
+) -> None:
     client = local_server.client
     uid = (await client.create(BARE))["metadata"]["uid"]
     hour, day = "2029-12-31T23:00:00Z", "2029-12-31T00:00:00Z"
@@ -174,13 +176,13 @@ async def test_events_are_in_order_and_of_this_object(local_server: LocalServer,
 
 
 @pytest.mark.parametrize("minor", [33, 37])
-async def test_older_versions_are_spoken_too(described: Described, look: Looking, minor: int) -> None:
+async def test_older_versions_are_spoken_too(described: Described, ctx: DescribeContext, minor: int) -> None:
     container = {
         "name": "c",
         "image": "x",
         "ports": [{"containerPort": 80, "name": "http"}],
         "livenessProbe": {"exec": {"command": ["a"]}},
     }
-    text = await described({**BARE, "spec": {"containers": [container]}}, replace(look, minor=minor))
+    text = await described({**BARE, "spec": {"containers": [container]}}, replace(ctx, minor=minor))
     assert ("80/TCP (http)" in text) == (minor == 37)
     assert ("#success=1 #failure=3" in text) == (minor == 33)

@@ -1,7 +1,7 @@
-"""Go's text/template, as far as kubectl's data reaches: JSON values, Go's own functions, `exists` and `base64decode`.
+"""Go's text/template for the data of kubectl: JSON values, Go's own functions, `exists` and `base64decode`.
 
-A `GoTemplate` is read once and may be rendered any number of times. What does not fit raises `TemplateProblem` with
-Go's message. Steps, depth and recursion are bounded.
+A `GoTemplate` is parsed once and may be rendered any number of times. Errors raise `TemplateProblem` with Go's message.
+Steps, depth and recursion are bounded.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class GoTemplate:
 
     @classmethod
     def parse(cls, text: str, *, allow_missing_keys: bool = True) -> GoTemplate:
-        """Without `allow_missing_keys` a key that is not there is an error instead of `<no value>`."""
+        """Parse a template; without `allow_missing_keys` a missing key is an error instead of `<no value>`."""
         return cls(text, parse(text, FUNCTIONS), allow_missing_keys)
 
     def render(self, data: Any) -> str:
-        """Bytes that are no UTF-8 come as surrogates (`surrogateescape`)."""
+        """Render the template. Bytes that are not valid UTF-8 are returned as surrogates (`surrogateescape`)."""
         return Evaluation(self.text, self._templates, self.allow_missing_keys).run(data)

@@ -14,7 +14,7 @@ _INCOMPATIBLE = "incompatible types for comparison"
 
 
 def equal(first: Any, *others: Any) -> bool:
-    """Whether the first equals one of the others."""
+    """Return whether the first value equals one of the others."""
     first = unboxed(first)
     if not others:
         raise ValueError("missing argument for comparison")

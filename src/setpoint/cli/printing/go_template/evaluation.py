@@ -1,4 +1,4 @@
-"""Nodes against data."""
+"""Evaluate the nodes of a template on data."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from setpoint.meta.goformat import plain, quote
 MOST_STEPS: Final = 5_000_000
 DEEPEST_CALLS: Final = 60
 _MISSING: Final = object()
-"""No value came down the pipeline."""
+"""Marks a missing pipeline value."""
 
 
 class _Left(Exception):
-    """A loop's body was left by `break` or `continue`."""
+    """Raised by `break` and `continue` in the body of a loop."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -42,7 +42,7 @@ class _Left(Exception):
 
 
 class Evaluation:
-    """One template on one piece of data."""
+    """One evaluation of a template on a value."""
 
     def __init__(self, text: str, templates: dict[str, list[Node]], allow_missing_keys: bool) -> None:
         self._text = text
@@ -50,7 +50,7 @@ class Evaluation:
         self._allow_missing = allow_missing_keys
         self._template = NAME
         self._node: Node | None = None
-        """What is being worked on: errors are about it."""
+        """The node that is being evaluated, for error messages."""
         self._variables: list[tuple[str, Any]] = []
         self._depth = 0
         self._steps = 0
@@ -306,7 +306,7 @@ class Evaluation:
         return self._fitting(value, type_)
 
     def _fitting(self, value: Any, type_: str) -> Any:
-        """The value as the parameter wants it."""
+        """Convert a value to the type of the parameter."""
         if type_ == ANY:
             return plain_value(value)
         if type_ == TEXT:

@@ -9,11 +9,11 @@ from setpoint.cli.printing.go_template.values import Boxed, type_name, utf8
 from setpoint.meta.goformat import plain, quote
 
 _WIDEST = 1_000_000
-"""More digits of width or precision than this Go does not take either."""
+"""The maximum width or precision, as in Go."""
 
 
 def sprint(args: Sequence[Any]) -> str:
-    """Blanks only between two that are no texts."""
+    """Format values with spaces only between two operands that are not strings."""
     out: list[str] = []
     for at, arg in enumerate(args):
         if at and not isinstance(arg, str) and not isinstance(args[at - 1], str):
@@ -31,7 +31,7 @@ def sprintf(format: str, args: Sequence[Any]) -> str:
 
 
 class _Spec:
-    """What stands between `%` and the verb."""
+    """The flags between `%` and the verb."""
 
     __slots__ = ("minus", "plus", "precision", "sharp", "space", "width", "zero")
 
@@ -110,7 +110,7 @@ class _Printf:
         if verb == "%":
             return before + "%"
         if verb == "v":
-            spec.plus = False  # asks for the names of fields there, which maps have in any case
+            spec.plus = False  # requests field names, which maps always have
         if not self._good_index:
             return f"{before}%!{verb}(BADINDEX)"
         if self._arg >= len(self._args):
@@ -149,7 +149,7 @@ class _Printf:
         return None, f"%!({complaint})"
 
     def _index(self) -> bool:
-        """`[2]`: which argument comes next. Whether there was one."""
+        """Parse an argument index such as `[2]`; return whether there was one."""
         if self._format[self._at : self._at + 1] != "[":
             return False
         self._reordered = True
@@ -294,5 +294,5 @@ def _float(value: float, verb: str, spec: _Spec) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """As `fmt` prints a value handed to it bare."""
+    """Format a value as `fmt` prints an operand."""
     return plain(value.value if isinstance(value, Boxed) else value)

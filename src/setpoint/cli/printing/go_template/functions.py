@@ -1,7 +1,4 @@
-"""What templates can call: Go's own functions and the two that kubectl adds.
-
-Those that fail raise ValueError with Go's message.
-"""
+"""The functions of templates: Go's own and the two that kubectl adds. Errors are ValueErrors with Go's message."""
 
 from __future__ import annotations
 
@@ -25,14 +22,14 @@ from setpoint.cli.printing.go_template.values import (
 )
 
 VALUE, ANY, TEXT = "reflect.Value", "interface {}", "string"
-"""What a parameter takes: values as they are, or what is in them, or only texts."""
+"""Parameter types: values as they are, interface contents, or strings only."""
 
 
 class Function(NamedTuple):
     call: Callable[..., Any]
     fixed: tuple[str, ...]
     rest: str = ""
-    """The type of any number of further arguments; empty if there are none."""
+    """The type of variadic arguments; empty if there are none."""
 
 
 def _len(value: Any) -> Int:
@@ -129,7 +126,7 @@ def _js(*args: Any) -> str:
 
 
 def _urlquery(*args: Any) -> str:
-    from urllib.parse import quote_plus  # few templates make links
+    from urllib.parse import quote_plus  # rarely needed
 
     return quote_plus(utf8(_printed(args)), safe="")
 
@@ -143,7 +140,7 @@ def _call(name: str, function: Any, *_: Any) -> Any:
 
 def _exists(item: Any, *indexes: Any) -> bool:
     if not indexes:
-        return True  # nothing was asked for that could be missing
+        return True  # no key was given that could be missing
     for index in indexes:
         if isinstance(item, dict) and (isinstance(index, str) or index is None):
             item = item.get(index or "")
@@ -161,7 +158,7 @@ _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/\r\n]")
 
 
 def _base64decode(text: str) -> str:
-    from binascii import a2b_base64  # few templates look into secrets
+    from binascii import a2b_base64  # rarely needed
 
     data = utf8(text)
     wrong = _wrong_base64(data)
@@ -171,7 +168,7 @@ def _base64decode(text: str) -> str:
 
 
 def _wrong_base64(data: bytes) -> int | None:
-    """Where Go's decoder finds the first fault."""
+    """Return the offset of the first invalid byte, as Go's decoder reports it; None if there is none."""
     found = _NOT_BASE64.search(data)
     end = found.start() if found else len(data)
     places = [at for at in range(end) if data[at] not in b"\r\n"]
@@ -195,7 +192,7 @@ def _wrong_base64(data: bytes) -> int | None:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "and": Function(lambda *args: args[-1], (VALUE,), VALUE),  # evaluated where arguments are, as far as needed
+    "and": Function(lambda *args: args[-1], (VALUE,), VALUE),  # evaluated lazily with the arguments
     "or": Function(lambda *args: args[-1], (VALUE,), VALUE),
     "not": Function(_not, (VALUE,)),
     "len": Function(_len, (VALUE,)),

@@ -1,4 +1,4 @@
-"""A template's text to tokens."""
+"""Split the text of a template into tokens."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Complaint(Exception):
 
 
 def lex(text: str) -> list[Token]:
-    """The last one is the end, or an error."""
+    """Return the tokens; the last one is the end or an error."""
     return _Lexer(text).run()
 
 
@@ -93,7 +93,7 @@ class _Lexer:
         return self._tokens
 
     def _emit(self, type_: T, end: int) -> None:
-        """All up to there is one token."""
+        """Emit one token up to `end`."""
         text = self._text[self._at : end]
         self._tokens.append(Token(type_, self._at, text, self._line))
         self._skip(end)
@@ -103,7 +103,7 @@ class _Lexer:
         self._at = end
 
     def _plain(self) -> bool:
-        """Text up to an action; False at the end."""
+        """Scan text up to an action; return False at the end."""
         text = self._text
         while True:
             found = text.find("{{", self._at)
@@ -140,7 +140,7 @@ class _Lexer:
             self._trim_left()
 
     def _closing(self) -> int | None:
-        """How long the closing delimiter here is; None if there is none."""
+        """Return the length of the closing delimiter here; None if there is none."""
         if self._text.startswith("}}", self._at):
             return 2
         here = self._text[self._at : self._at + 4]
@@ -151,7 +151,7 @@ class _Lexer:
         self._skip(self._at + len(rest) - len(rest.lstrip(_SPACES)))
 
     def _inside(self) -> bool:
-        """One token within an action; False when it ends."""
+        """Scan one token within an action; return False at its end."""
         text, at = self._text, self._at
         closing = self._closing()
         if closing is not None:
@@ -170,7 +170,7 @@ class _Lexer:
             while end < len(text) and text[end] in _SPACES:
                 end += 1
             if text.startswith("-}}", end):
-                end -= 1  # the last one belongs to the delimiter
+                end -= 1  # the last space belongs to the delimiter
             self._emit(T.SPACE, end)
         elif char == "=":
             self._emit(T.ASSIGN, at + 1)

@@ -1,4 +1,4 @@
-"""What a template is made of. Each node can be written as a template has it: errors quote the part they are about."""
+"""The nodes of a template. Each can be converted to its source text, because errors quote it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Node:
 
     def __init__(self, at: int) -> None:
         self.at = at
-        """Where in the template's text."""
+        """The offset in the template's text."""
 
 
 class Text(Node):
@@ -41,7 +41,7 @@ class Nil(Node):
 
 
 class Constant(Node):
-    """A boolean, a number or a text, and how it was written."""
+    """A boolean, a number or a string, with its source text."""
 
     __slots__ = ("text", "value")
 
@@ -55,7 +55,7 @@ class Constant(Node):
 
 
 class Identifier(Node):
-    """A function's name."""
+    """The name of a function."""
 
     __slots__ = ("name",)
 
@@ -109,7 +109,7 @@ class Chain(Node):
 
 
 class Command(Node):
-    """A function or value, and its arguments."""
+    """A function or value with its arguments."""
 
     __slots__ = ("args",)
 
@@ -122,7 +122,7 @@ class Command(Node):
 
 
 class Pipe(Node):
-    """Commands, each of which gets the result of the one before as its last argument."""
+    """A pipeline of commands, each of which gets the previous result as its last argument."""
 
     __slots__ = ("assigns", "commands", "variables")
 
@@ -149,7 +149,7 @@ class Action(Node):
 
 
 class Branch(Node):
-    """`if`, `with` or `range`, in `kind`."""
+    """An `if`, `with` or `range`, by `kind`."""
 
     __slots__ = ("body", "kind", "otherwise", "pipe")
 
@@ -166,7 +166,7 @@ class Branch(Node):
 
 
 class Leave(Node):
-    """`break` or `continue`, in `kind`."""
+    """A `break` or `continue`, by `kind`."""
 
     __slots__ = ("kind",)
 
@@ -194,7 +194,7 @@ class Call(Node):
 
 
 class Mark(Node):
-    """`{{end}}` or `{{else}}`: where a list of nodes stops."""
+    """An `{{end}}` or `{{else}}`, which ends a list of nodes."""
 
     __slots__ = ("kind",)
 

@@ -1,4 +1,4 @@
-"""Numbers as Go's templates read them."""
+"""Parse numbers by the rules of Go's templates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def number(text: str) -> Int | float:
-    """Raises ValueError with Go's message."""
+    """Parse a number. Raise ValueError with Go's message."""
     if _INTEGER.fullmatch(text) and len(text) < 400:
         digits = text.replace("_", "")
         sign, digits = (digits[0], digits[1:]) if digits[0] in "+-" else ("", digits)
@@ -31,7 +31,7 @@ def number(text: str) -> Int | float:
 
 
 def character(text: str) -> Int:
-    """`'a'` is the number of a character."""
+    """Return the code point of a character constant such as `'a'`."""
     try:
         piece, at = unquote_char(text, 1, "'")
         if at != len(text) - 1:

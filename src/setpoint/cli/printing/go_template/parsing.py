@@ -1,4 +1,4 @@
-"""Tokens to nodes."""
+"""Parse tokens into nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.gotext import Unquotable, unquote
 
 NAME = "output"
-"""What kubectl calls its template."""
+"""The name of kubectl's template."""
 
 _STARTS_COMMAND = frozenset(
     (T.BOOL, T.CHAR_CONSTANT, T.FIELD, T.IDENTIFIER, T.NUMBER, T.STRING, T.VARIABLE, T.LEFT_PAREN)
@@ -38,7 +38,7 @@ _STARTS_COMMAND = frozenset(
 
 
 def parse(text: str, functions: Collection[str]) -> dict[str, list[Node]]:
-    """The template, under its name, and those that are defined within it."""
+    """Return the template under its name, and the templates that it defines."""
     parser = _Parser(text, functions)
     try:
         parser.run()
@@ -53,7 +53,7 @@ class _Parser:
         self._tokens = lex(text)
         self._next_at = 0
         self._furthest = 0
-        """The last token that was looked at: errors tell its line."""
+        """The last token that was read, whose line errors report."""
         self._variables = ["$"]
         self._ranges = 0
         self._action_line = 0
@@ -132,7 +132,7 @@ class _Parser:
         self._add(name, self._own_nodes(context))
 
     def _own_nodes(self, context: str) -> list[Node]:
-        """Those of a template within this one, which has variables of its own."""
+        """Parse the nodes of a nested template, which has its own variables."""
         outer, self._variables = self._variables, ["$"]
         depth, self._ranges = self._ranges, 0
         nodes, end = self._nodes()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class TemplateProblem(ValueError):
-    """A template that cannot be read, or does not fit the data; in Go's words. `output` is what it had written."""
+    """A template is invalid or does not fit the data; the message is Go's. `output` is the text rendered before the
+    error."""
 
     def __init__(self, message: str, output: str = "") -> None:
         super().__init__(message)

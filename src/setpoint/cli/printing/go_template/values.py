@@ -1,4 +1,4 @@
-"""Values as Go sees them: what is there, what is behind an interface, what is not there at all."""
+"""Values as Go sees them: concrete values, interface values, and absent values."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from setpoint.meta import goformat
 
 
 class Int(int):
-    """Go's `int`: constants and lengths; numbers from JSON are `int64`."""
+    """Go's `int`, for constants and lengths; numbers from JSON are `int64`."""
 
     __slots__ = ()
 
 
 class Byte(int):
-    """A byte of a text."""
+    """A byte of a string."""
 
     __slots__ = ()
 
 
 class Boxed:
-    """A value that came out of a map or list, where Go has it as `interface {}`; None within is its nil."""
+    """A value from a map or list, which is an `interface {}` in Go; None inside is nil."""
 
     __slots__ = ("value",)
 
@@ -34,7 +34,7 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""No value: a key that is missing, or a nil that was looked into."""
+"""An absent value: a missing key, or a dereferenced nil."""
 
 
 def unboxed(value: Any) -> Any:
@@ -44,7 +44,7 @@ def unboxed(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """For functions that take anything: None where there is nothing."""
+    """Return the plain value for functions that accept anything; None if it is absent."""
     value = unboxed(value)
     return None if value is ABSENT else value
 

@@ -1,11 +1,11 @@
-"""`apply`: makes what is there what files say, by patches made here or by the server's own apply."""
+"""`apply`: apply the desired state of files, by patches computed here or by server-side apply."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Lazy
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import array, duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, from_files
 from setpoint.cli.verbs.apply.session import Session
 from setpoint.cli.verbs.delete import CASCADE, propagation
@@ -25,7 +25,7 @@ from setpoint.cli.writing import (
 _CLIENT_SIDE, _SERVER_SIDE = "kubectl-client-side-apply", "kubectl"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     session = await _session(call)
     errors: list[Exception] = []
     labels, validate = call.flags.selector, session.directive != "Ignore"
@@ -36,14 +36,14 @@ async def run(call: Call) -> None:
     raise_all(errors)
     session.results.all(applied)
     if call.flags.prune:
-        # Here, because few need it.
+        # Imported here because it is rarely needed.
         from setpoint.cli.verbs.apply.prune import prune
 
         await prune(session)
 
 
 async def apply_all(session: Session, targets: list[Target], errors: list[Exception]) -> list[Target]:
-    """One after another; what goes wrong is put among `errors`, and the others are applied."""
+    """Apply the targets one after another; failures are appended to `errors`."""
     if session.apply_set is not None:
         targets = session.apply_set.labelled(targets)
         await session.apply_set.before_apply(session, targets)
@@ -73,8 +73,8 @@ def _refuse_nameless(target: Target) -> None:
         raise Failed(f"from {meta['generateName']}: cannot use generate name with apply")
 
 
-async def _session(call: Call) -> Session:
-    """Everything that the flags say, checked before anything is read or written."""
+async def _session(call: Invocation) -> Session:
+    """Return the session of the flags, which are all checked before anything is read or written."""
     flags = call.flags
     if call.args:
         call.usage(f"Unexpected args: [{' '.join(call.args)}]")
@@ -98,7 +98,7 @@ async def _session(call: Call) -> Session:
     return session
 
 
-async def _check(call: Call, session: Session) -> None:
+async def _check(call: Invocation, session: Session) -> None:
     flags = call.flags
     if flags.force_conflicts and not flags.server_side:
         raise Failed("--force-conflicts only works with --server-side")
@@ -120,7 +120,7 @@ async def _check(call: Call, session: Session) -> None:
         raise Failed("--subresource can only be specified for --server-side")
 
 
-def _check_prune(call: Call, session: Session) -> None:
+def _check_prune(call: Invocation, session: Session) -> None:
     flags = call.flags
     if flags.force:
         raise Failed("--force cannot be used with --prune")

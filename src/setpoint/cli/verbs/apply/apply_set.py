@@ -1,13 +1,15 @@
-"""ApplySets: a parent object that knows which kinds of objects in which namespaces belong to it, which carry its label;
-so what is not applied any longer can be found and deleted."""
+"""ApplySets: a parent object records the kinds and namespaces of its members, which carry its label.
+
+Members that are no longer applied can be found and deleted by it.
+"""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from hashlib import sha256
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed, raise_all
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources.target import Target
 from setpoint.cli.verbs.apply.session import Obj, Session
 from setpoint.cli.writing import DryRun
@@ -22,14 +24,14 @@ OLD_KINDS = "applyset.kubernetes.io/contains-group-resources"
 ID = "applyset.kubernetes.io/id"
 PART_OF = "applyset.kubernetes.io/part-of"
 PARENT_TYPE = "applyset.kubernetes.io/is-parent-type"
-# kubectl's own name: whoever changes from one to the other keeps their sets.
+# kubectl's own name, so that the sets can be used with both programs.
 _TOOL, _VERSION = "kubectl", "v1.37.0"
 _MANAGER = f"{_TOOL}-applyset"
 _BUILT_IN = (("", "secrets"), ("", "configmaps"))
 
 
-async def parse_parent(call: Call, said: str) -> ApplySet:
-    """Of `[RESOURCE][.GROUP]/NAME`. Raises Failed."""
+async def parse_parent(call: Invocation, said: str) -> ApplySet:
+    """Parse `[RESOURCE][.GROUP]/NAME`. Raise Failed."""
     kind, slash, name = said.partition("/")
     if not slash:
         kind, name = "secrets", said
@@ -47,7 +49,7 @@ class ApplySet:
     def __init__(self, resource: Resource, name: str, namespace: str) -> None:
         self.resource, self.name, self.namespace = resource, name, namespace
         self._before: dict[str, Resource] = {}
-        """By `Kind.group`: what the parent knew when this began."""
+        """The resources that the parent recorded before this run, by `Kind.group`."""
         self._now: dict[str, Resource] = {}
         self._namespaces_before: set[str] = set()
         self._namespaces_now: set[str] = set()
@@ -60,7 +62,7 @@ class ApplySet:
         text = ".".join((self.name, self.namespace, self.resource.kind, self.resource.group))
         return f"applyset-{urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip('=')}-v1"
 
-    async def validate(self, call: Call) -> None:
+    async def validate(self, call: Invocation) -> None:
         errors: list[Exception] = []
         if self.resource.namespaced and not self.namespace:
             errors.append(Failed("namespace is required to use namespace-scoped ApplySet"))
@@ -86,7 +88,7 @@ class ApplySet:
         return done
 
     async def before_apply(self, session: Session, targets: list[Target]) -> None:
-        """The parent knows of everything before it is made: nothing is forgotten if this breaks off."""
+        """Record all members in the parent before they are created, so that none is lost if this run is interrupted."""
         await self._fetch(session.call)
         for target in targets:
             self._now.setdefault(_kind_name(target.resource), target.resource)
@@ -108,7 +110,7 @@ class ApplySet:
         except Failed as error:
             raise Failed(f"apply and prune succeeded, but ApplySet update failed: {error}") from None
 
-    async def prunable(self, call: Call, uids: set[str]) -> list[Target]:
+    async def prunable(self, call: Invocation, uids: set[str]) -> list[Target]:
         found: list[Target] = []
         for resource in self._before.values():
             for namespace in sorted(self._namespaces_before) if resource.namespaced else [""]:
@@ -124,11 +126,11 @@ class ApplySet:
                 ]
         return found
 
-    async def fetch(self, call: Call) -> None:
-        """What the parent knows."""
+    async def fetch(self, call: Invocation) -> None:
+        """Read what the parent has recorded."""
         await self._fetch(call)
 
-    async def _fetch(self, call: Call) -> None:
+    async def _fetch(self, call: Invocation) -> None:
         try:
             parent = await call.client.get(self.resource, self.name, self.namespace)
         except NotFound:
@@ -159,7 +161,7 @@ class ApplySet:
                 f"{what} exists and has incorrect value for label {quote(ID)} (got: {labels[ID]}, want: {self.id})"
             )
 
-    async def _read_kinds(self, call: Call, annotations: dict[str, str]) -> None:
+    async def _read_kinds(self, call: Invocation, annotations: dict[str, str]) -> None:
         names, resources = annotations.get(KINDS), annotations.get(OLD_KINDS)
         if names is None and not resources:
             raise Failed(
@@ -207,7 +209,7 @@ class ApplySet:
             except ApiError as error:
                 if force or not isinstance(error, Conflict):
                     raise Failed(f"failed to update ApplySet: {error.message}") from None
-                session.call.tell(
+                session.call.print_err(
                     f"WARNING: failed to update ApplySet: {error.message}\nApplySet field manager {_MANAGER} should "
                     "own these fields. Retrying with conflicts forced."
                 )

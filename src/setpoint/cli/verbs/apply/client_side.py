@@ -1,4 +1,4 @@
-"""Apply as kubectl has always done it: a patch made of what was applied last, what is wanted and what is there."""
+"""Client-side apply: a patch computed from the last applied, the desired and the current object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAUSE = 1.0
 
 
 async def apply_one(session: Session, target: Target) -> Obj:
-    """The object as it is afterwards."""
+    """Apply one object and return its new state."""
     call = session.call
     assert target.obj is not None
     wanted = recorded(call, target.obj)
@@ -39,7 +39,7 @@ async def apply_one(session: Session, target: Target) -> Obj:
         doing = f"retrieving current configuration of:\n{_described(target)}\nfrom server for:"
         raise with_source(error, doing, target.source) from None
     if original(current) is None:
-        call.tell(
+        call.print_err(
             f"Warning: resource {target.resource.plural}/{target.name} is missing the {ANNOTATION} annotation which is "
             "required by setpoint apply. setpoint apply should only be used on resources created declaratively by "
             "either setpoint create --save-config or setpoint apply. The missing annotation will be patched "
@@ -63,7 +63,7 @@ async def _created(session: Session, target: Target, modified: Obj) -> Obj:
 
 
 async def _patched(session: Session, target: Target, current: Obj, modified: Obj) -> tuple[Obj, Obj]:
-    """The patch and the object; tries again when somebody else was faster."""
+    """Return the patch and the object; retry on conflicts."""
     patch: Obj | None = None
     for attempt in range(_MOST_RETRIES + 1):
         try:
@@ -76,7 +76,7 @@ async def _patched(session: Session, target: Target, current: Obj, modified: Obj
         except Conflict as error:
             if attempt < _MOST_RETRIES:
                 if attempt:
-                    await session.call.around.clock.sleep(_PAUSE)
+                    await session.call.io.clock.sleep(_PAUSE)
                 current = await session.call.client.get(target.resource, target.name, target.namespace)
                 continue
             failure: Exception = error
@@ -91,7 +91,7 @@ async def _patched(session: Session, target: Target, current: Obj, modified: Obj
 
 
 def three_way(target: Target, current: Obj, modified: Obj, *, overwrite: bool = True) -> tuple[Obj, str]:
-    """The patch, and which kind of patch it is. Kinds that are built in have lists that merge. Raises Failed."""
+    """Return the three-way patch and its type. Lists of built-in kinds are merged strategically. Raise Failed."""
     last = original(current)
     try:
         before = json.loads(last) if last else {}
@@ -115,7 +115,7 @@ def locally_patched(target: Target, current: Obj, patch: Obj, kind: str) -> Obj:
 
 
 async def _recreated(session: Session, target: Target, current: Obj, modified: Obj) -> Obj:
-    """Deleted and created anew; if that fails, what was there is put back."""
+    """Delete and create the object; if that fails, restore the previous one."""
     call = session.call
     await session.delete(target.resource, target.name, target.namespace)
 
@@ -125,10 +125,10 @@ async def _recreated(session: Session, target: Target, current: Obj, modified: O
                 await call.client.get(target.resource, target.name, target.namespace)
             except NotFound:
                 return True
-            await call.around.clock.sleep(_PAUSE)
+            await call.io.clock.sleep(_PAUSE)
 
     try:
-        await within(call.around.clock, call.flags.timeout or FOREVER, gone())
+        await within(call.io.clock, call.flags.timeout or FOREVER, gone())
     except TimedOut:
         raise Failed(TIMED_OUT) from None
     try:
@@ -157,7 +157,7 @@ def _described(target: Target) -> str:
 
 
 def _without_nulls(value: Obj) -> Obj:
-    """Members that are null are as good as not there; items of lists stay."""
+    """Return the value without null members; items of lists stay."""
 
     def kept(one: object) -> object:
         if isinstance(one, dict):

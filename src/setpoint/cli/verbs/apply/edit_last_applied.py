@@ -1,16 +1,16 @@
-"""`apply edit-last-applied`: the annotation of what was applied, in the user's editor."""
+"""`apply edit-last-applied`: edit the last-applied annotation in the user's editor."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.editing import edit_last_applied
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES
 from setpoint.cli.writing import OUTPUT, RECORD, VALIDATE, field_manager
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     await edit_last_applied(call)
 
 

@@ -1,9 +1,9 @@
-"""What was applied before and is not in the files any longer: found by labels or by a parent, and deleted."""
+"""Delete objects that were applied before and are no longer in the files, found by labels or an ApplySet."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.apply.session import Session
 from setpoint.cli.writing import DryRun
 from setpoint.cli.writing.annotation import original
@@ -19,8 +19,8 @@ _NAMESPACED = (
 _CLUSTER_SCOPED = (("v1", "Namespace"), ("v1", "PersistentVolume"))
 
 
-async def allowed(call: Call) -> list[Resource]:
-    """The kinds that --prune-allowlist names. Raises Failed."""
+async def allowed(call: Invocation) -> list[Resource]:
+    """Return the kinds of --prune-allowlist. Raise Failed."""
     found: list[Resource] = []
     for said in call.flags.prune_allowlist:
         parts = said.split("/")
@@ -35,8 +35,8 @@ async def allowed(call: Call) -> list[Resource]:
     return found
 
 
-async def default_kinds(call: Call) -> list[Resource]:
-    call.tell(
+async def default_kinds(call: Invocation) -> list[Resource]:
+    call.print_err(
         "Deprecated: setpoint apply will no longer prune non-namespaced resources by default when used with the "
         "--namespace flag in a future release. To preserve the current behaviour, list the resources you want to "
         "target explicitly in the --prune-allowlist flag."
@@ -61,7 +61,7 @@ async def prune(session: Session) -> None:
 
 
 async def prunable(session: Session, kind: Resource, namespace: str) -> list[dict[str, object]]:
-    """Objects that were applied, are chosen by the labels, and are not among those applied now."""
+    """Return applied objects that match the labels and were not applied in this run."""
     found = await session.call.client.list(kind, namespace, label_selector=session.call.flags.selector)
     return [obj for obj in found.items if original(obj) is not None and obj["metadata"].get("uid") not in session.uids]
 

@@ -1,4 +1,4 @@
-"""Apply by the server; and the way there from client-side apply, whose fields the server is told to give over."""
+"""Server-side apply, with the migration of field ownership from client-side apply."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ async def _apply(session: Session, target: Target, config: Obj, manager: str, su
 
 
 async def _migrated(session: Session, target: Target, config: Obj, found: Obj) -> Obj:
-    tell = session.call.tell
+    print_err = session.call.print_err
     try:
         found = await _annotation_kept(session, target, found)
     except ApiError as error:
-        tell(f"Warning: failed to migrate {ANNOTATION} for Server-Side Apply. {_LATER} {error.message}")
+        print_err(f"Warning: failed to migrate {ANNOTATION} for Server-Side Apply. {_LATER} {error.message}")
         return found
     try:
         taken = await _taken_over(session, target, found)
     except ApiError as error:
-        tell(f"Warning: server rejected managed fields migration to Server-Side Apply. {_LATER} {error.message}")
+        print_err(f"Warning: server rejected managed fields migration to Server-Side Apply. {_LATER} {error.message}")
         return found
     if taken is None:
         return found
     try:
         return await _apply(session, target, config, session.manager)
     except ApiError as error:
-        tell(
+        print_err(
             "Warning: failed to re-apply configuration after performing Server-Side Apply migration. "
             f"{_LATER} {error.message}"
         )
@@ -83,8 +83,10 @@ async def _migrated(session: Session, target: Target, config: Obj, found: Obj) -
 
 
 async def _annotation_kept(session: Session, target: Target, found: Obj) -> Obj:
-    """The annotation of client-side apply gets a manager of its own, so that taking over the other fields does not
-    take it away: the object can be applied client-side again."""
+    """Assign the last-applied annotation to its own manager, so that the ownership migration does not remove it.
+
+    The object can then be applied client-side again.
+    """
     text = original(found)
     if session.manager != _KUBECTL or text is None or _owners(found, "Apply"):
         return found
@@ -102,7 +104,7 @@ async def _annotation_kept(session: Session, target: Target, found: Obj) -> Obj:
 
 
 async def _taken_over(session: Session, target: Target, found: Obj) -> Obj | None:
-    """What client-side apply managed is managed by this one now; None if there was nothing to take over."""
+    """Transfer the fields of client-side apply to this manager; return None if there are none."""
     names = sorted({entry.get("manager") or "" for entry in _owners(found, "Update")})
     for attempt in range(_MOST_RETRIES):
         before = found["metadata"].get("managedFields") or []
@@ -113,7 +115,7 @@ async def _taken_over(session: Session, target: Target, found: Obj) -> Obj | Non
             return None
         patch = [
             {"op": "replace", "path": "/metadata/managedFields", "value": after},
-            # Somebody else may have been faster: then it is a conflict, and looked at again.
+            # Another client may have changed the object: this is then a conflict, and is retried.
             {"op": "replace", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
         ]
         try:
@@ -126,7 +128,7 @@ async def _taken_over(session: Session, target: Target, found: Obj) -> Obj | Non
 
 
 def _owners(obj: Obj, operation: str) -> list[Obj]:
-    """Who manages the annotation."""
+    """Return the managers of the annotation."""
     return [
         entry
         for entry in obj["metadata"].get("managedFields") or ()
@@ -142,7 +144,7 @@ def _fields(entry: Obj) -> FieldSet:
 
 
 def upgraded(entries: list[Obj], updater: str, applier: str) -> list[Obj]:
-    """The fields that `updater` manages by updates added to those that `applier` applied."""
+    """Return the entries with the fields that `updater` manages by updates added to those of `applier`."""
 
     def updates(entry: Obj) -> bool:
         return (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) == (updater, "Update", "")

@@ -1,11 +1,11 @@
-"""What one run of `apply` knows: its flags, and what it has done so far."""
+"""The state of one run of `apply`: its flags, and what it has applied."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from setpoint.cli.call import Call
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources.target import Target
 from setpoint.cli.writing import DryRun, Results
 from setpoint.client import Resource
@@ -18,19 +18,19 @@ Obj = dict[str, Any]
 
 @dataclass(slots=True)
 class Session:
-    call: Call
+    call: Invocation
     dry: DryRun
     directive: str
     results: Results
     manager: str
     propagation: str
     uids: set[str] = field(default_factory=set)
-    """Of what was applied: none of it is pruned."""
+    """Uids of applied objects, which are not pruned."""
     namespaces: set[str] = field(default_factory=set)
-    """Where it was applied: pruning looks there."""
+    """Namespaces of applied objects, in which objects are pruned."""
     apply_set: ApplySet | None = None
     prunable: list[Resource] = field(default_factory=list)
-    """The kinds that --prune-allowlist names."""
+    """The kinds of --prune-allowlist."""
 
     @property
     def grace(self) -> int | None:
@@ -73,6 +73,6 @@ class Session:
     def warn_if_deleting(self, obj: Obj) -> None:
         meta = obj.get("metadata") or {}
         if meta.get("deletionTimestamp"):
-            self.call.tell(
+            self.call.print_err(
                 f"Warning: Detected changes to resource {meta.get('name')} which is currently being deleted."
             )

@@ -1,17 +1,17 @@
-"""`apply set-last-applied`: the annotation as if a file had been applied, and nothing else."""
+"""`apply set-last-applied`: set only the annotation, as if a file had been applied."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import switch, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target, from_files
 from setpoint.cli.writing import DRY_RUN, OUTPUT, DryRun, Results, dry_run
 from setpoint.cli.writing.annotation import ANNOTATION, encoded, original
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     dry = dry_run(call)
     results = Results(call, dry)
     if not call.flags.filename:
@@ -29,7 +29,7 @@ async def run(call: Call) -> None:
                 "run the command with --create-annotation"
             )
         if kept is not None and kept.strip() == wanted.strip():
-            call.say(f"set-last-applied {target.name}: no changes required.")
+            call.print(f"set-last-applied {target.name}: no changes required.")
         else:
             changed.append((target.with_object(current), wanted))
     raise_all(errors)

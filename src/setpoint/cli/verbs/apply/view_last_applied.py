@@ -1,20 +1,20 @@
-"""`apply view-last-applied`: what the annotation says that was applied."""
+"""`apply view-last-applied`: print the last-applied annotation."""
 
 from __future__ import annotations
 
 import json
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, choose, fetch
 from setpoint.cli.writing.annotation import original
 from setpoint.meta.body import dump_yaml
 from setpoint.meta.gojson import indented_by_two
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     found = await fetch(call, await choose(call, lists=call.namespace_given, everything=call.flags.all))
     texts: list[str] = []
     for target in found:
@@ -24,12 +24,12 @@ async def run(call: Call) -> None:
         elif target.source:
             raise Failed(f"no last-applied-configuration annotation found on resource: {target.name}")
         else:
-            call.tell(f"no last-applied-configuration annotation found on resource: {target.name}")
+            call.print_err(f"no last-applied-configuration annotation found on resource: {target.name}")
     for kept in texts:
         if call.flags.output == "json":
-            call.say(indented_by_two(json.loads(kept)), end="\n" if kept.endswith("\n") else "")
+            call.print(indented_by_two(json.loads(kept)), end="\n" if kept.endswith("\n") else "")
         elif call.flags.output == "yaml":
-            call.say(dump_yaml(json.loads(kept)).decode(), end="")
+            call.print(dump_yaml(json.loads(kept)).decode(), end="")
         else:
             call.usage(f"Unexpected -o output mode: {call.flags.output}, the flag 'output' must be one of yaml|json")
 

@@ -1,4 +1,4 @@
-"""`auth`: who one is, and what one may do."""
+"""`auth`: show the current user and its permissions."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES
 from setpoint.cli.tabwriter import align
 from setpoint.client import Resource
@@ -20,7 +20,7 @@ _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "delete
 _URL_VERBS = ("get", "put", "post", "head", "options", "delete", "patch", "*")
 
 
-async def run(call: Call) -> int | None:
+async def run(call: Invocation) -> int | None:
     flags = call.flags
     if flags.list:
         if call.args:
@@ -43,30 +43,30 @@ async def run(call: Call) -> int | None:
     allowed = bool(status.get("allowed"))
     if not flags.quiet:
         reasons = [] if allowed else [status.get("reason"), status.get("evaluationError")]
-        call.say(" - ".join(["yes" if allowed else "no", *(one for one in reasons if one)]))
+        call.print(" - ".join(["yes" if allowed else "no", *(one for one in reasons if one)]))
     return 0 if allowed else 1
 
 
-def _url(call: Call, verb: str, path: str) -> Obj:
+def _url(call: Invocation, verb: str, path: str) -> Obj:
     if call.flags.subresource:
         raise Failed("--subresource can not be used with NonResourceURL")
     if verb not in _URL_VERBS:
-        call.tell(f"Warning: verb '{verb}' is not a known verb\n")
+        call.print_err(f"Warning: verb '{verb}' is not a known verb\n")
     return {"nonResourceAttributes": {"verb": verb, "path": path}}
 
 
-async def _resource(call: Call, verb: str, what: str) -> Obj:
+async def _resource(call: Invocation, verb: str, what: str) -> Obj:
     word, _, name = what.partition("/")
     found = await _found(call, word)
     everywhere = call.flags.all_namespaces
     if found is not None and not everywhere:
         if not found.namespaced:
             group = f" in group '{found.group}'" if found.group else ""
-            call.tell(f"Warning: resource '{found.plural}' is not namespace scoped{group}\n")
+            call.print_err(f"Warning: resource '{found.plural}' is not namespace scoped{group}\n")
         if verb not in _VERBS:
-            call.tell(f"Warning: verb '{verb}' is not a known verb\n")
+            call.print_err(f"Warning: verb '{verb}' is not a known verb\n")
     elif not everywhere and verb not in _VERBS:
-        call.tell(f"Warning: verb '{verb}' is not a known verb\n")
+        call.print_err(f"Warning: verb '{verb}' is not a known verb\n")
     attributes = {
         "namespace": "" if everywhere else call.namespace,
         "verb": verb,
@@ -78,8 +78,8 @@ async def _resource(call: Call, verb: str, what: str) -> Obj:
     return {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
 
 
-async def _found(call: Call, word: str) -> Resource | None:
-    """None: it is asked for as it was typed."""
+async def _found(call: Invocation, word: str) -> Resource | None:
+    """Return the resource; None if it is unknown and used as typed."""
     if word == "*":
         return None
     try:
@@ -88,23 +88,23 @@ async def _found(call: Call, word: str) -> Resource | None:
         resource, _, group = word.lower().partition(".")
         if word.lower() not in ("users", "groups"):
             where = f" in group '{group}'" if group else ""
-            call.tell(f"Warning: the server doesn't have a resource type '{resource}'{where}\n")
+            call.print_err(f"Warning: the server doesn't have a resource type '{resource}'{where}\n")
         return None
 
 
-async def _list(call: Call) -> None:
-    # Here, because most ask for one thing.
+async def _list(call: Invocation) -> None:
+    # Imported here because most calls check one permission.
     from setpoint.cli.describe.rbac import rule_rows
 
     review = {"apiVersion": _API, "kind": "SelfSubjectRulesReview", "spec": {"namespace": call.namespace}}
     status = (await call.client.create(review)).get("status") or {}
     if status.get("incomplete"):
-        call.tell(f"Warning: the list may be incomplete: {status.get('evaluationError', '')}")
+        call.print_err(f"Warning: the list may be incomplete: {status.get('evaluationError', '')}")
     rules = [*(status.get("resourceRules") or ()), *(status.get("nonResourceRules") or ())]
     head = [] if call.flags.no_headers else [("Resources", "Non-Resource URLs", "Resource Names", "Verbs")]
     rows = ["\t".join(row) for row in [*head, *rule_rows(rules)]]
     if rows:
-        call.say(align("\n".join(rows), least=6, padding=3))
+        call.print(align("\n".join(rows), least=6, padding=3))
 
 
 COMMAND = Command(

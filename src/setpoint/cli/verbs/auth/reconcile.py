@@ -1,14 +1,14 @@
-"""`auth reconcile`: roles and bindings brought to what files say; nothing is taken away unless that is wanted."""
+"""`auth reconcile`: reconcile roles and bindings with files; permissions are removed only on request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target
 from setpoint.cli.resources.choosing import choose
 from setpoint.cli.writing import DRY_RUN, OUTPUT, DryRun, Results, dry_run
@@ -26,12 +26,12 @@ _TRIES = 3
 class Outcome(NamedTuple):
     obj: Obj
     operation: str = ""
-    """Empty: it was so already."""
+    """The operation; empty if nothing changed."""
     missing: tuple[Obj, ...] = ()
     extra: tuple[Obj, ...] = ()
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if not (call.flags.filename or call.flags.kustomize):
         raise Failed("must specify one of -f and -k")
     if call.args:
@@ -54,7 +54,7 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _reconcile(call: Call, target: Target, dry: bool) -> tuple[Outcome, bool]:
+async def _reconcile(call: Invocation, target: Target, dry: bool) -> tuple[Outcome, bool]:
     expected = target.obj or {}
     for attempt in range(_TRIES):
         try:
@@ -74,7 +74,7 @@ async def _reconcile(call: Call, target: Target, dry: bool) -> tuple[Outcome, bo
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _written(call: Call, target: Target, outcome: Outcome) -> Obj:
+async def _written(call: Invocation, target: Target, outcome: Outcome) -> Obj:
     if outcome.operation == "update":
         return await call.client.update(outcome.obj, resource=target.resource)
     if outcome.operation == "recreate":
@@ -88,7 +88,7 @@ async def _written(call: Call, target: Target, outcome: Outcome) -> Obj:
     return await call.client.create(outcome.obj, resource=target.resource)
 
 
-def _computed(call: Call, target: Target, existing: Obj | None, expected: Obj) -> Outcome:
+def _computed(call: Invocation, target: Target, existing: Obj | None, expected: Obj) -> Outcome:
     binding = target.resource.kind.endswith("Binding")
     if existing is None:
         return Outcome(expected, "create", tuple(expected.get("subjects" if binding else "rules") or ()))
@@ -107,7 +107,7 @@ def _computed(call: Call, target: Target, existing: Obj | None, expected: Obj) -
     return _with_rules(call, existing, expected, new)
 
 
-def _with_subjects(call: Call, existing: Obj, expected: Obj, new: Obj) -> Outcome:
+def _with_subjects(call: Invocation, existing: Obj, expected: Obj, new: Obj) -> Outcome:
     there, wanted = existing.get("subjects") or [], expected.get("subjects") or []
     missing = [one for one in wanted if one not in there]
     extra = [one for one in there if one not in wanted]
@@ -118,7 +118,7 @@ def _with_subjects(call: Call, existing: Obj, expected: Obj, new: Obj) -> Outcom
     return Outcome(new, "update" if new != existing else "", tuple(missing), tuple(extra))
 
 
-def _with_rules(call: Call, existing: Obj, expected: Obj, new: Obj) -> Outcome:
+def _with_rules(call: Invocation, existing: Obj, expected: Obj, new: Obj) -> Outcome:
     there, wanted = existing.get("rules") or [], expected.get("rules") or []
     missing: list[Obj] = []
     extra: list[Obj] = []
@@ -139,7 +139,7 @@ def _with_rules(call: Call, existing: Obj, expected: Obj, new: Obj) -> Outcome:
 
 
 def uncovered(having: list[Obj], wanted: list[Obj]) -> list[Obj]:
-    """The rules, each for a single thing, that those which are there do not allow."""
+    """Return the rules, split into single permissions, that the existing rules do not cover."""
     return [one for rule in wanted for one in _singles(rule) if not any(_covers(owner, one) for owner in having)]
 
 
@@ -177,11 +177,11 @@ def _covers(owner: Obj, single: Obj) -> bool:
     return has("apiGroups") and (not names or (bool(wanted) and set(wanted) <= set(names)))
 
 
-def _tell(call: Call, target: Target, outcome: Outcome, protected: bool) -> None:
+def _tell(call: Invocation, target: Target, outcome: Outcome, protected: bool) -> None:
     if not outcome.operation:
         return
     caveat = f", but object opted out ({_OPTED_OUT}: false)" if protected else ""
-    call.tell(f"\treconciliation required {outcome.operation}{caveat}")
+    call.print_err(f"\treconciliation required {outcome.operation}{caveat}")
     binding = target.resource.kind.endswith("Binding")
     what = "subjects" if binding else "rules"
     removing = call.flags.remove_extra_subjects if binding else call.flags.remove_extra_permissions
@@ -190,9 +190,9 @@ def _tell(call: Call, target: Target, outcome: Outcome, protected: bool) -> None
         (f"extra {what} removed", outcome.extra if removing else ()),
     ):
         if found:
-            call.tell(f"\t{title}:")
+            call.print_err(f"\t{title}:")
             for one in found:
-                call.tell(f"\t\t{_subject(one) if binding else _rule(one)}")
+                call.print_err(f"\t\t{_subject(one) if binding else _rule(one)}")
 
 
 def _subject(subject: Obj) -> str:

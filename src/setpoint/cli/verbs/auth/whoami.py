@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.tabwriter import align
 from setpoint.cli.writing import OUTPUT, Results
 from setpoint.meta.errors import Forbidden, NotFound
 from setpoint.meta.goformat import plain
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     results = Results(call)
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
     try:
@@ -32,7 +32,7 @@ async def run(call: Call) -> None:
         rows.append(("Groups", plain(user["groups"])))
     extra = user.get("extra") or {}
     rows += [(f"Extra: {key}", plain(extra[key])) for key in sorted(extra)]
-    call.say(align("\n".join(map("\t".join, rows)), least=6, padding=3))
+    call.print(align("\n".join(map("\t".join, rows)), least=6, padding=3))
 
 
 COMMAND = Command(

@@ -1,17 +1,17 @@
-"""`cluster-info`: where the control plane and its services are."""
+"""`cluster-info`: print the addresses of the control plane and its services."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Lazy
+from setpoint.cli.invocation import Invocation
 from setpoint.client.resources import builtin
 
 Obj = dict[str, Any]
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     namespace = call.flags.namespace or "kube-system"
     found = await call.client.list(builtin("services"), namespace, label_selector="kubernetes.io/cluster-service=true")
     host = call.access.server.rstrip("/")
@@ -19,12 +19,12 @@ async def run(call: Call) -> None:
     for service in found.items:
         meta = service["metadata"]
         _tell(call, (meta.get("labels") or {}).get("kubernetes.io/name") or meta["name"], _link(service, host))
-    call.say("\nTo further debug and diagnose cluster problems, use 'setpoint cluster-info dump'.")
+    call.print("\nTo further debug and diagnose cluster problems, use 'setpoint cluster-info dump'.")
 
 
-def _tell(call: Call, name: str, link: str) -> None:
-    green, yellow, plain = ("\x1b[0;32m", "\x1b[0;33m", "\x1b[0m") if call.around.colour else ("", "", "")
-    call.say(f"{green}{name}{plain} is running at {yellow}{link}{plain}")
+def _tell(call: Invocation, name: str, link: str) -> None:
+    green, yellow, plain = ("\x1b[0;32m", "\x1b[0;33m", "\x1b[0m") if call.io.colour else ("", "", "")
+    call.print(f"{green}{name}{plain} is running at {yellow}{link}{plain}")
 
 
 def _link(service: Obj, host: str) -> str:

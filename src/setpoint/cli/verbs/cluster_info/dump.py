@@ -1,14 +1,14 @@
-"""`cluster-info dump`: nodes, workloads, events and logs, to be looked at later."""
+"""`cluster-info dump`: dump nodes, workloads, events and logs for debugging."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import duration, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.output import output_flags
 from setpoint.cli.printing import make_printer
 from setpoint.cli.resources import ALL_NAMESPACES
@@ -27,7 +27,7 @@ _KINDS = (
 )  # fmt: skip
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     where = _Where(call)
     where.show("nodes", await _list(call, "nodes", ""))
@@ -47,13 +47,13 @@ async def run(call: Call) -> None:
             for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
                 where.write(f"{namespace}/{pod['metadata']['name']}/logs", ".txt", await _logs(call, pod, container))
     if where.folder is not None:
-        call.say(f"Cluster info dumped to {flags.output_directory}")
+        call.print(f"Cluster info dumped to {flags.output_directory}")
 
 
 class _Where:
-    """Standard output, or files in a folder, each begun anew."""
+    """Writes to standard output, or to files in a directory."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Invocation) -> None:
         self._call = call
         flags = output_flags(call)
         self._json = flags.output == "json" and not flags.template
@@ -84,7 +84,7 @@ class _Where:
                 file.write(data)
 
 
-async def _list(call: Call, plural: str, group: str, namespace: str = "") -> Obj:
+async def _list(call: Invocation, plural: str, group: str, namespace: str = "") -> Obj:
     resource = builtin(plural, group)
     found = await call.client.list(resource, namespace)
     items = [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in found.items]
@@ -99,7 +99,7 @@ async def _list(call: Call, plural: str, group: str, namespace: str = "") -> Obj
     }
 
 
-async def _logs(call: Call, pod: Obj, container: Obj) -> bytes:
+async def _logs(call: Invocation, pod: Obj, container: Obj) -> bytes:
     meta, name = pod["metadata"], container["name"]
     about = f"logs for container {name} of pod {meta['namespace']}/{meta['name']} ====\n"
     path = path_of(builtin("pods"), meta["namespace"], meta["name"], "log")

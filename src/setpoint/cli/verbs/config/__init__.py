@@ -1,4 +1,4 @@
-"""`config`: the files that say which clusters there are, and as whom to talk to them."""
+"""`config`: read and change kubeconfig files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def _of(module: str, summary: str, constant: str = "COMMAND", *aliases: str) -> 
 COMMAND = Command(
     "Modify kubeconfig files",
     children={
-        "current-context": _of("looking", "Display the current-context", "CURRENT_CONTEXT"),
+        "current-context": _of("queries", "Display the current-context", "CURRENT_CONTEXT"),
         "delete-cluster": _of("deleting", "Delete the specified cluster from the kubeconfig", "CLUSTER"),
         "delete-context": _of("deleting", "Delete the specified context from the kubeconfig", "CONTEXT"),
         "delete-user": _of("deleting", "Delete the specified user from the kubeconfig", "USER"),
-        "get-clusters": _of("looking", "Display clusters defined in the kubeconfig", "CLUSTERS"),
-        "get-contexts": _of("looking", "Describe one or many contexts", "CONTEXTS"),
-        "get-users": _of("looking", "Display users defined in the kubeconfig", "USERS"),
+        "get-clusters": _of("queries", "Display clusters defined in the kubeconfig", "CLUSTERS"),
+        "get-contexts": _of("queries", "Describe one or many contexts", "CONTEXTS"),
+        "get-users": _of("queries", "Display users defined in the kubeconfig", "USERS"),
         "rename-context": _of("contexts", "Rename a context from the kubeconfig file", "RENAME"),
         "set": _of("properties", "Set an individual value in a kubeconfig file", "SET"),
         "set-cluster": _of("set_cluster", "Set a cluster entry in kubeconfig"),

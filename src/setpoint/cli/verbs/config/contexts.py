@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Entry, Files
 from setpoint.client.cluster_choice import display_path
 from setpoint.meta.goformat import quote
 
 
-def use(call: Call) -> None:
+def use(call: Invocation) -> None:
     (name,) = arguments(call, 1)
     if not name:
         raise Failed("empty context names are not allowed")
@@ -20,15 +20,15 @@ def use(call: Call) -> None:
         if name not in settings.contexts:
             raise Failed(f"no context exists with the name: {quote(name)}")
         settings.current_context = name
-    call.say(f"Switched to context {quote(name)}.")
+    call.print(f"Switched to context {quote(name)}.")
     if files.local is not None:
-        call.tell(
+        call.print_err(
             f"In this directory, commands still use its own cluster ({display_path(files.local)}): "
             f"set --context {name} to use this one here."
         )
 
 
-def set_context(call: Call) -> None:
+def set_context(call: Invocation) -> None:
     flags, args = call.flags, call.args
     if len(args) > 1:
         arguments(call, 1)
@@ -54,14 +54,14 @@ def set_context(call: Call) -> None:
         said = {key: getattr(flags, key) for key in ("cluster", "user", "namespace") if flags.given(key)}
         body = {**entry.body, **said}
         settings.contexts[name] = entry._replace(body={key: value for key, value in body.items() if _kept(key, value)})
-    call.say(f"Context {quote(name)} {'modified' if exists else 'created'}.")
+    call.print(f"Context {quote(name)} {'modified' if exists else 'created'}.")
 
 
 def _kept(key: str, value: object) -> bool:
     return bool(value) or key != "namespace"
 
 
-def rename(call: Call) -> None:
+def rename(call: Invocation) -> None:
     old, new = arguments(call, 2)
     if not new:
         raise Failed("You must specify a new non-empty context name")
@@ -75,10 +75,10 @@ def rename(call: Call) -> None:
         settings.contexts[new] = settings.contexts.pop(old)
         if settings.current_context == old:
             settings.current_context = new
-    call.say(f"Context {quote(old)} renamed to {quote(new)}.")
+    call.print(f"Context {quote(old)} renamed to {quote(new)}.")
 
 
-def arguments(call: Call, count: int) -> list[str]:
+def arguments(call: Invocation, count: int) -> list[str]:
     if len(call.args) != count:
         call.usage(f"Unexpected args: [{' '.join(call.args)}]")
     return call.args

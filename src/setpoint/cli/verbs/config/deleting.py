@@ -1,15 +1,15 @@
-"""`config delete-cluster`, `delete-context` and `delete-user`: the entry, and nothing that it names."""
+"""`config delete-cluster`, `delete-context` and `delete-user`: delete the entry, but nothing that it refers to."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Files
 
 
 def _command(section: str, what: str) -> Command:
-    def run(call: Call) -> None:
+    def run(call: Invocation) -> None:
         if len(call.args) != 1:
             call.usage(f"{what} to delete is required")
         name, files = call.args[0], Files(call)
@@ -19,11 +19,11 @@ def _command(section: str, what: str) -> Command:
                 raise Failed(f"cannot delete {what} {name}, not in {files.default}")
             del entries[name]
             if section == "contexts" and settings.current_context == name:
-                call.tell(
+                call.print_err(
                     'warning: this removed your active context, use "setpoint config use-context" to select a '
                     "different one"
                 )
-        call.say(f"deleted {what} {name} from {files.default}")
+        call.print(f"deleted {what} {name} from {files.default}")
 
     return Command(
         f"Delete the specified {what} from the kubeconfig",

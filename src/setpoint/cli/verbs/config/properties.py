@@ -1,18 +1,18 @@
-"""`config set` and `config unset`: single settings by their path."""
+"""`config set` and `config unset`: change single properties by their path."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Files
 from setpoint.cli.kubeconfig_shape import set_property, unset_property
 from setpoint.cli.verbs.config.contexts import arguments
 from setpoint.meta.goformat import quote
 
 
-def set_one(call: Call) -> None:
+def set_one(call: Invocation) -> None:
     path, value = arguments(call, 2)
     if not value:
         raise Failed("you cannot use set to unset a property")
@@ -20,16 +20,16 @@ def set_one(call: Call) -> None:
         raise Failed("you must specify a property")
     with Files(call).changing(relative=False) as settings:
         set_property(settings, path, value, raw_bytes=call.flags.set_raw_bytes)
-    call.say(f"Property {quote(path)} set.")
+    call.print(f"Property {quote(path)} set.")
 
 
-def unset_one(call: Call) -> None:
+def unset_one(call: Invocation) -> None:
     (path,) = arguments(call, 1)
     if not path:
         raise Failed("you must specify a property")
     with Files(call).changing(relative=False) as settings:
         unset_property(settings, path)
-    call.say(f"Property {quote(path)} unset.")
+    call.print(f"Property {quote(path)} unset.")
 
 
 SET = Command(

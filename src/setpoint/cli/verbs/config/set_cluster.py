@@ -1,4 +1,4 @@
-"""`config set-cluster`: where a cluster is, and how it is known to be the right one."""
+"""`config set-cluster`: set the address and CA of a cluster."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Entry, Files
 from setpoint.cli.verbs.config.contexts import arguments
 from setpoint.meta.goformat import quote
@@ -18,7 +18,7 @@ from setpoint.meta.goformat import quote
 Obj = dict[str, Any]
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     flags = call.flags
     (name,) = arguments(call, 1)
     if not name:
@@ -32,14 +32,14 @@ def run(call: Call) -> None:
     with Files(call).changing() as settings:
         entry = settings.clusters.get(name, Entry({"server": ""}))
         settings.clusters[name] = entry._replace(body=_changed(call, dict(entry.body)))
-    call.say(f"Cluster {quote(name)} set.")
+    call.print(f"Cluster {quote(name)} set.")
 
 
-def _changed(call: Call, body: Obj) -> Obj:
+def _changed(call: Invocation, body: Obj) -> Obj:
     flags = call.flags
     if flags.given("server"):
         body["server"] = flags.server
-        body.pop("tls-server-name", None)  # it was that of the server before
+        body.pop("tls-server-name", None)  # it belonged to the previous server
     if flags.given("tls-server-name"):
         body["tls-server-name"] = flags.tls_server_name
     if flags.given("insecure-skip-tls-verify"):
@@ -62,7 +62,7 @@ def must_exist(what: str, path: str) -> None:
 
 
 def put_file(body: Obj, key: str, path: str, embed: bool) -> None:
-    """The path, or the content of the file; the other one goes."""
+    """Set the path or the content of a file, and remove the other one."""
     if embed:
         body[f"{key}-data"] = b64encode(Path(path).read_bytes()).decode()
         body.pop(key, None)

@@ -1,13 +1,13 @@
-"""`config set-credentials`: as whom to talk to a cluster."""
+"""`config set-credentials`: set the credentials of a user."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Entry, Files
 from setpoint.cli.verbs.config.contexts import arguments
 from setpoint.cli.verbs.config.set_cluster import must_exist, put_file
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 _MODES = ("IfAvailable", "Never", "Always")
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     flags = call.flags
     (name,) = arguments(call, 1)
     provider, execution = _pairs(flags.auth_provider_arg, "auth-provider-arg"), _pairs(flags.exec_env, "exec-env")
@@ -25,10 +25,10 @@ def run(call: Call) -> None:
     with Files(call).changing() as settings:
         entry = settings.users.get(name, Entry({}))
         settings.users[name] = entry._replace(body=_changed(call, dict(entry.body), provider, execution))
-    call.say(f"User {quote(name)} set.")
+    call.print(f"User {quote(name)} set.")
 
 
-def _check(call: Call, name: str) -> None:
+def _check(call: Invocation, name: str) -> None:
     flags = call.flags
     if not name:
         raise Failed("you must specify a non-empty user name")
@@ -46,7 +46,7 @@ def _check(call: Call, name: str) -> None:
 
 
 def _pairs(said: list[str], flag: str) -> tuple[dict[str, str], list[str]]:
-    """What is to be set, and what to be removed (`key-`)."""
+    """Return the pairs to set, and the keys to remove (`key-`)."""
     put: dict[str, str] = {}
     removed: list[str] = []
     for word in said:
@@ -61,7 +61,10 @@ def _pairs(said: list[str], flag: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _changed(
-    call: Call, body: Obj, provider: tuple[dict[str, str], list[str]], environment: tuple[dict[str, str], list[str]]
+    call: Invocation,
+    body: Obj,
+    provider: tuple[dict[str, str], list[str]],
+    environment: tuple[dict[str, str], list[str]],
 ) -> Obj:
     flags = call.flags
     for key, path in (("client-certificate", flags.client_certificate), ("client-key", flags.client_key)):
@@ -86,7 +89,7 @@ def _changed(
     return {key: value for key, value in body.items() if value}
 
 
-def _plugin(call: Call, plugin: Obj | None, environment: tuple[dict[str, str], list[str]]) -> Obj | None:
+def _plugin(call: Invocation, plugin: Obj | None, environment: tuple[dict[str, str], list[str]]) -> Obj | None:
     flags = call.flags
     if flags.given("exec-command"):
         plugin = {**(plugin or {"env": None, "provideClusterInfo": False}), "command": flags.exec_command, "args": None}

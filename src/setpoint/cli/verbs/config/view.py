@@ -1,11 +1,11 @@
-"""`config view`: the files as one."""
+"""`config view`: print the merged kubeconfig."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Files
 from setpoint.cli.kubeconfig_shape import document, flatten, minify
 from setpoint.cli.output import OUTPUT, output_flags
@@ -13,7 +13,7 @@ from setpoint.cli.printing import make_printer
 from setpoint.meta.gojson import indented
 
 
-def run(call: Call) -> None:
+def run(call: Invocation) -> None:
     flags = call.flags
     if call.args:
         call.usage(f"unexpected arguments: [{' '.join(call.args)}]")
@@ -30,8 +30,8 @@ def run(call: Call) -> None:
     if flags.flatten:
         flatten(settings)
     found = document(settings, secrets=flags.flatten or flags.raw)
-    # A document of settings has an order of its own, which YAML has not.
-    call.say(indented(found, ordered=False) + "\n" if flags.output == "json" else printer.print(found), end="")
+    # The order of the settings is fixed, which YAML output would not preserve.
+    call.print(indented(found, ordered=False) + "\n" if flags.output == "json" else printer.print(found), end="")
 
 
 COMMAND = Command(

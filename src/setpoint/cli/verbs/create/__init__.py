@@ -1,11 +1,11 @@
-"""`create`: objects from files; and, as its children, from words (`create deployment web --image=nginx`)."""
+"""`create`: create objects from files or, with subcommands, from arguments (`create deployment web --image=nginx`)."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Lazy
 from setpoint.cli.failures import EXPECTED, Failed, raise_all, with_source
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, Target, from_files
 from setpoint.cli.writing import (
     DRY_RUN,
@@ -55,7 +55,7 @@ CHILDREN: dict[str, Command | Lazy] = {
 }
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if call.args:
         call.usage(f"Unexpected args: [{' '.join(call.args)}]")
@@ -69,7 +69,7 @@ async def run(call: Call) -> None:
         await send_raw(call, "POST", flags.raw)
         return
     if flags.edit:
-        # Here, because few have an editor in mind.
+        # Imported here because editing is rare.
         from setpoint.cli.editing import edit_before_create
 
         await edit_before_create(call)
@@ -87,7 +87,7 @@ async def run(call: Call) -> None:
         raise Failed("no objects passed to create")
 
 
-async def _create(call: Call, target: Target, dry: DryRun, directive: str) -> Obj:
+async def _create(call: Invocation, target: Target, dry: DryRun, directive: str) -> Obj:
     assert target.obj is not None
     obj = recorded(call, saved(target.obj, call.flags.save_config))
     if dry is DryRun.CLIENT:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 
 GROUP = "rbac.authorization.k8s.io"
@@ -18,7 +18,7 @@ _SUBJECTS = (
 )
 
 
-async def run_role_binding(call: Call) -> None:
+async def run_role_binding(call: Invocation) -> None:
     making = begin(call)
     flags = call.flags
     if not making.name:
@@ -36,7 +36,7 @@ async def run_role_binding(call: Call) -> None:
     await making.finish(binding, "failed to create rolebinding: ")
 
 
-async def run_cluster_role_binding(call: Call) -> None:
+async def run_cluster_role_binding(call: Invocation) -> None:
     making = begin(call)
     binding = {
         "kind": "ClusterRoleBinding",
@@ -48,7 +48,7 @@ async def run_cluster_role_binding(call: Call) -> None:
     await making.finish(binding, "failed to create clusterrolebinding: ")
 
 
-def _subjects(call: Call) -> dict[str, Any]:
+def _subjects(call: Invocation) -> dict[str, Any]:
     found = [{"kind": "User", "apiGroup": GROUP, "name": user} for user in call.flags.users]
     found += [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in call.flags.group]
     for account in call.flags.serviceaccount:

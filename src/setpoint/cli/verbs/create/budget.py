@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.meta.selectors import SelectorError, parse_labels
 
@@ -16,7 +16,7 @@ _AMOUNT = re.compile(r"[0-9]+%?")
 _OPERATORS = {"in": "In", "notin": "NotIn", "exists": "Exists", "!": "DoesNotExist"}
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     making = begin(call)
     least, most = call.flags.min_available, call.flags.max_unavailable
     if not making.name:
@@ -50,7 +50,7 @@ def _amount(said: str) -> int | str:
 
 
 def label_selector(said: str) -> dict[str, Any]:
-    """As objects write it. Raises Failed."""
+    """Return the selector in the form of objects. Raise Failed."""
     try:
         requirements = parse_labels(said).requirements
     except SelectorError as error:

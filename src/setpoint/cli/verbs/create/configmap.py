@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.cli.verbs.create.sources import (
     APPEND_HASH,
@@ -23,7 +23,7 @@ from setpoint.meta import names
 from setpoint.meta.goformat import quote
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     making = begin(call)
     check_sources(call)
     name = making.name

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.cli.verbs.create.workloads import container, template
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     making = begin(call)
     flags, name = call.flags, making.name
     job = {"template": template([container(name, flags.image, making.command)], flags.restart or "OnFailure")}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.cli.verbs.create.workloads import container, template
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     making = begin(call)
     images, name = call.flags.image, making.name
     if len(images) > 1 and making.command:
@@ -35,11 +35,11 @@ async def run(call: Call) -> None:
     await making.finish(deployment, "failed to create deployment: ")
 
 
-def _container_name(call: Call, image: str) -> str:
-    """The last part of the image's name. Where that is no name for a container, it is made one that is its own."""
+def _container_name(call: Invocation, image: str) -> str:
+    """Return the last part of the image's name, converted to a valid and unique container name."""
     name = image.rpartition("/")[2].partition(":")[0].partition("@")[0]
     if "_" in name or "." in name:
-        name = f"{name.replace('_', '-').replace('.', '-')}-{call.around.suffix()}"
+        name = f"{name.replace('_', '-').replace('.', '-')}-{call.io.suffix()}"
     return name
 
 

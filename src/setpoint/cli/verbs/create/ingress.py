@@ -1,14 +1,14 @@
-"""`create ingress`: from rules such as `host/path=service:port,tls=secret`."""
+"""`create ingress`: create an Ingress from rules such as `host/path=service:port,tls=secret`."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 
 _RULE = re.compile(r"[\w*\-.]*/.*=[\w\-]+:[\w\-]+(,tls=?([\w\-]+)?)?", re.ASCII)
@@ -16,7 +16,7 @@ _MOST_RULE = 4096
 Obj = dict[str, Any]
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     making = begin(call)
     rules, default = call.flags.rule, call.flags.default_backend
     if not (default or rules):
@@ -53,7 +53,7 @@ async def run(call: Call) -> None:
 
 
 def _tls(rules: list[str]) -> list[Obj]:
-    """One entry for each secret, with the hosts that it is for, in the order of the rules."""
+    """Return one entry for each secret with its hosts, in the order of the rules."""
     found: list[Obj] = []
     seen: set[str] = set()
     for rule in rules:

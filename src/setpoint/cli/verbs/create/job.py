@@ -1,19 +1,19 @@
-"""`create job`: of an image, or from what a cron job would start."""
+"""`create job`: create a Job from an image or from a CronJob."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import choose, fetch
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.cli.verbs.create.workloads import container, template
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     making = begin(call)
     image, origin = call.flags.image, getattr(call.flags, "from")
     if bool(image) == bool(origin):
@@ -29,7 +29,7 @@ async def run(call: Call) -> None:
     await making.finish(job, "failed to create job: ")
 
 
-async def _from_cron_job(call: Call, origin: str, meta: dict[str, Any]) -> dict[str, Any]:
+async def _from_cron_job(call: Invocation, origin: str, meta: dict[str, Any]) -> dict[str, Any]:
     found = await fetch(call, await choose(call, [origin]))
     if len(found) != 1:
         raise Failed("from must be an existing cronjob")

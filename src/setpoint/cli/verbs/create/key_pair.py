@@ -1,4 +1,4 @@
-"""Whether a certificate and a key belong together."""
+"""Check that a certificate and a key match."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from setpoint.cli.failures import Failed
 
 
 def check_key_pair(certificate: bytes, key: bytes) -> None:
-    """Raises Failed, with the words of Go's library for what is wrong."""
+    """Raise Failed with the message of Go's library if they do not match."""
     if b"-----BEGIN" not in certificate:
         raise Failed("tls: failed to find any PEM data in certificate input")
     if b"-----BEGIN" not in key:

@@ -1,13 +1,13 @@
-"""What every generator does: read its name, make an object, send it unless it is only to be seen, print it."""
+"""The common steps of all generators: check the name, build an object, send it unless it is a dry run, print it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.writing import (
     DRY_RUN,
     OUTPUT,
@@ -34,9 +34,9 @@ FLAGS: tuple[Flag, ...] = (
 
 
 class Making(NamedTuple):
-    """The checks are behind it: what follows is the object."""
+    """A generator whose arguments have been checked."""
 
-    call: Call
+    call: Invocation
     name: str
     dry_run: DryRun
     validation: str
@@ -44,11 +44,11 @@ class Making(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        """What stands behind the name, after `--`."""
+        """The command after `--`."""
         return self.call.args[1:]
 
     async def finish(self, obj: Obj, failed: str = "") -> None:
-        """Sends it and prints what became of it. `failed` goes before what the server complains about."""
+        """Send the object and print the result. `failed` is the prefix of the server's error."""
         call = self.call
         if call.flags.save_config:
             obj = saved(obj)
@@ -65,15 +65,15 @@ class Making(NamedTuple):
         self.results.add(obj, "created", typed=True)
 
 
-def begin(call: Call) -> Making:
-    """Raises Failed."""
+def begin(call: Invocation) -> Making:
+    """Check the arguments and return the generator. Raise Failed."""
     name = name_of(call)
     strategy = dry_run(call)
     results = Results(call, strategy)
     return Making(call, name, strategy, validation(call), results)
 
 
-def name_of(call: Call) -> str:
+def name_of(call: Invocation) -> str:
     count = len(call.args) if call.dash < 0 else call.dash
     if count != 1:
         call.usage(f"exactly one NAME is required, got {count}")
@@ -81,14 +81,15 @@ def name_of(call: Call) -> str:
 
 
 def metadata(
-    call: Call,
+    call: Invocation,
     name: str,
     *,
     namespaced: bool = True,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Obj:
-    """A namespace is said only if it was asked for by name: otherwise it is the one that the object is sent to."""
+    """Return the metadata; the namespace is set only if the flags name it, as it is otherwise implied by the
+    request."""
     found: Obj = {"name": name}
     if namespaced and call.namespace_given:
         found["namespace"] = call.flags.namespace
@@ -101,7 +102,7 @@ def metadata(
 
 
 def saved(obj: Obj) -> Obj:
-    """With itself in its annotation, its fields in the order in which they are."""
+    """Return the object with its last-applied annotation, with the fields in their current order."""
     meta = obj["metadata"]
     return {**obj, "metadata": _annotated(meta, {ANNOTATION: compact(obj, ordered=False) + "\n"})}
 

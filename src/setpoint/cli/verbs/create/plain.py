@@ -1,30 +1,30 @@
-"""The generators that need little more than a name: namespace, serviceaccount, quota, priorityclass."""
+"""Generators with few options: namespace, serviceaccount, quota, priorityclass."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.meta.quantity import QuantityError, canonical
 
 
-async def run_namespace(call: Call) -> None:
+async def run_namespace(call: Invocation) -> None:
     making = begin(call)
     meta = metadata(call, making.name, namespaced=False)
     await making.finish({"kind": "Namespace", "apiVersion": "v1", "metadata": meta, "spec": {}, "status": {}})
 
 
-async def run_service_account(call: Call) -> None:
+async def run_service_account(call: Invocation) -> None:
     making = begin(call)
     account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata(call, making.name)}
     await making.finish(account, "failed to create serviceaccount: ")
 
 
-async def run_quota(call: Call) -> None:
+async def run_quota(call: Invocation) -> None:
     making = begin(call)
     spec: dict[str, Any] = {}
     if hard := _hard(call.flags.hard):
@@ -56,7 +56,7 @@ def _hard(said: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-async def run_priority_class(call: Call) -> None:
+async def run_priority_class(call: Invocation) -> None:
     making = begin(call)
     flags = call.flags
     made: dict[str, Any] = {

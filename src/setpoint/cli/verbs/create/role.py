@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create import rules
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 
@@ -15,7 +15,7 @@ _API = "rbac.authorization.k8s.io/v1"
 _URL_VERBS = ("*", "get", "post", "put", "delete", "patch", "head", "options")
 
 
-async def run_role(call: Call) -> None:
+async def run_role(call: Invocation) -> None:
     making = begin(call)
     if not making.name:
         raise Failed("name must be specified")
@@ -29,7 +29,7 @@ async def run_role(call: Call) -> None:
     await making.finish(role | {"rules": await rules.rules_of(call, verbs, parts)})
 
 
-async def run_cluster_role(call: Call) -> None:
+async def run_cluster_role(call: Invocation) -> None:
     making = begin(call)
     if not making.name:
         raise Failed("name must be specified")

@@ -1,12 +1,12 @@
-"""What a role allows, from `--verb`, `--resource` and `--resource-name`."""
+"""Build the rules of a role from `--verb`, `--resource` and `--resource-name`."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.meta.errors import NotFound
 from setpoint.meta.goformat import quote
 
@@ -36,13 +36,13 @@ class Part(NamedTuple):
     subresource: str
 
 
-def verbs_of(call: Call) -> list[str]:
-    """Each once; `*` goes for all."""
+def verbs_of(call: Invocation) -> list[str]:
+    """Return the verbs without duplicates; `*` replaces all others."""
     found = list(dict.fromkeys(call.flags.verb))
     return ["*"] if "*" in found else found
 
 
-def parts_of(call: Call) -> list[Part]:
+def parts_of(call: Invocation) -> list[Part]:
     found: list[Part] = []
     for word in call.flags.resource:
         path, _, subresource = word.partition("/")
@@ -54,11 +54,11 @@ def parts_of(call: Call) -> list[Part]:
     return found
 
 
-async def check_resources(call: Call, verbs: list[str], parts: list[Part]) -> None:
-    """Warns of unusual verbs. Raises Failed for resources that are not there, or cannot be had with these verbs."""
+async def check_resources(call: Invocation, verbs: list[str], parts: list[Part]) -> None:
+    """Warn about unusual verbs. Raise Failed for resources that do not exist or do not support these verbs."""
     for verb in verbs:
         if verb not in _VERBS:
-            call.tell(f"Warning: '{verb}' is not a standard resource verb")
+            call.print_err(f"Warning: '{verb}' is not a standard resource verb")
     for part in parts:
         if not part.resource:
             raise Failed("resource must be specified if apiGroup/subresource specified")
@@ -77,7 +77,9 @@ async def check_resources(call: Call, verbs: list[str], parts: list[Part]) -> No
             )
 
 
-async def rules_of(call: Call, verbs: list[str], parts: list[Part], urls: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+async def rules_of(
+    call: Invocation, verbs: list[str], parts: list[Part], urls: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
     """One rule for each group, and one for the URLs."""
     by_group: dict[str, list[str]] = {}
     for part in parts:
@@ -96,7 +98,7 @@ async def rules_of(call: Call, verbs: list[str], parts: list[Part], urls: tuple[
     return rules
 
 
-async def _resolved(call: Call, part: Part) -> tuple[str, str, bool]:
+async def _resolved(call: Invocation, part: Part) -> tuple[str, str, bool]:
     if part.resource == "*":
         return part.group, "*", False
     try:

@@ -6,10 +6,10 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, Making, begin, metadata
 from setpoint.cli.verbs.create.sources import (
     APPEND_HASH,
@@ -28,7 +28,7 @@ from setpoint.meta.goformat import quote
 from setpoint.meta.gojson import compact
 
 
-async def run_generic(call: Call) -> None:
+async def run_generic(call: Invocation) -> None:
     making = begin(call)
     check_sources(call)
     data: dict[str, str] = {}
@@ -38,7 +38,7 @@ async def run_generic(call: Call) -> None:
     await _finish(making, data, call.flags.type)
 
 
-async def run_docker_registry(call: Call) -> None:
+async def run_docker_registry(call: Invocation) -> None:
     making = begin(call)
     flags = call.flags
     data: dict[str, str] = {}
@@ -54,11 +54,11 @@ async def run_docker_registry(call: Call) -> None:
     await _finish(making, data, "kubernetes.io/dockerconfigjson")
 
 
-async def run_tls(call: Call) -> None:
+async def run_tls(call: Invocation) -> None:
     making = begin(call)
     if not (call.flags.key and call.flags.cert):
         raise Failed("key and cert must be specified")
-    # Here, because checking a pair takes a library that nothing else here does.
+    # Imported here because checking a key pair needs a library that nothing else uses.
     from setpoint.cli.verbs.create.key_pair import check_key_pair
 
     certificate, key = _read(call.flags.cert), _read(call.flags.key)
@@ -90,7 +90,7 @@ async def _finish(making: Making, data: dict[str, str], type_: str) -> None:
     await making.finish(made, "failed to create secret ")
 
 
-def _docker_config(call: Call) -> str:
+def _docker_config(call: Invocation) -> str:
     flags = call.flags
     entry = {"username": flags.docker_username, "password": flags.docker_password}
     if flags.docker_email:

@@ -1,13 +1,13 @@
-"""`create service`: one command for each type."""
+"""`create service`: one subcommand for each type."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Run
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, number, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import FLAGS, begin, metadata
 from setpoint.meta import names
 from setpoint.meta.goformat import quote
@@ -16,7 +16,7 @@ _TCP = texts("tcp", help="Port pairs can be specified as '<port>:<targetPort>'."
 
 
 def _of(type_: str) -> Run:
-    async def run(call: Call) -> None:
+    async def run(call: Invocation) -> None:
         making = begin(call)
         flags = call.flags
         address = flags.clusterip if type_ == "ClusterIP" else ""

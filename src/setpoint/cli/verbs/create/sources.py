@@ -1,4 +1,4 @@
-"""Keys and values from the command line, from files, directories and env files."""
+"""Read keys and values from literals, files, directories and env files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, switch, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.meta import names
 from setpoint.meta.goformat import quote
 from setpoint.meta.gojson import compact
@@ -27,12 +27,12 @@ _BOM = b"\xef\xbb\xbf"
 Add = Callable[[str, bytes], None]
 
 
-def check_sources(call: Call) -> None:
+def check_sources(call: Invocation) -> None:
     if call.flags.from_env_file and (call.flags.from_file or call.flags.from_literal):
         raise Failed("from-env-file cannot be combined with from-file or from-literal")
 
 
-def add_literals(call: Call, add: Add) -> None:
+def add_literals(call: Invocation, add: Add) -> None:
     for source in call.flags.from_literal:
         key, equals, value = source.partition("=")
         if not (key and equals):
@@ -40,7 +40,7 @@ def add_literals(call: Call, add: Add) -> None:
         add(key, value.encode("utf-8", "surrogateescape"))
 
 
-def add_files(call: Call, add: Add) -> None:
+def add_files(call: Invocation, add: Add) -> None:
     for source in call.flags.from_file:
         key, path = _file_source(source)
         if _is_directory(path):
@@ -53,14 +53,14 @@ def add_files(call: Call, add: Add) -> None:
             add(key, _content(path))
 
 
-def add_env_files(call: Call, add: Add, what: str) -> None:
+def add_env_files(call: Invocation, add: Add, what: str) -> None:
     for path in call.flags.from_env_file:
         if _is_directory(path):
             raise Failed(f"env {what} file cannot be a directory")
         for at, line in enumerate(_content(path).split(b"\n")):
             if len(line) >= _LONGEST_LINE:  # as far as kubectl reads
                 break
-            if pair := env_line(line.removesuffix(b"\r"), path, at, call.around.environment):
+            if pair := env_line(line.removesuffix(b"\r"), path, at, call.io.environment):
                 add(*pair)
 
 
@@ -75,13 +75,13 @@ def env_line(line: bytes, path: str, at: int, environment: Mapping[str, str]) ->
     key, equals, value = text.partition("=")
     if problems := names.env_var_name(key):
         raise Failed(f"{quote(key)} is not a valid key name: {';'.join(problems)}")
-    # A name alone stands for what the environment says.
+    # A name without a value takes that of the environment.
     return key, (value if equals else environment.get(key, "")).encode("utf-8", "surrogateescape")
 
 
 def content_hash(content: Mapping[str, object]) -> str:
-    """Ten letters in which no word can be read."""
-    # Here, because few names are to carry a hash.
+    """Return a hash of ten letters without vowels."""
+    # Imported here because a hash is rarely needed.
     from hashlib import sha256
 
     digits = sha256(compact(content).encode()).hexdigest()[:10]

@@ -1,13 +1,13 @@
-"""`create token`: for a service account."""
+"""`create token`: request a token of a service account."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, duration, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.making import name_of
 from setpoint.cli.writing import OUTPUT, Results
 from setpoint.client.resources import builtin
@@ -16,7 +16,7 @@ from setpoint.meta.errors import ApiError
 _KINDS = ("Node", "Pod", "Secret")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     name, flags = name_of(call), call.flags
     results = Results(call)
     _check(call, name)
@@ -39,10 +39,10 @@ async def run(call: Call) -> None:
     if flags.output:
         results.add(answer, "created", typed=True)
     else:
-        call.say(token, end="\n" if call.around.out_is_terminal else "")
+        call.print(token, end="\n" if call.io.out_is_terminal else "")
 
 
-def _check(call: Call, name: str) -> None:
+def _check(call: Invocation, name: str) -> None:
     flags = call.flags
     if not name:
         raise Failed("service account name is required")

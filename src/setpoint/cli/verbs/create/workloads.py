@@ -1,4 +1,4 @@
-"""Pods in workloads, as the generators make them."""
+"""Build the Pod templates of generated workloads."""
 
 from __future__ import annotations
 

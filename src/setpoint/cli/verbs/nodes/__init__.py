@@ -1,1 +1,1 @@
-"""What people do to nodes: taint, cordon, drain."""
+"""Node maintenance: taint, cordon, drain."""

@@ -1,11 +1,11 @@
-"""`cordon` and `uncordon`: whether new Pods may come to a node."""
+"""`cordon` and `uncordon`: disable and enable scheduling on a node."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Run
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import SELECTORS, Selection, Target
 from setpoint.cli.resources.choosing import Chosen, fetch, find_kind
 from setpoint.cli.writing import DRY_RUN, DryRun, Results, dry_run
@@ -16,8 +16,8 @@ from setpoint.meta.selectors import SelectorError, parse_labels
 FLAGS: tuple[Flag, ...] = (*DRY_RUN, *SELECTORS[:1])
 
 
-async def nodes(call: Call) -> list[Target]:
-    """Those that are named, or match."""
+async def nodes(call: Invocation) -> list[Target]:
+    """Return the named or matching nodes."""
     word = call.command.rpartition(" ")[2]
     if not call.args and not call.flags.given("selector"):
         call.usage(f"USAGE: {word} NODE [flags]")
@@ -35,7 +35,7 @@ async def nodes(call: Call) -> list[Target]:
     return await fetch(call, Chosen(named, matching, False))
 
 
-async def _named(call: Call, word: str) -> Target:
+async def _named(call: Invocation, word: str) -> Target:
     kind, slash, name = word.partition("/")
     if not slash:
         return Target(builtin("nodes"), "", word)
@@ -47,8 +47,8 @@ async def _named(call: Call, word: str) -> Target:
     return Target(found, "", name)
 
 
-async def set_schedulable(call: Call, found: list[Target], wanted: bool) -> None:
-    """Tells of each what became of it; one that fails stops no other."""
+async def set_schedulable(call: Invocation, found: list[Target], wanted: bool) -> None:
+    """Update each node and print the result; a failure does not stop the others."""
     dry = dry_run(call)
     results = Results(call, dry)
     word = "uncordon" if wanted else "cordon"
@@ -64,13 +64,13 @@ async def set_schedulable(call: Call, found: list[Target], wanted: bool) -> None
                     target.resource, target.name, patch, kind="strategic", dry_run=dry is DryRun.SERVER
                 )
             except ApiError as error:
-                call.tell(f'error: unable to {word} node "{target.name}": {error.message}')
+                call.print_err(f'error: unable to {word} node "{target.name}": {error.message}')
                 continue
         results.add(node, f"{word}ed")
 
 
 def _run(wanted: bool) -> Run:
-    async def run(call: Call) -> None:
+    async def run(call: Invocation) -> None:
         await set_schedulable(call, await nodes(call), wanted)
 
     return run

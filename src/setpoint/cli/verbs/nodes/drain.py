@@ -1,14 +1,14 @@
-"""`drain`: no new Pods for a node, and those that are there elsewhere."""
+"""`drain`: cordon a node and evict its Pods."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import duration, number, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.nodes.cordon import FLAGS, nodes, set_schedulable
 from setpoint.cli.verbs.nodes.leaving import is_long_gone, leaving
@@ -23,7 +23,7 @@ Obj = dict[str, Any]
 _PAUSE, _RETRY = 1.0, 5.0
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     found = await nodes(call)
     await set_schedulable(call, found, False)
     dry = dry_run(call)
@@ -34,25 +34,26 @@ async def run(call: Call) -> None:
         try:
             await _drain(call, target, dry, results)
         except EXPECTED as error:
-            call.tell(f"error: unable to drain node {quote(target.name)} due to error: {error}, continuing command...")
+            node = quote(target.name)
+            call.print_err(f"error: unable to drain node {node} due to error: {error}, continuing command...")
             failures.append(error)
             remaining.append(target.name)
             continue
         results.add(target.obj or {}, "drained")
     if remaining:
-        call.tell("There are pending nodes to be drained:")
+        call.print_err("There are pending nodes to be drained:")
         for name in remaining:
-            call.tell(f" {name}")
+            call.print_err(f" {name}")
     raise_all(failures)
 
 
-async def _drain(call: Call, target: Target, dry: DryRun, results: Results) -> None:
+async def _drain(call: Invocation, target: Target, dry: DryRun, results: Results) -> None:
     pods, warnings = await leaving(call, target.name)
     if warnings:
-        call.tell(f"Warning: {warnings}")
+        call.print_err(f"Warning: {warnings}")
     if dry is DryRun.CLIENT:
         for pod in pods:
-            call.say(f"evicting pod {_where(pod)} (dry run)")
+            call.print(f"evicting pod {_where(pod)} (dry run)")
         return
     removal = _Removal(call, dry, results)
     try:
@@ -62,28 +63,28 @@ async def _drain(call: Call, target: Target, dry: DryRun, results: Results) -> N
         raise
 
 
-async def _tell_pending(call: Call, node: str, error: Exception) -> None:
+async def _tell_pending(call: Invocation, node: str, error: Exception) -> None:
     try:
         pending = (await leaving(call, node)).pods
     except EXPECTED as another:
-        call.tell(f"Following errors occurred while getting the list of pods to delete:\n{another}")
+        call.print_err(f"Following errors occurred while getting the list of pods to delete:\n{another}")
         return
     if pending:
-        call.tell(f"There are pending pods in node {quote(node)} when an error occurred: {error}")
+        call.print_err(f"There are pending pods in node {quote(node)} when an error occurred: {error}")
         for pod in pending:
-            call.tell(f"pod/{pod['metadata']['name']}")
+            call.print_err(f"pod/{pod['metadata']['name']}")
 
 
 class _Removal:
-    """Of Pods from a node, all at once, for as long as `--timeout` lets them."""
+    """Evicts Pods from a node concurrently, within `--timeout`."""
 
-    def __init__(self, call: Call, dry: DryRun, results: Results) -> None:
+    def __init__(self, call: Invocation, dry: DryRun, results: Results) -> None:
         self._call, self._dry, self._results = call, dry, results
-        self._clock = call.around.clock
+        self._clock = call.io.clock
         self._end = self._clock.monotonic() + (call.flags.timeout or FOREVER)
 
     async def evict(self, pods: list[Obj]) -> None:
-        """Raises Failed with all that went wrong."""
+        """Evict the Pods. Raise Failed with all errors."""
         errors: list[str] = []
 
         async def evict(pod: Obj) -> None:
@@ -120,7 +121,7 @@ class _Removal:
         call, name, namespace = self._call, pod["metadata"]["name"], pod["metadata"]["namespace"]
         where = f"pods/{quote(name)} -n {quote(namespace)}"
         while True:
-            call.say(f"evicting pod {namespace}/{name}{self._dry.value}")
+            call.print(f"evicting pod {namespace}/{name}{self._dry.value}")
             call.flush()
             if self._clock.monotonic() >= self._end:
                 limit = format_duration(round(call.flags.timeout * 1e9))
@@ -131,13 +132,13 @@ class _Removal:
             except NotFound:
                 return
             except TooManyRequests as error:
-                call.tell(f"error when evicting {where} (will retry after 5s): {error.message}")
+                call.print_err(f"error when evicting {where} (will retry after 5s): {error.message}")
             except Forbidden as error:
                 if not _is_terminating(error):
                     raise Failed(f"error when evicting {where}: {error.message}") from None
                 if pod["metadata"].get("deletionTimestamp"):
                     break
-                call.tell(
+                call.print_err(
                     f"error when evicting pod {quote(name)} from terminating namespace {quote(namespace)} (will retry "
                     f"after 5s): {error.message}"
                 )
@@ -191,7 +192,8 @@ class _Removal:
                 return
             if is_long_gone(self._call, seen):
                 limit = self._call.flags.skip_wait_for_delete_timeout
-                self._call.say(f"pod {quote(meta['name'])} has DeletionTimestamp older than {limit} seconds, skipping")
+                name = quote(meta["name"])
+                self._call.print(f"pod {name} has DeletionTimestamp older than {limit} seconds, skipping")
                 return
             if self._clock.monotonic() >= self._end:
                 raise Failed("context deadline exceeded")

@@ -1,12 +1,12 @@
-"""Which Pods of a node go when it is drained, which stay, and which are in the way."""
+"""Determine which Pods of a node are evicted by a drain, which stay, and which block it."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.client.resources import builtin
 from setpoint.meta.errors import ApiError, NotFound
 from setpoint.meta.goformat import aggregate
@@ -30,8 +30,8 @@ class Leaving(NamedTuple):
 _GOES, _STAYS = Verdict(True), Verdict(False)
 
 
-async def leaving(call: Call, node: str) -> Leaving:
-    """Raises Failed if there are Pods that would be lost, and nobody said that this is meant."""
+async def leaving(call: Invocation, node: str) -> Leaving:
+    """Return the Pods to evict. Raise Failed if Pods would be lost and the flags do not permit that."""
     found = await call.client.list(
         builtin("pods"),
         label_selector=call.flags.pod_selector,
@@ -55,15 +55,15 @@ async def leaving(call: Call, node: str) -> Leaving:
     return Leaving(pods, "; ".join(f"{why}: {', '.join(names)}" for why, names in warnings.items()))
 
 
-def is_long_gone(call: Call, pod: Obj) -> bool:
-    """Its end is longer ago than anybody wants to wait."""
+def is_long_gone(call: Invocation, pod: Obj) -> bool:
+    """Return whether a Pod has been terminating for longer than the wait limit."""
     limit, ended = call.flags.skip_wait_for_delete_timeout, pod["metadata"].get("deletionTimestamp")
-    now: datetime = call.around.clock.now()
+    now: datetime = call.io.clock.now()
     return bool(limit > 0 and ended and int((now - parse_time(ended)).total_seconds()) > limit)
 
 
-async def _verdict(call: Call, pod: Obj) -> Verdict:
-    """The last of the rules that let it go decides; one that does not ends the matter."""
+async def _verdict(call: Invocation, pod: Obj) -> Verdict:
+    """Apply the filters; the last one that permits the eviction decides, and one that does not is final."""
     if is_long_gone(call, pod):
         return _STAYS
     over = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -84,7 +84,7 @@ async def _verdict(call: Call, pod: Obj) -> Verdict:
     return Verdict(False, error="Pods that declare no controller (use --force to override)")
 
 
-async def _of_daemon_set(call: Call, namespace: str, name: str) -> Verdict:
+async def _of_daemon_set(call: Invocation, namespace: str, name: str) -> Verdict:
     try:
         await call.client.get(builtin("daemonsets", "apps"), name, namespace)
     except NotFound as error:

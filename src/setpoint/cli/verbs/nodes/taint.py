@@ -1,13 +1,13 @@
-"""`taint`: which Pods a node keeps away, or sends away."""
+"""`taint`: set and remove taints of nodes."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import SELECTORS, Selection, Target
 from setpoint.cli.resources.choosing import Chosen, fetch, find_kind
 from setpoint.cli.writing import DRY_RUN, OUTPUT, VALIDATE, DryRun, Results, dry_run, field_manager, validation
@@ -29,7 +29,7 @@ class Taint(NamedTuple):
         return {"key": self.key, **({"value": self.value} if self.value else {}), "effect": self.effect}
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     dry = dry_run(call)
     directive = validation(call)
@@ -43,7 +43,7 @@ async def run(call: Call) -> None:
     except Failed as error:
         call.usage(str(error))
     await _check(call, words, new, gone)
-    results = Results(call)  # kubectl does not say that it was dry
+    results = Results(call)  # kubectl does not report a dry run here
     nodes = builtin("nodes")
     targets = [] if flags.all or flags.selector else [Target(nodes, "", name) for name in words[1:]]
     everywhere = [] if targets else [Selection(nodes, "", flags.selector)]
@@ -72,7 +72,7 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
     return words, said
 
 
-async def _check(call: Call, words: list[str], new: list[Taint], gone: list[Taint]) -> None:
+async def _check(call: Invocation, words: list[str], new: list[Taint], gone: list[Taint]) -> None:
     kind = words[0].lower()
     if (await find_kind(call, kind)).kind != "Node":
         raise Failed(f"invalid resource type {kind}, only node types are supported")
@@ -91,7 +91,7 @@ async def _check(call: Call, words: list[str], new: list[Taint], gone: list[Tain
 
 
 def parsed(said: list[str]) -> tuple[list[Taint], list[Taint]]:
-    """Those to be set and those to be removed. Raises Failed."""
+    """Return the taints to set and those to remove. Raise Failed."""
     new: list[Taint] = []
     gone: list[Taint] = []
     for word in said:
@@ -128,7 +128,7 @@ def _parse(said: str) -> Taint:
 
 
 def changed(node: Obj, new: list[Taint], gone: list[Taint], overwrite: bool) -> tuple[list[Obj], str]:
-    """The taints that the node is to have, and what that is called. Raises Failed."""
+    """Return the new taints of the node, and the name of the operation. Raise Failed."""
     there: list[Obj] = (node.get("spec") or {}).get("taints") or []
     wanted = {(one.key, one.effect) for one in new}
     if not overwrite:
@@ -153,7 +153,7 @@ def changed(node: Obj, new: list[Taint], gone: list[Taint], overwrite: bool) -> 
     return taints, "modified" if overwrite or (added and removed) else "tainted" if added else "untainted"
 
 
-async def _written(call: Call, target: Target, taints: list[Obj], dry: DryRun, directive: str) -> Obj:
+async def _written(call: Invocation, target: Target, taints: list[Obj], dry: DryRun, directive: str) -> Obj:
     node = target.obj or {}
     spec = {key: value for key, value in (node.get("spec") or {}).items() if key != "taints"}
     if dry is DryRun.CLIENT:

@@ -1,4 +1,4 @@
-"""`rollout`: how a change of a workload gets on, what came before it, and back to that."""
+"""`rollout`: status, history and undo of workload changes."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command, Run
 from setpoint.cli.failures import Failed, raise_all
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.rollout.chosen import FLAGS, tell_nothing_found, workloads
 from setpoint.cli.writing import OUTPUT, Results, field_manager
@@ -18,11 +18,11 @@ from setpoint.meta.goformat import quote
 Obj = dict[str, Any]
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 Patch = Callable[[Target, datetime], Obj]
-"""What is to be changed. Raises Failed with why it cannot be."""
+"""Returns the change. Raises Failed with the reason if it is not possible."""
 
 
 def _change(patch: Patch, done: str) -> Run:
-    async def run(call: Call) -> None:
+    async def run(call: Invocation) -> None:
         errors: list[Exception] = []
         found = await workloads(call, errors)
         results = Results(call)
@@ -30,7 +30,7 @@ def _change(patch: Patch, done: str) -> Run:
             tell_nothing_found(call)
         for target in found:
             try:
-                wanted = patch(target, call.around.clock.now())
+                wanted = patch(target, call.io.clock.now())
             except Failed as error:
                 errors.append(Failed(f"error: {target.resource} {quote(target.name)} {error}"))
                 continue

@@ -1,14 +1,14 @@
-"""`rollout history`: the revisions of a workload."""
+"""`rollout history`: list the revisions of a workload."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
-from setpoint.cli.describe.looking import Looking
+from setpoint.cli.describe.context import DescribeContext
 from setpoint.cli.describe.pod_template import write_pod_template
 from setpoint.cli.describe.writer import RawWriter
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import number
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.tabwriter import align
 from setpoint.cli.verbs.rollout.chosen import FLAGS, group_kind, workloads
@@ -19,7 +19,7 @@ from setpoint.meta.goformat import quote
 KINDS = ("Deployment", "DaemonSet", "StatefulSet")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if call.flags.revision < 0:
         raise Failed(f"revision must be a positive integer: {call.flags.revision}")
     errors: list[Exception] = []
@@ -33,7 +33,7 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _view(call: Call, target: Target, results: Results) -> None:
+async def _view(call: Invocation, target: Target, results: Results) -> None:
     if target.resource.group != "apps" or target.resource.kind not in KINDS:
         raise Failed(f"no history viewer has been implemented for {quote(group_kind(target))}")
     wanted: int = call.flags.revision
@@ -57,9 +57,9 @@ def _listed(history: list[Revision]) -> str:
     return align("REVISION\tCHANGE-CAUSE\n" + "".join(f"{one.number}\t{one.cause}\n" for one in history))
 
 
-def pod_template_text(call: Call, template: Obj) -> str:
+def pod_template_text(call: Invocation, template: Obj) -> str:
     writer = RawWriter()
-    write_pod_template(writer, Looking(call.client, call.around.clock), template)
+    write_pod_template(writer, DescribeContext(call.client, call.io.clock), template)
     return writer.text()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.rollout.status import REVISION
 from setpoint.client.resources import builtin
@@ -20,9 +20,9 @@ _CHANGE_CAUSE = "kubernetes.io/change-cause"
 class Revision(NamedTuple):
     number: int
     kept: Obj
-    """The object that the server keeps for it."""
+    """The stored object of the revision."""
     shown: Obj
-    """What `-o` prints: the ReplicaSet, or the workload as it was."""
+    """The object that `-o` prints: the ReplicaSet, or the workload at that revision."""
 
     @property
     def template(self) -> Obj:
@@ -35,7 +35,7 @@ class Revision(NamedTuple):
 
     @property
     def described(self) -> Obj:
-        """The template, with what caused it among its annotations, if that is known."""
+        """Return the template with its change cause as an annotation, if it is known."""
         if self.cause == "<none>" or self.kept["kind"] != "ReplicaSet":
             return self.template
         meta = self.template.get("metadata") or {}
@@ -43,8 +43,8 @@ class Revision(NamedTuple):
         return {**self.template, "metadata": {**meta, "annotations": annotations}}
 
 
-async def revisions(call: Call, target: Target) -> list[Revision]:
-    """In their order, the oldest first. `target` is one of the kinds that have revisions."""
+async def revisions(call: Invocation, target: Target) -> list[Revision]:
+    """Return the revisions, the oldest first. `target` must be of a kind that has revisions."""
     workload = target.obj or {}
     kind = target.resource.kind
     plural = "replicasets" if kind == "Deployment" else "controllerrevisions"
@@ -79,7 +79,7 @@ def _unhashed(template: Mapping[str, Any]) -> Obj:
 
 
 def _restored(workload: Obj, revision: Obj) -> Obj:
-    """The workload with the template that the revision keeps: it replaces the present one whole."""
+    """Return the workload with the template of the revision, which replaces the current one completely."""
     template = dict(((revision.get("data") or {}).get("spec") or {}).get("template") or {})
     template.pop("$patch", None)
     return {**workload, "spec": {**workload["spec"], "template": template}}
@@ -91,7 +91,7 @@ def _is_controlled_by(obj: Obj, uid: str) -> bool:
 
 
 def _number(replica_set: Obj) -> int:
-    """-1: it is not said in a way that can be read."""
+    """Return the revision number; -1 if it is invalid."""
     said = _annotations(replica_set).get(REVISION, "0")
     return int(said) if said.isascii() and said.isdigit() else -1
 

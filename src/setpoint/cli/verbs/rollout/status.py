@@ -1,13 +1,13 @@
-"""`rollout status`: what a rollout still waits for, until it is through."""
+"""`rollout status`: report what a rollout waits for, until it is complete."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import duration, number, switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.rollout.chosen import FLAGS, group_kind, tell_nothing_found, workloads
 from setpoint.cli.waiting import FOREVER, TimedOut, follow, within
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 REVISION = "deployment.kubernetes.io/revision"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if call.flags.revision < 0:
         raise Failed(f"revision must be a positive integer: {call.flags.revision}")
     errors: list[Exception] = []
@@ -32,7 +32,7 @@ async def run(call: Call) -> None:
         tell_nothing_found(call)
 
 
-async def _tell(call: Call, target: Target) -> None:
+async def _tell(call: Invocation, target: Target) -> None:
     progress = _PROGRESS.get((target.resource.group, target.resource.kind))
     if progress is None:
         raise Failed(f"no status viewer has been implemented for {group_kind(target)}")
@@ -41,18 +41,18 @@ async def _tell(call: Call, target: Target) -> None:
         if obj is None:
             raise Failed("object has been deleted")
         line, through = progress(obj, call.flags.revision)
-        call.say(line)
+        call.print(line)
         call.flush()
         return through or not call.flags.watch
 
     try:
-        await within(call.around.clock, call.flags.timeout or FOREVER, follow(call, target, told))
+        await within(call.io.clock, call.flags.timeout or FOREVER, follow(call, target, told))
     except TimedOut as error:
         raise Failed(str(error)) from None
 
 
 def deployment_progress(obj: Obj, revision: int) -> tuple[str, bool]:
-    """A line for people, and whether the rollout is through. Raises Failed when it never will be."""
+    """Return a message, and whether the rollout is complete. Raise Failed if it cannot complete."""
     meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     name = quote(meta["name"])
     if revision > 0:

@@ -1,11 +1,11 @@
-"""`rollout undo`: back to an earlier revision."""
+"""`rollout undo`: roll back to an earlier revision."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import EXPECTED, Failed, raise_all
 from setpoint.cli.flags import number
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.rollout.chosen import FLAGS, group_kind, workloads
 from setpoint.cli.verbs.rollout.history import KINDS, pod_template_text
@@ -23,10 +23,10 @@ _KEPT = (
     "deployment.kubernetes.io/max-replicas",
     "deprecated.deployment.rollback.to",
 )
-"""Annotations that belong to the deployment and not to one of its revisions."""
+"""Annotations of the Deployment itself, not of its revisions."""
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     dry = dry_run(call)
     errors: list[Exception] = []
     found = await workloads(call, errors)
@@ -39,11 +39,11 @@ async def run(call: Call) -> None:
     raise_all(errors)
 
 
-async def _undone(call: Call, target: Target, dry: DryRun) -> str:
-    """What was done, in words."""
+async def _undone(call: Invocation, target: Target, dry: DryRun) -> str:
+    """Roll back and return the description of the result."""
     workload = target.obj or {}
     if ANNOTATION in (workload["metadata"].get("annotations") or {}):
-        call.tell(
+        call.print_err(
             f"Warning: resource {target.resource.plural}/{target.name} was previously managed with 'setpoint apply'. "
             f"Rolling back will not update the {ANNOTATION} annotation, which may cause unexpected behavior on future "
             "'setpoint apply' operations. Consider using 'setpoint apply' with your previous configuration file "
@@ -79,7 +79,7 @@ async def _undone(call: Call, target: Target, dry: DryRun) -> str:
 
 
 def _found(history: list[Revision], wanted: int, name: str, of_deployment: bool) -> Revision:
-    """The one with the number, or for 0 the one before the last."""
+    """Return the revision with this number; 0 means the previous one."""
     if wanted:
         for one in history:
             if one.number == wanted:

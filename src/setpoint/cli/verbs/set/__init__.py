@@ -1,4 +1,4 @@
-"""`set`: one feature of objects that are there, or of files."""
+"""`set`: change one aspect of existing objects or files."""
 
 from __future__ import annotations
 

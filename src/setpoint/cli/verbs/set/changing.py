@@ -1,13 +1,13 @@
-"""What every `set` does: find objects, change each, send the difference, print what became of it."""
+"""The common steps of all `set` commands: find objects, change each, send the difference, print the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import Flag, switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import FILES, SELECTORS, Target, choose, fetch
 from setpoint.cli.resources.local import local_targets
 from setpoint.cli.writing import DRY_RUN, OUTPUT, RECORD, DryRun, Results, dry_run, field_manager, recorded
@@ -35,21 +35,21 @@ _TEMPLATED = (
 
 
 Change = Callable[[Obj], Obj]
-"""The object as it shall be. Raises Failed if it cannot be so."""
+"""Returns the changed object. Raises Failed if that is not possible."""
 
 
-def check_local(call: Call) -> None:
+def check_local(call: Invocation) -> None:
     if call.flags.local and dry_run(call) is DryRun.SERVER:
         raise Failed("cannot specify --local and --dry-run=server - did you mean --dry-run=client?")
 
 
-def check_all(call: Call) -> None:
+def check_all(call: Invocation) -> None:
     if call.flags.all and call.flags.selector:
         raise Failed("cannot set --all and --selector at the same time")
 
 
-async def items(call: Call, args: Sequence[str]) -> list[Target]:
-    """Those that are meant, as they are now."""
+async def items(call: Invocation, args: Sequence[str]) -> list[Target]:
+    """Return the current state of the selected objects."""
     if call.flags.local:
         if args:
             raise Failed(_LOCAL)
@@ -61,7 +61,7 @@ async def items(call: Call, args: Sequence[str]) -> list[Target]:
 
 
 async def carry_out(
-    call: Call,
+    call: Invocation,
     found: Sequence[Target],
     change: Change,
     done: str,
@@ -70,8 +70,11 @@ async def carry_out(
     errors: Sequence[Exception] = (),
     even_unchanged: bool = False,
 ) -> None:
-    """`failed` goes before what the server says against it. What stays as it is is passed over, unless it is to be
-    told all the same. `errors` are told at the end with those that come up."""
+    """Change the objects and print the results.
+
+    `failed` is the prefix of the server's error. Unchanged objects are skipped unless `even_unchanged`. `errors` are
+    reported at the end with new ones.
+    """
     dry = dry_run(call)
     results, problems = Results(call, dry), list[Exception]()
     for target in found:
@@ -97,8 +100,8 @@ async def carry_out(
     raise_all([*errors, *problems])
 
 
-async def _sent(call: Call, target: Target, old: Obj, new: Obj, dry: DryRun) -> Obj:
-    # Here, because `--local` and dry runs need none of it.
+async def _sent(call: Invocation, target: Target, old: Obj, new: Obj, dry: DryRun) -> Obj:
+    # Imported here because `--local` and dry runs do not need it.
     from setpoint.kinds.tables import definition_for, type_of
     from setpoint.meta.patch.strategic_diff import two_way_strategic
 
@@ -116,7 +119,7 @@ async def _sent(call: Call, target: Target, old: Obj, new: Obj, dry: DryRun) -> 
 
 
 def with_pod_spec(obj: Obj, change: Change) -> Obj:
-    """The object with the spec of its Pods changed. Raises Failed if it has none."""
+    """Return the object with a changed Pod spec. Raise Failed if it has none."""
     return _inside(obj, pod_spec_path(obj), change)
 
 
@@ -133,13 +136,14 @@ def pod_spec_path(obj: Obj) -> tuple[str, ...]:
 
 
 def with_containers(spec: Obj, change: Callable[[Obj], Obj]) -> Obj:
-    """All of them, those that initialize as well."""
+    """Change all containers, including init containers."""
     changed = {key: [change(one) for one in spec[key]] for key in ("initContainers", "containers") if spec.get(key)}
     return {**spec, **changed}
 
 
 def matches(name: str, pattern: str) -> bool:
-    """`*` stands for any letters; as with kubectl also for those before the first part of the pattern."""
+    """Return whether a name matches a pattern with `*`; as in kubectl, also for text before the first part of the
+    pattern."""
     if pattern == "*" or "*" not in pattern:
         return pattern in ("*", name)
     parts, at = pattern.split("*"), 0

@@ -1,13 +1,13 @@
-"""`set env`: environment variables of containers, set, taken away, imported and listed."""
+"""`set env`: set, remove, import and list environment variables of containers."""
 
 from __future__ import annotations
 
 import re
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array, switch, text, texts
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.set.changing import (
     FLAGS,
     SELECTED,
@@ -26,7 +26,7 @@ from setpoint.meta.names import env_var_name
 _ODD = re.compile("[^a-zA-Z0-9_]")
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     check_all(call)
     resources, said = _split(call.args)
@@ -46,7 +46,7 @@ async def run(call: Call) -> None:
         return with_pod_spec(obj, lambda spec: _changed(call, obj, spec, new, gone))
 
     if flags.list:
-        # Here, because few look at what they change.
+        # Imported here because listing is rare.
         from setpoint.cli.verbs.set.env_listing import listed
 
         await listed(call, found, change)
@@ -54,12 +54,12 @@ async def run(call: Call) -> None:
     await carry_out(call, found, change, "env updated", failed="failed to patch env update to pod template: ")
 
 
-def _changed(call: Call, obj: Obj, spec: Obj, new: list[Obj], gone: list[str]) -> Obj:
+def _changed(call: Invocation, obj: Obj, spec: Obj, new: list[Obj], gone: list[str]) -> Obj:
     pattern = call.flags.containers
     names = [one.get("name") or "" for key in ("initContainers", "containers") for one in spec.get(key) or ()]
     if not any(matches(name, pattern) for name in names):
         where = f"{obj.get('kind')}/{(obj.get('metadata') or {}).get('name')}"
-        call.tell(f"Warning: {where} does not have any containers matching {quote(pattern)}")
+        call.print_err(f"Warning: {where} does not have any containers matching {quote(pattern)}")
         return spec
 
     def change(container: Obj) -> Obj:
@@ -78,7 +78,7 @@ def _changed(call: Call, obj: Obj, spec: Obj, new: list[Obj], gone: list[str]) -
 
 
 def updated(there: list[Obj], new: list[Obj], gone: list[str]) -> list[Obj]:
-    """What is set anew stays in its place; what is new comes last."""
+    """Return the variables; changed ones stay in place, and new ones are appended."""
     first: dict[str, Obj] = {}
     for one in new:
         first.setdefault(one["name"], one)
@@ -100,7 +100,7 @@ def _check_overwriting(there: list[Obj], new: list[Obj]) -> None:
 
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
-    """Objects, and then changes."""
+    """Return the objects and the changes."""
     at = next((at for at, word in enumerate(args) if _is_change(word)), len(args))
     if not all(map(_is_change, args[at:])):
         raise Failed(f"all resources must be specified before environment changes: {' '.join(args)}")
@@ -111,13 +111,13 @@ def _is_change(word: str) -> bool:
     return "=" in word[1:] or word.endswith("-")
 
 
-def _parsed(call: Call, said: list[str]) -> tuple[list[Obj], list[str]]:
+def _parsed(call: Invocation, said: list[str]) -> tuple[list[Obj], list[str]]:
     new: list[Obj] = []
     gone: list[str] = []
     for word in said:
         name, equals, value = word.partition("=")
         if word == "-":
-            new += _from_lines(call.around.stdin.read().decode("utf-8", "surrogateescape"))
+            new += _from_lines(call.io.stdin.read().decode("utf-8", "surrogateescape"))
         elif equals:
             if problems := env_var_name(name):
                 raise Failed(f"{quote(name)} is not a valid key name: {';'.join(problems)}")
@@ -140,8 +140,8 @@ def _variable(name: str, value: str) -> Obj:
     return {"name": name, "value": value} if value else {"name": name}
 
 
-async def _imported(call: Call) -> list[Obj]:
-    """References to the keys of a config map or secret."""
+async def _imported(call: Invocation) -> list[Obj]:
+    """Return references to the keys of a ConfigMap or Secret."""
     origin = getattr(call.flags, "from")
     if not origin:
         return []
@@ -159,10 +159,10 @@ async def _imported(call: Call) -> list[Obj]:
     return found
 
 
-def _env_name(call: Call, key: str) -> str:
+def _env_name(call: Invocation, key: str) -> str:
     name = _ODD.sub("_", key).upper()
     if name != key:
-        call.tell(f"Warning: key {key} transferred to {name}")
+        call.print_err(f"Warning: key {key} transferred to {name}")
     return name
 
 

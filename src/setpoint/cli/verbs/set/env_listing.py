@@ -1,12 +1,12 @@
-"""`set env --list`: the variables of containers, and with `--resolve` what references stand for."""
+"""`set env --list`: list the variables of containers and, with `--resolve`, the values of references."""
 
 from __future__ import annotations
 
 from base64 import b64decode
 from math import ceil
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.set.changing import Change, Obj, matches, pod_spec_path
 from setpoint.client.resources import builtin
@@ -15,8 +15,8 @@ from setpoint.meta.errors import ApiError
 from setpoint.meta.goformat import quote
 
 
-async def listed(call: Call, found: list[Target], change: Change) -> None:
-    """Objects that cannot be listed are passed over, as kubectl does."""
+async def listed(call: Invocation, found: list[Target], change: Change) -> None:
+    """List the variables; objects without containers are skipped, as in kubectl."""
     for target in found:
         try:
             obj = change(target.obj or {})
@@ -30,25 +30,25 @@ async def listed(call: Call, found: list[Target], change: Change) -> None:
                 await _list(call, obj, container)
 
 
-async def _list(call: Call, obj: Obj, container: Obj) -> None:
-    call.say(f"# {obj.get('kind')} {obj['metadata'].get('name')}, container {container.get('name')}")
+async def _list(call: Invocation, obj: Obj, container: Obj) -> None:
+    call.print(f"# {obj.get('kind')} {obj['metadata'].get('name')}, container {container.get('name')}")
     problems: dict[str, list[str]] = {}
     for one in container.get("env") or ():
         name, source = one["name"], one.get("valueFrom")
         if source is None:
-            call.say(f"{name}={one.get('value', '')}")
+            call.print(f"{name}={one.get('value', '')}")
             continue
         if call.flags.resolve:
             try:
-                call.say(f"{name}={await _value(call, source, obj, container)}")
+                call.print(f"{name}={await _value(call, source, obj, container)}")
                 continue
             except (Failed, ApiError) as error:
                 problems.setdefault(str(error), []).append(name)
-        call.say(f"# {name} from {_shown(source)}")
+        call.print(f"# {name} from {_shown(source)}")
     for line in sorted(
         f"error retrieving reference for {', '.join(sorted(names))}: {error}" for error, names in problems.items()
     ):
-        call.tell(line)
+        call.print_err(line)
 
 
 def _shown(source: Obj) -> str:
@@ -64,7 +64,7 @@ def _shown(source: Obj) -> str:
     return "invalid valueFrom"
 
 
-async def _value(call: Call, source: Obj, obj: Obj, container: Obj) -> str:
+async def _value(call: Invocation, source: Obj, obj: Obj, container: Obj) -> str:
     if found := source.get("secretKeyRef"):
         data = (await call.client.get(builtin("secrets"), found["name"], call.namespace)).get("data") or {}
         if found["key"] not in data:

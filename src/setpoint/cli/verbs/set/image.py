@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.set.changing import (
     FLAGS,
     RECORDED,
@@ -20,7 +20,7 @@ from setpoint.cli.writing.pairs import split
 from setpoint.meta.goformat import quote
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     resources, said = split(call.args, "image")[:2]
     images = _images(said)
     found = await items(call, resources) if resources or call.flags.filename or call.flags.kustomize else []
@@ -56,7 +56,7 @@ def _images(said: list[str]) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in said)
 
 
-def _check(call: Call, resources: list[str], images: dict[str, str]) -> None:
+def _check(call: Invocation, resources: list[str], images: dict[str, str]) -> None:
     flags = call.flags
     errors = []
     if flags.all and flags.selector:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.set.changing import (
     FLAGS,
     RECORDED,
@@ -22,7 +22,7 @@ from setpoint.cli.verbs.set.changing import (
 from setpoint.meta.quantity import QuantityError, canonical
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     found = await items(call, call.args)
     check_local(call)
     check_all(call)

@@ -1,16 +1,16 @@
-"""`set selector`: of services."""
+"""`set selector`: set the selector of Services."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.create.budget import label_selector
 from setpoint.cli.verbs.set.changing import FLAGS, RECORDED, Obj, carry_out, items
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     if not call.args:
         raise Failed("one selector is required")
     selector = label_selector(call.args[-1])
@@ -29,7 +29,7 @@ async def run(call: Call) -> None:
 
     found = await items(call, call.args[:-1])
     if version:
-        # The patch is to say the version that was asked for, whichever it is.
+        # The patch must contain the requested version.
         found = [one.with_object(_unversioned(one.obj or {})) for one in found]
     for one in found:
         change(one.obj or {})

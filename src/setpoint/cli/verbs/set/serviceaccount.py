@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.verbs.set.changing import FLAGS, RECORDED, carry_out, check_local, items, with_pod_spec
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     check_local(call)
     if not call.args:
         raise Failed("serviceaccount is required")

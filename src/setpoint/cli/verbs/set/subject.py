@@ -1,17 +1,17 @@
-"""`set subject`: whom a role is bound to."""
+"""`set subject`: set the subjects of role bindings."""
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import array
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import Target
 from setpoint.cli.verbs.create.binding import GROUP
 from setpoint.cli.verbs.set.changing import FLAGS, SELECTED, Obj, carry_out, check_all, check_local, items
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     found = await items(call, call.args)
     check_local(call)
     check_all(call)
@@ -27,7 +27,7 @@ async def run(call: Call) -> None:
     await carry_out(call, found, change, "subjects updated", failed="failed to patch subjects to rolebinding: ")
 
 
-def _subjects(call: Call, found: list[Target]) -> list[Obj]:
+def _subjects(call: Invocation, found: list[Target]) -> list[Obj]:
     flags = call.flags
     if not (flags.users or flags.group or flags.serviceaccount):
         raise Failed("you must specify at least one value of user, group or serviceaccount")

@@ -1,4 +1,4 @@
-"""`top`: what nodes and Pods use."""
+"""`top`: show the resource usage of nodes and Pods."""
 
 from __future__ import annotations
 

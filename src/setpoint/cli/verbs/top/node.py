@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import SELECTORS
 from setpoint.cli.tabwriter import align
 from setpoint.cli.verbs.top.usage import FLAGS, UNKNOWN, Obj, by_usage, check, measured, metrics, shown
@@ -15,7 +15,7 @@ from setpoint.meta import quantity
 _USAGE = "node [NAME | -l label]"
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if len(call.args) > 1:
         call.usage(_USAGE)
@@ -35,7 +35,7 @@ async def run(call: Call) -> None:
         has = available.pop(one["metadata"]["name"], {})
         rows.append(one["metadata"]["name"] + "\t" + "".join(_cells(res, one["usage"], has) for res in resources))
     rows += [f"{node}\t" + f"{UNKNOWN}\t{UNKNOWN}\t" * len(resources) for node in sorted(available)]
-    call.say(align("\n".join(rows), least=6, padding=3))
+    call.print(align("\n".join(rows), least=6, padding=3))
 
 
 def _header(resources: tuple[str, ...]) -> str:
@@ -54,8 +54,8 @@ def _cells(resource: str, usage: Obj, has: Obj) -> str:
     return text
 
 
-async def _available(call: Call, name: str) -> dict[str, Obj]:
-    """What each node has to give."""
+async def _available(call: Invocation, name: str) -> dict[str, Obj]:
+    """Return the capacity of each node."""
     if name:
         nodes = [await call.client.get(builtin("nodes"), name)]
     else:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import switch
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.resources import ALL_NAMESPACES, SELECTORS
 from setpoint.cli.tabwriter import align
 from setpoint.cli.verbs.top.usage import FLAGS, Obj, added, by_usage, check, measured, metrics, shown
@@ -16,11 +16,11 @@ from setpoint.meta.times import format_duration, parse_time
 
 _USAGE = "pod [NAME | -l label]"
 _YOUNG = 120.0
-"""Seconds in which a Pod need not have been measured yet."""
+"""Age in seconds up to which a Pod may have no metrics yet."""
 _HEADERS = {"cpu": "CPU(cores)", "memory": "MEMORY(bytes)", "swap": "SWAP(bytes)"}
 
 
-async def run(call: Call) -> None:
+async def run(call: Invocation) -> None:
     flags = call.flags
     if len(call.args) > 1:
         call.usage(_USAGE)
@@ -35,14 +35,14 @@ async def run(call: Call) -> None:
         found = [one for one in found if _where(one) in chosen]
     if not found:
         await _check_empty(call, name)
-        call.tell(
+        call.print_err(
             "No resources found" if flags.all_namespaces else f"No resources found in {call.namespace} namespace."
         )
         return
-    call.say(align("\n".join(_rows(call, found)), least=6, padding=3))
+    call.print(align("\n".join(_rows(call, found)), least=6, padding=3))
 
 
-def _rows(call: Call, found: list[Obj]) -> list[str]:
+def _rows(call: Invocation, found: list[Obj]) -> list[str]:
     flags, resources = call.flags, measured(call)
     totals = {_where(pod): added([one["usage"] for one in pod["containers"]], resources) for pod in found}
 
@@ -84,7 +84,7 @@ def _where(pod: Obj) -> str:
     return f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
 
 
-async def _pods(call: Call, namespace: str) -> list[Obj]:
+async def _pods(call: Invocation, namespace: str) -> list[Obj]:
     flags = call.flags
     found = await call.client.list(
         builtin("pods"), namespace, label_selector=flags.selector, field_selector=flags.field_selector
@@ -92,8 +92,8 @@ async def _pods(call: Call, namespace: str) -> list[Obj]:
     return found.items
 
 
-async def _check_empty(call: Call, name: str) -> None:
-    """Raises Failed if there are Pods, of which nothing is known."""
+async def _check_empty(call: Invocation, name: str) -> None:
+    """Raise Failed if there are Pods without metrics."""
     if name:
         pods = [await call.client.get(builtin("pods"), name, call.namespace)]
     else:
@@ -101,7 +101,7 @@ async def _check_empty(call: Call, name: str) -> None:
         if not pods:
             return
     for pod in pods:
-        age = (call.around.clock.now() - parse_time(pod["metadata"]["creationTimestamp"])).total_seconds()
+        age = (call.io.clock.now() - parse_time(pod["metadata"]["creationTimestamp"])).total_seconds()
         if age > _YOUNG:
             raise Failed(f"Metrics not available for pod {_where(pod)}, age: {format_duration(round(age * 1e9))}")
     raise Failed("metrics not available yet")

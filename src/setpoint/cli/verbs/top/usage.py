@@ -1,13 +1,13 @@
-"""What the metrics API tells, and how it is shown."""
+"""Read and format the metrics API."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from setpoint.cli.call import Call
 from setpoint.cli.failures import Failed
 from setpoint.cli.flags import Flag, switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.meta import quantity
 
 Obj = dict[str, Any]
@@ -23,13 +23,13 @@ FLAGS: tuple[Flag, ...] = (
 )
 
 
-def check(call: Call) -> None:
+def check(call: Invocation) -> None:
     if call.flags.sort_by not in ("", "cpu", "memory"):
         raise Failed("--sort-by accepts only cpu or memory")
 
 
-async def metrics(call: Call, plural: str, name: str, namespace: str, selector: str) -> list[Obj]:
-    """Of one, or of all that match. Raises Failed if nobody measures."""
+async def metrics(call: Invocation, plural: str, name: str, namespace: str, selector: str) -> list[Obj]:
+    """Return the metrics of one object, or of all that match. Raise Failed if there is no metrics API."""
     there = {one.version for one in await call.client.discovery.resources() if one.group == _GROUP}
     version = next((one for one in _VERSIONS if one in there), "")
     if not version:
@@ -40,7 +40,7 @@ async def metrics(call: Call, plural: str, name: str, namespace: str, selector: 
     return (await call.client.list(resource, namespace, label_selector=selector)).items
 
 
-def measured(call: Call) -> tuple[str, ...]:
+def measured(call: Invocation) -> tuple[str, ...]:
     return ("cpu", "memory", "swap") if call.flags.show_swap else ("cpu", "memory")
 
 
@@ -52,7 +52,7 @@ def shown(resource: str, usage: Mapping[str, Any]) -> str:
 
 
 def by_usage(sort_by: str) -> Callable[[Mapping[str, Any]], int]:
-    """A key that puts those first that use most."""
+    """Return a sort key that puts the highest usage first."""
     read = quantity.milli_value if sort_by == "cpu" else quantity.value
     return lambda usage: -read(str(usage.get(sort_by, "0")))
 

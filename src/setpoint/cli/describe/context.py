@@ -1,4 +1,4 @@
-"""Who looks: through which client, when, from which zone, and for how much."""
+"""The context of a description: client, time, time zone and page size."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NEWEST = 37
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class DescribeContext:
     reader: Reader
     clock: Clock
     show_events: bool = True
     chunk_size: int = 500
-    """How many objects a page of a list has; 0 for all at once."""
+    """The number of objects per page of a list; 0 lists all at once."""
     zone: tzinfo | None = None
-    """The zone in which times are shown; None is the machine's own."""
+    """The time zone of displayed times; None means that of the machine."""
     minor: int = NEWEST
-    """Which kubectl 1.x the output equals, from 1.33 on. Older ones leave some lines out and say some in other words;
-    they are what the newest can be compared with."""
+    """The minor version of kubectl 1.x whose output is reproduced, from 33 on. Older versions omit some lines and use
+    other words; they allow comparisons with recorded output."""
 
     def since(self, timestamp: str | None) -> str:
-        """How long ago."""
+        """Return the elapsed time since a timestamp."""
         return since(timestamp, self.clock.now())
 
     def moment(self, timestamp: str | None) -> str:
@@ -41,7 +41,7 @@ class Looking:
     async def all(
         self, resource: ResourceRef, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> list[Obj]:
-        """Raises ApiError."""
+        """List all objects of a resource. Raise ApiError."""
         found = await self.reader.list(
             resource,
             namespace,
@@ -52,7 +52,7 @@ class Looking:
         return found.items
 
     async def pods(self, namespace: str, *, label_selector: str = "", field_selector: str = "") -> list[Obj]:
-        """Raises ApiError."""
+        """List Pods. Raise ApiError."""
         pods = builtin("pods")
         return await self.all(pods, namespace, label_selector=label_selector, field_selector=field_selector)
 

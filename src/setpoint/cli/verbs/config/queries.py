@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from setpoint.cli.call import Call
 from setpoint.cli.command import Command
 from setpoint.cli.failures import Failed, raise_all
 from setpoint.cli.flags import switch, text
+from setpoint.cli.invocation import Invocation
 from setpoint.cli.kubeconfig_files import Files
 from setpoint.cli.tabwriter import align
 
 _HEADER = ("CURRENT", "NAME", "CLUSTER", "AUTHINFO", "NAMESPACE")
 
 
-def current_context(call: Call) -> None:
+def current_context(call: Invocation) -> None:
     name = Files(call).shown().current_context
     if not name:
         raise Failed("current-context is not set")
-    call.say(name)
+    call.print(name)
 
 
-def get_contexts(call: Call) -> None:
+def get_contexts(call: Invocation) -> None:
     form = call.flags.output
     if form not in ("", "name"):
         raise Failed(
@@ -30,23 +30,23 @@ def get_contexts(call: Call) -> None:
     errors = [Failed(f"context {name} not found") for name in call.args if name not in known]
     names = sorted(name for name in call.args or known if name in known)
     if form == "name":
-        call.say("".join(f"{name}\n" for name in names), end="")
+        call.print("".join(f"{name}\n" for name in names), end="")
     else:
         rows: list[tuple[str, ...]] = [] if call.flags.no_headers else [_HEADER]
         for name in names:
             body = known[name].body
             mark = "*" if name == settings.current_context else " "
             rows.append((mark, name, *(body.get(key) or "" for key in ("cluster", "user", "namespace"))))
-        call.say(align("".join("\t".join(row) + "\n" for row in rows), least=6, padding=3), end="")
+        call.print(align("".join("\t".join(row) + "\n" for row in rows), least=6, padding=3), end="")
     raise_all(errors)
 
 
-def get_clusters(call: Call) -> None:
-    call.say("\n".join(["NAME", *sorted(Files(call).shown().clusters)]))
+def get_clusters(call: Invocation) -> None:
+    call.print("\n".join(["NAME", *sorted(Files(call).shown().clusters)]))
 
 
-def get_users(call: Call) -> None:
-    call.say("\n".join(["NAME", *sorted(Files(call).shown().users)]))
+def get_users(call: Invocation) -> None:
+    call.print("\n".join(["NAME", *sorted(Files(call).shown().users)]))
 
 
 CURRENT_CONTEXT = Command("Display the current-context", current_context)

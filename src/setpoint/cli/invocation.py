@@ -1,4 +1,4 @@
-"""What a command is given: its flags and arguments, the streams, and the way to the server."""
+"""The execution context of a command: its flags and arguments, its streams, and the connection to the server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from setpoint.meta.clock import Clock
 
 
-class Surroundings:
-    """What a command line is run in. Tests make their own."""
+class CommandIO:
+    """The streams, environment, clock and connection of a command. Tests create their own."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Surroundings:
         connect: Callable[[Access, float], Client] | None = None,
         suffix: Callable[[], str] | None = None,
     ) -> None:
-        sys.stdout.flush()  # what others may have printed comes before what is written past them
+        sys.stdout.flush()  # flush what was printed before, because the buffer is written directly
         self.stdin = stdin if stdin is not None else sys.stdin.buffer
         self.stdout = stdout if stdout is not None else sys.stdout.buffer
         self.stderr = stderr if stderr is not None else sys.stderr.buffer
@@ -49,11 +49,12 @@ class Surroundings:
             clock = SystemClock()
         self.clock = clock
         self.connect = connect
-        """To the server that the flags name, with a limit of seconds for an answer; None: over the network."""
+        """Connects to the server of the flags, with a timeout in seconds for a response; None connects over the
+        network."""
         self._suffix = suffix
 
     def suffix(self) -> str:
-        """Five letters by chance, for names that must differ."""
+        """Return five random characters, for unique names."""
         if self._suffix is None:
             from setpoint.system import RandomIds
 
@@ -70,51 +71,51 @@ class Surroundings:
 
     @property
     def colour(self) -> bool:
-        """Whether people look on who did not ask for plain text."""
+        """Whether to colour the output: it is a terminal, and the user did not ask for plain text."""
         plain = self.environment.get("NO_COLOR") or self.environment.get("TERM") == "dumb"
         return self.out_is_terminal and not plain
 
 
-class Call:
-    """One command line on its way."""
+class Invocation:
+    """One execution of a command."""
 
-    def __init__(self, around: Surroundings, line: Line, command: str, *, local: bool = False) -> None:
-        self.around = around
+    def __init__(self, io: CommandIO, line: Line, command: str, *, local: bool = False) -> None:
+        self.io = io
         self.flags = line.values
         self.args = line.args
         self.dash = line.dash
         self.command = command
-        """As it was typed, without arguments: `setpoint create deployment`."""
+        """The command as it was typed, without arguments: `setpoint create deployment`."""
         self.local = local
-        """Acts on the cluster of this directory only, unless another one is chosen explicitly."""
+        """Whether the command acts only on the cluster of this directory, unless another one is chosen explicitly."""
         self.warned = 0
-        """How many warnings the server gave."""
+        """The number of warnings that the server sent."""
         self._choice: Choice | None = None
         self._access: Access | None = None
         self._client: Client | None = None
         self._warnings: set[str] = set()
 
-    # -- speaking ---------------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------------
 
-    def say(self, text: str, end: str = "\n") -> None:
-        """To stdout, as one line unless `end` says otherwise. What is not Unicode stays as it came."""
+    def print(self, text: str, end: str = "\n") -> None:
+        """Write a line to stdout, or a text with another `end`. Bytes that are not valid Unicode are preserved."""
         self.write((text + end).encode("utf-8", "surrogateescape"))
 
     def write(self, data: bytes) -> None:
-        self.around.stdout.write(data)
+        self.io.stdout.write(data)
 
     def flush(self) -> None:
-        """What was said so far is to be seen now: for those who go on to wait."""
-        self.around.stdout.flush()
+        """Flush stdout, for commands that wait afterwards."""
+        self.io.stdout.flush()
 
-    def tell(self, text: str) -> None:
-        """A line on stderr: warnings, progress, questions."""
-        self.around.stdout.flush()
-        self.around.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))
-        self.around.stderr.flush()
+    def print_err(self, text: str) -> None:
+        """Write a line to stderr: a warning, progress or a question."""
+        self.io.stdout.flush()
+        self.io.stderr.write((text + "\n").encode("utf-8", "surrogateescape"))
+        self.io.stderr.flush()
 
     def usage(self, message: str) -> NoReturn:
-        """As kubectl says it where a command's own rules, not the flags', are broken."""
+        """Raise Failed with kubectl's text for a violated rule of the command itself, not of its flags."""
         raise Failed(f"{message}\nSee '{self.command} -h' for help and examples")
 
     def no_arguments(self) -> None:
@@ -125,10 +126,10 @@ class Call:
 
     @property
     def choice(self) -> Choice:
-        """The cluster that this line is for. Raises KubeconfigError."""
+        """The cluster that this command acts on. Raise KubeconfigError."""
         if self._choice is None:
-            around = self.around
-            found = choose(connection.wanted(self.flags), around.environment, around.home, Path.cwd())
+            io = self.io
+            found = choose(connection.wanted(self.flags), io.environment, io.home, Path.cwd())
             if self.local and found.directory is None and not found.explicit:
                 raise KubeconfigError(
                     "there is no cluster in this directory: `setpoint up` starts one. "
@@ -140,9 +141,9 @@ class Call:
     @property
     def access(self) -> Access:
         if self._access is None:
-            self._access = connection.access(self.flags, self.choice, self.around.environment)
-            if self.around.stderr.isatty() and (line := which_cluster(self.choice, self.around.home)):
-                self.tell(line)
+            self._access = connection.access(self.flags, self.choice, self.io.environment)
+            if self.io.stderr.isatty() and (line := which_cluster(self.choice, self.io.home)):
+                self.print_err(line)
         return self._access
 
     def point_to(self, directory: Path) -> None:
@@ -151,43 +152,45 @@ class Call:
 
     @property
     def namespace(self) -> str:
-        """The one that is asked for, or the context's; `default` if nothing says which."""
+        """The namespace of the flags or of the context; by default `default`."""
         return self.access.namespace
 
     @property
     def namespace_given(self) -> bool:
-        """On the command line: then objects may not say another one."""
+        """Whether the namespace is set on the command line: objects must then not have another one."""
         return bool(self.flags.namespace)
 
     @property
     def client(self) -> Client:
-        """Closed when the command ends."""
+        """The client, which is closed when the command ends."""
         if self._client is None:
-            connect = self.around.connect or self._connect
+            connect = self.io.connect or self._connect
             self._client = connect(self.access, self._timeout())
             self._client.sender.on_warning = self._warning
             self._client.default_namespace = self.namespace
         return self._client
 
     def expired(self) -> str:
-        """What is to be said of a client certificate whose time is over; empty: nothing. A server may just hang up."""
+        """Return a hint that the client certificate has expired; empty if it has not. A server may only close the
+        connection."""
         if self._access is None or self._access.certificate is None:
             return ""
-        # Here, because it is slow to load, and asked only when something went wrong.
+        # Imported here because it is slow to load and only needed after a failure.
         from cryptography.x509 import load_pem_x509_certificate
 
         try:
             end = load_pem_x509_certificate(self._access.certificate).not_valid_after_utc
         except ValueError:
             return ""
-        over = end < self.around.clock.now()
+        over = end < self.io.clock.now()
         return f" (the client certificate of the kubeconfig expired at {end:%Y-%m-%d %H:%M:%S} UTC)" if over else ""
 
     def stopped(self) -> str:
-        """Return the sentence for a cluster of this directory that does not run; empty if it does, or is not meant."""
+        """Return the message for a cluster of this directory that is not running; empty if it runs, or another one is
+        chosen."""
         if self._choice is None or self._choice.directory is None:
             return ""
-        # Here, because only those who reach nothing ask.
+        # Imported here because it is only needed after a failed connection.
         from setpoint.cli.running import find_running
         from setpoint.client.cluster_choice import display_path
 
@@ -203,12 +206,12 @@ class Call:
             await self._client.close()
 
     def _connect(self, access: Access, timeout: float) -> Client:
-        from setpoint.cli.discovery_cache import kept_discovery
+        from setpoint.cli.discovery_cache import cached_discovery
         from setpoint.client.connect import connect
 
-        client = connect(access, self.around.clock, user_agent="setpoint", timeout=timeout)
-        folder = Path(self.flags.cache_dir) if self.flags.cache_dir else self.around.home / ".kube" / "cache"
-        client.discovery = kept_discovery(client, folder, access, self.around.clock)
+        client = connect(access, self.io.clock, user_agent="setpoint", timeout=timeout)
+        folder = Path(self.flags.cache_dir) if self.flags.cache_dir else self.io.home / ".kube" / "cache"
+        client.discovery = cached_discovery(client, folder, access, self.io.clock)
         return client
 
     def _timeout(self) -> float:
@@ -228,6 +231,6 @@ class Call:
         if text not in self._warnings:
             self._warnings.add(text)
             self.warned += 1
-            yellow = self.around.stderr.isatty() and self.around.colour
+            yellow = self.io.stderr.isatty() and self.io.colour
             text = escaped(text)
-            self.tell(f"\x1b[33;1mWarning:\x1b[0m {text}" if yellow else f"Warning: {text}")
+            self.print_err(f"\x1b[33;1mWarning:\x1b[0m {text}" if yellow else f"Warning: {text}")
