@@ -22,7 +22,7 @@ from setpoint.scheduler.config import Configuration
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.nominations import Nominations
-from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.queueing_hints import QueueingHints
 from setpoint.system import RandomIds, SystemClock
 
 Obj = dict[str, Any]
@@ -79,7 +79,7 @@ def a_pod(number: int, spec: Obj) -> Obj:
 
 
 def in_memory(nodes: int, pods: int, spec: Obj) -> float:
-    engine = Engine(Configuration(), Listers(), Nominations(lambda key: None), RandomIds(1), Wakeups())
+    engine = Engine(Configuration(), Listers(), Nominations(lambda key: None), RandomIds(1), QueueingHints())
     for number in range(nodes):
         engine.snapshot.put_node(a_node(number))
     waiting = []

@@ -1,6 +1,6 @@
-"""The scheduler: finds a node for every Pod that has none.
+"""The scheduler: assigns a node to every unscheduled Pod.
 
-What it promises: a Pod is decided about on everything the caches show plus everything decided before, one Pod at a
-time; only the binding itself waits for the server, many at once. A Pod that fits nowhere says why, and is tried again
-as soon as something has changed that could help it.
+Guarantees: Pods are decided one at a time, based on the caches plus all earlier decisions; only the binding waits for
+the server, and many bindings run concurrently. A Pod that fits nowhere gets the reasons in its status and is retried as
+soon as an event occurs that could make it schedulable.
 """

@@ -1,4 +1,4 @@
-"""Terms of Pod affinity and anti-affinity: which other Pods are meant, and how near is near."""
+"""Terms of Pod affinity and anti-affinity: which Pods they select, in which topology domains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Term:
-    """Immutable; equal terms have equal identities."""
+    """An immutable affinity term; equal terms have equal identities."""
 
     __slots__ = ("identity", "namespace_selector", "namespaces", "selector", "topology_key", "weight")
 
@@ -35,23 +35,23 @@ class Term:
             weight,
         )
 
-    def means(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
-        """Whether a Pod with these labels, in a namespace with those, is one that the term speaks of."""
-        return self.reaches(namespace, namespace_labels) and self.selector.matches(labels)
+    def selects(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
+        """Return whether the term selects a Pod with these labels in a namespace with those labels."""
+        return self.selects_namespace(namespace, namespace_labels) and self.selector.matches(labels)
 
-    def reaches(self, namespace: str, namespace_labels: Labels) -> bool:
+    def selects_namespace(self, namespace: str, namespace_labels: Labels) -> bool:
         return namespace in self.namespaces or (
             self.namespace_selector is not NOTHING and self.namespace_selector.matches(namespace_labels)
         )
 
     @property
     def by_namespace_labels(self) -> bool:
-        """Which namespaces are meant depends on their labels."""
+        """Whether the selected namespaces depend on their labels."""
         return self.namespace_selector is not NOTHING and self.namespace_selector is not EVERYTHING
 
 
 class PodTerms:
-    """All that one Pod's affinity says about other Pods."""
+    """All affinity terms of one Pod."""
 
     __slots__ = ("affinity", "anti", "preferred", "preferred_anti")
 

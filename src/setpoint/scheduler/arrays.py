@@ -1,5 +1,8 @@
-"""Arrays over nodes. A slot is a place in them that one node has for as long as it is known; every array has a place
-for every slot, taken or not."""
+"""Arrays over nodes.
+
+A slot is the position of a node in these arrays for as long as the node exists; every array has an element for every
+slot, used or not.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,18 @@ _LOG_LIMIT = 1 << 16
 
 
 def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """The same with more places in the last dimension, the new ones zero."""
+    """Return a copy with `capacity` elements in the last dimension; new ones are zero."""
     bigger = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
     bigger[..., : array.shape[-1]] = array
     return bigger
 
 
 class ChangeLog:
-    """Which slots have changed, in order: whoever computed something of them sees what to compute again."""
+    """A log of changed slots, from which readers find what to recompute."""
 
     def __init__(self) -> None:
         self.epoch = 0
-        """Raised when everything has changed; what was noted before is then forgotten."""
+        """Incremented when every slot has changed; earlier log entries are then dropped."""
         self.slots: list[int] = []
 
     def add(self, slot: int) -> None:
@@ -42,7 +45,7 @@ class ChangeLog:
 
 
 class Cursor:
-    """How far somebody has read a log."""
+    """The read position of one reader of a log."""
 
     __slots__ = ("_at", "_epoch")
 
@@ -51,7 +54,8 @@ class Cursor:
         self._at = 0
 
     def unread(self, log: ChangeLog, worthwhile: int) -> Sequence[int] | None:
-        """The slots that have changed since the last call; None: compute everything, as more than `worthwhile` have."""
+        """Return the slots that changed since the last call, or None if more than `worthwhile` did and everything
+        should be recomputed."""
         if self._epoch != log.epoch or len(log.slots) - self._at > worthwhile:
             self._epoch, self._at = log.epoch, len(log.slots)
             return None
@@ -62,8 +66,8 @@ class Cursor:
         return changed if len(changed) == 1 else list(dict.fromkeys(changed))
 
 
-class Followed:
-    """An array over slots that stays right by computing again only what has changed."""
+class IncrementalArray:
+    """An array over slots that recomputes only changed slots."""
 
     __slots__ = ("_cursor", "_values")
 
@@ -72,8 +76,8 @@ class Followed:
         self._values: Ints | None = None
 
     def values(self, log: ChangeLog, compute: Callable[[], Ints], compute_one: Callable[[int], int]) -> Ints:
-        """`compute()` gives the values of all slots, `compute_one(slot)` the same for one: numbers are quicker than
-        arrays of one number. Nobody changes what is returned."""
+        """Return the values, which callers must not modify. `compute()` returns the values of all slots,
+        `compute_one(slot)` that of one, which is faster for scalars."""
         known = self._values
         changed = self._cursor.unread(log, 0 if known is None else len(known) // 32 + 4)
         if known is None or changed is None:

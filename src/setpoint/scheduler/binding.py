@@ -1,4 +1,4 @@
-"""DefaultBinder, and what must come before it: volumes that wait for a node get theirs first."""
+"""DefaultBinder, preceded by the binding of volumes with WaitForFirstConsumer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.pod_status import PODS, write_status
 
 if TYPE_CHECKING:
-    from setpoint.scheduler.volume_binder import Promise
+    from setpoint.scheduler.volume_binder import VolumeReservation
 
 Obj = dict[str, Any]
 
 CLAIMS, VOLUMES = builtin("persistentvolumeclaims"), builtin("persistentvolumes")
-_LOOK_EVERY = 1.0
+_POLL_SECONDS = 1.0
 
 
 class Binder:
@@ -28,7 +28,8 @@ class Binder:
         self._listers = listers
         self._waiting: list[asyncio.Event] = []
         self.tasks: asyncio.TaskGroup | None = None
-        """Where Pods wait for volumes: for so long that nobody else may wait behind them."""
+        """The task group in which Pods wait for volumes, which takes too long for the write queue; None before the
+        scheduler runs."""
 
     def spawn(self, bind: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -38,17 +39,18 @@ class Binder:
         self.tasks.create_task(run())
 
     def changed(self, old: Obj | None, new: Obj | None) -> None:
-        """A claim or a volume has."""
+        """Wake the Pods that wait for volumes after a claim or volume has changed."""
         for waiting in self._waiting:
             waiting.set()
 
-    async def bind(self, pod: Obj, node: str, promise: Promise | None) -> None:
-        """Raises ApiError, Unreachable, ValueError, TimeoutError. Nothing is promised any more when it fails."""
-        if promise is not None:
+    async def bind(self, pod: Obj, node: str, reservation: VolumeReservation | None) -> None:
+        """Bind the Pod. Raise ApiError, Unreachable, ValueError or TimeoutError; after a failure no volume is
+        reserved."""
+        if reservation is not None:
             try:
-                await self._keep(pod, node, promise)
+                await self._bind_volumes(pod, node, reservation)
             except BaseException:
-                promise.binder.withdraw(promise)
+                reservation.binder.unreserve(reservation)
                 raise
         meta = pod["metadata"]
         binding = {
@@ -59,33 +61,33 @@ class Binder:
         }
         await self._client.create(binding, resource=PODS, subresource="binding")
 
-    async def _keep(self, pod: Obj, node: str, promise: Promise) -> None:
-        # So that others see what the node is kept for while the volumes are made.
+    async def _bind_volumes(self, pod: Obj, node: str, reservation: VolumeReservation) -> None:
+        # Nominate the node, so that its capacity stays reserved while volumes are provisioned.
         await write_status(self._client, pod, None, node)
-        for volume, _ in promise.volumes:
+        for volume, _ in reservation.volumes:
             await self._client.update(volume, resource=VOLUMES)
-        for claim in promise.claims:
+        for claim in reservation.claims:
             await self._client.update(claim, resource=CLAIMS)
-        deadline = self._clock.monotonic() + promise.binder.bind_timeout
-        news = asyncio.Event()
-        self._waiting.append(news)
+        deadline = self._clock.monotonic() + reservation.binder.bind_timeout
+        change = asyncio.Event()
+        self._waiting.append(change)
         try:
-            while not promise.binder.is_kept(promise, node):
+            while not reservation.binder.is_bound(reservation, node):
                 if self._clock.monotonic() >= deadline:
                     raise TimeoutError("context deadline exceeded")
-                news.clear()
-                await self._news_or_time(news)
+                change.clear()
+                await self._change_or_timeout(change)
         except (ValueError, TimeoutError) as error:
             raise type(error)(f'running PreBind plugin "VolumeBinding": binding volumes: {error}') from None
         finally:
-            self._waiting.remove(news)
+            self._waiting.remove(change)
 
-    async def _news_or_time(self, news: asyncio.Event) -> None:
+    async def _change_or_timeout(self, change: asyncio.Event) -> None:
         async def alarm() -> None:
-            await self._clock.sleep(_LOOK_EVERY)
-            news.set()
+            await self._clock.sleep(_POLL_SECONDS)
+            change.set()
 
         async with asyncio.TaskGroup() as tasks:
             sleeper = tasks.create_task(alarm())
-            await news.wait()
+            await change.wait()
             sleeper.cancel()

@@ -1,4 +1,4 @@
-"""What happens in a cluster, in the terms in which plugins say what could help them."""
+"""Cluster events in the terms in which plugins register their interest."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from setpoint.kinds.core.pod_totals import pod_requests
 from setpoint.meta.quantity import compare
-from setpoint.scheduler.requests import is_given_as_asked
+from setpoint.scheduler.requests import is_fully_allocated
 
 Obj = dict[str, Any]
 
 NODE = "Node"
 ASSIGNED_POD = "AssignedPod"
-"""A Pod that is on a node, or that a node was set aside for."""
+"""A Pod that is bound to a node or nominated for one."""
 TARGET_POD = "TargetPod"
-"""The waiting Pod itself."""
+"""The unscheduled Pod itself."""
 CLAIM, VOLUME, STORAGE_CLASS = "PersistentVolumeClaim", "PersistentVolume", "StorageClass"
 CSI_NODE, CSI_DRIVER, CSI_CAPACITY, ATTACHMENT = "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"
 
@@ -35,7 +35,7 @@ class Action(Flag):
     POD_TOLERATION = auto()
     POD_GATES_ELIMINATED = auto()
     OTHER = auto()
-    """A change of which nothing more is known."""
+    """A change that is none of the others."""
 
 
 class ClusterEvent(NamedTuple):
@@ -43,7 +43,7 @@ class ClusterEvent(NamedTuple):
     action: Action
 
     def label(self) -> str:
-        """As metrics have it."""
+        """The label of the event in metrics."""
         return f"{self.resource}{_LABELS.get(self.action, 'Update')}"
 
 
@@ -58,7 +58,7 @@ _LABELS = {
 
 
 def node_changes(old: Obj, new: Obj) -> list[Action]:
-    """What of a node has changed that could matter to somebody."""
+    """Return the scheduling-relevant changes of a node."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     was, now = old.get("status") or {}, new.get("status") or {}
     found = []
@@ -82,7 +82,7 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, str]:
 
 
 def pod_changes(old: Obj, new: Obj) -> list[Action]:
-    """What of a Pod has changed; a change that is none of these is OTHER."""
+    """Return the changes of a Pod; OTHER if it is none of the known ones."""
     before, after = old["spec"], new["spec"]
     found = []
     if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
@@ -101,8 +101,8 @@ def pod_changes(old: Obj, new: Obj) -> list[Action]:
 
 
 def _resources(pod: Obj) -> list[Any]:
-    """All that the requests of a Pod depend on: most changes leave it alone."""
-    spec, status = pod["spec"], {} if is_given_as_asked(pod) else pod["status"]
+    """Return all fields that the requests of a Pod depend on; most changes leave them alone."""
+    spec, status = pod["spec"], {} if is_fully_allocated(pod) else pod["status"]
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return [

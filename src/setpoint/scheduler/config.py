@@ -1,5 +1,5 @@
-"""The scheduler's configuration: a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as far as it means
-something here. What is not known is an error that says where it is."""
+"""Parses the supported part of a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Unknown fields are errors
+that name their path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_PLUGINS: dict[str, int] = {
     "VolumeBinding": 0, "VolumeZone": 0, "PodTopologySpread": 2, "InterPodAffinity": 2, "DefaultPreemption": 0,
     "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1, "DefaultBinder": 0,
 }  # fmt: skip
-"""In upstream's order, with the weights of those that score."""
+"""The default plugins in upstream's order, with the weights of those that score."""
 FILTERS = (
     "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
     "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity",
@@ -46,20 +46,20 @@ STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used; the message begins with the path of what is wrong."""
+    """The configuration is invalid; the message begins with the path of the field."""
 
 
 @dataclass(frozen=True)
 class ProfileConfig:
     name: str = DEFAULT_NAME
     filters: tuple[str, ...] = FILTERS
-    """In order."""
+    """Filter plugins in the order in which they run."""
     scores: tuple[tuple[str, int], ...] = tuple((name, DEFAULT_PLUGINS[name]) for name in SCORERS)
-    """Names and weights."""
+    """Names and weights of score plugins."""
     preempts: bool = True
     gates: bool = True
     arguments: Mapping[str, Obj] = field(default_factory=dict)
-    """By plugin."""
+    """Arguments by plugin."""
 
     def args(self, plugin: str) -> Obj:
         return self.arguments.get(plugin) or {}
@@ -73,7 +73,7 @@ class Configuration:
 
 
 def load(document: Obj) -> Configuration:
-    """Raises ConfigError."""
+    """Parse a configuration. Raise ConfigError."""
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(name, wanted) != wanted:
             raise ConfigError(f"{name}: {document[name]!r} is not {wanted}")
@@ -119,7 +119,7 @@ def _profile(path: str, profile: Obj) -> ProfileConfig:
 def _merged(
     path: str, given: Obj | None, inherited: Mapping[str, int], able: Iterable[str] | None = None
 ) -> dict[str, int]:
-    """What is inherited, less what is disabled; what is enabled anew takes the place of what it replaces."""
+    """Return the inherited plugins without the disabled ones; a re-enabled plugin replaces the inherited one."""
     given = given or {}
     _known(f"{path}.", given, {"enabled", "disabled"})
     disabled = [_plugin(f"{path}.disabled[{i}]", entry) for i, entry in enumerate(given.get("disabled") or ())]

@@ -1,4 +1,4 @@
-"""Which Pods are like this one, for Pods that do not say: those of the same Services and the same owner."""
+"""The default selector for Pods without spread constraints of their own: Pods of the same Services and owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class DefaultSelectors:
         listers.services.add_index(_BY_NAMESPACE, namespace_index)
 
     def of(self, demand: Demand) -> Selector:
-        """Empty if it is like no other. The same object as long as nothing has changed."""
+        """Return the selector; empty if no Service or owner selects the Pod. The same object is returned until
+        something changes."""
         wanted = self._wanted(demand.pod)
         known = demand.cache.get(_CACHED)
         if known is None or known[0] != wanted:

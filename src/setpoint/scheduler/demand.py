@@ -1,7 +1,7 @@
-"""What a Pod asks of a node, read once for all Pods that ask the same.
+"""What a Pod requires of a node, parsed once for all Pods with equal requirements.
 
-Pods of one Deployment differ in names and in the volume their token is in, and in nothing that the scheduler looks at:
-they share one Demand, and with it all that was computed for it.
+Pods of one Deployment differ only in names and token volumes, which do not matter for scheduling: they share one Demand
+and everything computed for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from setpoint.reconcile.keys import controller_of
 from setpoint.scheduler.affinity_terms import PodTerms
 from setpoint.scheduler.node_selection import PreferredNodes, RequiredNodes
 from setpoint.scheduler.node_table import PODS, NodeTable, amount
-from setpoint.scheduler.requests import is_given_as_asked, nonzero_requests
+from setpoint.scheduler.requests import is_fully_allocated, nonzero_requests
 
 Obj = dict[str, Any]
 GroupKey = tuple[str, tuple[tuple[str, str], ...]]
 
-_TELLING_VOLUMES = (
+_RELEVANT_VOLUMES = (
     "persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi", "csi", "image",
 )  # fmt: skip
 
@@ -33,7 +33,7 @@ class Demand:
     def __init__(self, pod: Obj, table: NodeTable) -> None:
         meta, spec = pod["metadata"], pod["spec"]
         self.pod = pod
-        """One of those that ask this; of the others only names, uids and times may differ."""
+        """One of the Pods with this demand; the others may differ in names, uids and times only."""
         self.namespace: str = meta["namespace"]
         self.labels: Mapping[str, str] = meta.get("labels") or {}
         self.spec: Obj = spec
@@ -45,19 +45,19 @@ class Demand:
         guessed = nonzero_requests(pod, requests)
         self.nonzero = (amount("cpu", guessed.get("cpu", "0")), amount("memory", guessed.get("memory", "0")))
         self.rows = [(table.row(name), number) for name, number in self.requests.items() if name != "pods" and number]
-        """Where in the node table it takes how much; that it is one Pod is not among it."""
-        self.taken = [*self.rows, (PODS, 1)]
-        self.taken_of = dict(self.taken)
+        """Rows of the node table and the amounts that the Pod requests there, without the Pod count."""
+        self.usage = [*self.rows, (PODS, 1)]
+        self.usage_by_row = dict(self.usage)
         self.ports: tuple[HostPort, ...] = host_ports(spec)
-        self.volumes: list[Obj] = [volume for volume in spec.get("volumes") or () if _is_telling(volume)]
+        self.volumes: list[Obj] = [volume for volume in spec.get("volumes") or () if _is_relevant(volume)]
         self.claims = [
             f"{self.namespace}/{volume['persistentVolumeClaim']['claimName']}"
             for volume in self.volumes
             if "persistentVolumeClaim" in volume
         ]
-        """The keys of the claims that it mounts by name."""
+        """Keys of the claims that the Pod mounts by name."""
         self.cache: dict[object, Any] = {}
-        """What plugins have computed for it, each under a key of its own."""
+        """Results that plugins computed for the demand, each under its own key."""
 
     @cached_property
     def required_nodes(self) -> RequiredNodes:
@@ -78,15 +78,15 @@ class Demand:
 
 
 class Demands:
-    """Every demand that some Pod has, once."""
+    """Interns demands, so that equal ones are the same object."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._known: WeakValueDictionary[bytes, Demand] = WeakValueDictionary()
 
     def of(self, pod: Obj, before: tuple[Obj, Demand] | None = None) -> Demand:
-        """`before`: the same Pod as it was, and what it asked then."""
-        if before is not None and _asks_the_same(before[0], pod):
+        """Return the demand of a Pod. `before` is the Pod's former version and demand."""
+        if before is not None and _has_same_demand(before[0], pod):
             return before[1]
         key = _key(pod)
         found = self._known.get(key)
@@ -95,27 +95,27 @@ class Demands:
         return found
 
 
-def _asks_the_same(old: Obj, new: Obj) -> bool:
-    """Seen at a glance: no means that it must be read."""
+def _has_same_demand(old: Obj, new: Obj) -> bool:
+    """Return whether the demand is evidently unchanged; False means that the Pod must be parsed."""
     before, after = old["metadata"], new["metadata"]
     return (
-        "generation" in after  # every change of the spec raises it
+        "generation" in after  # every change of the spec increments it
         and before.get("generation") == after["generation"]
         and before.get("uid") == after.get("uid")
         and before.get("labels") == after.get("labels")
         and before.get("ownerReferences") == after.get("ownerReferences")
-        and is_given_as_asked(old)
-        and is_given_as_asked(new)
+        and is_fully_allocated(old)
+        and is_fully_allocated(new)
     )
 
 
-def _is_telling(volume: Obj) -> bool:
-    return any(kind in volume for kind in _TELLING_VOLUMES)
+def _is_relevant(volume: Obj) -> bool:
+    return any(kind in volume for kind in _RELEVANT_VOLUMES)
 
 
 def _key(pod: Obj) -> bytes:
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    volumes = [volume for volume in spec.get("volumes") or () if _is_telling(volume)]
+    volumes = [volume for volume in spec.get("volumes") or () if _is_relevant(volume)]
     owner = controller_of(pod)
     return orjson.dumps(
         [
@@ -128,7 +128,7 @@ def _key(pod: Obj) -> bytes:
             volumes,
             # Claims of ephemeral volumes are named after the Pod.
             meta["name"] if any("ephemeral" in volume for volume in volumes) else None,
-            None if is_given_as_asked(pod) else _granted(status),
+            None if is_fully_allocated(pod) else _granted(status),
         ],
         option=orjson.OPT_SORT_KEYS,
     )
@@ -148,7 +148,7 @@ def _of_container(container: Obj) -> list[Any]:
 
 
 def _granted(status: Mapping[str, Any]) -> list[Any]:
-    """What the node says it has given, which counts while a Pod is being resized."""
+    """Return the allocated resources in the status, which count during a resize."""
     return [
         [entry.get("name"), entry.get("allocatedResources"), (entry.get("resources") or {}).get("requests")]
         for key in ("initContainerStatuses", "containerStatuses")

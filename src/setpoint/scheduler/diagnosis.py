@@ -1,4 +1,4 @@
-"""Why a Pod fits nowhere, in the words that people know."""
+"""Why a Pod fits nowhere, in upstream's words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from setpoint.scheduler.diagnosis_text import NO_NODES
 
 
 class NoNodes(Exception):
-    """There is no node at all."""
+    """The cluster has no nodes."""
 
     def __init__(self) -> None:
         super().__init__(NO_NODES)
@@ -19,19 +19,19 @@ class NoNodes(Exception):
 @dataclass(slots=True)
 class Diagnosis:
     nodes: int
-    """How many there are."""
+    """The number of nodes."""
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why, and for how many of them."""
+    """The number of nodes by reason."""
     plugins: dict[str, None] = field(default_factory=dict)
-    """Which plugins have refused, each once."""
+    """The plugins that rejected nodes, without duplicates, in order."""
     rejected: str = ""
-    """Why no node was looked at."""
-    helpless: Mask | None = None
-    """The nodes on which taking Pods off would not help; None: all."""
+    """Why no node was considered; empty if they were."""
+    unresolvable: Mask | None = None
+    """Nodes on which preemption would not help; None means all."""
     preemption: str = ""
-    """What became of making room."""
+    """The result of preemption, for the message."""
     nominate: str | None = ""
-    """What becomes of the node that was set aside for the Pod: empty if it is no longer, None if it is still."""
+    """The node to nominate: empty clears the nomination, None leaves it unchanged."""
 
     def message(self) -> str:
         text = summary(self.nodes, self.reasons, self.rejected)
@@ -42,12 +42,12 @@ def summary(nodes: int, reasons: Counter[str], rejected: str = "") -> str:
     text = f"0/{nodes} nodes are available:"
     if rejected:
         return f"{text} {rejected}."
-    told = sorted(f"{count} {reason}" for reason, count in reasons.items())
-    return f"{text} {', '.join(told)}." if told else text
+    lines = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"{text} {', '.join(lines)}." if lines else text
 
 
-class Unfit(Exception):
-    """No node will do as things are."""
+class FitError(Exception):
+    """No node fits the Pod at present."""
 
     def __init__(self, diagnosis: Diagnosis) -> None:
         super().__init__(diagnosis.message())

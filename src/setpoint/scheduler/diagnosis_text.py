@@ -1,4 +1,4 @@
-"""Words that do not need arrays."""
+"""Messages that do not need NumPy."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ _LONGEST_NOTE = 1024
 
 
 def short(message: str) -> str:
-    """As much of it as an event can hold."""
+    """Truncate a message to the length of an Event's note."""
     return message if len(message) <= _LONGEST_NOTE else f"{message[: _LONGEST_NOTE - 4]} ..."

@@ -1,4 +1,4 @@
-"""Making room: the Pods that must go are told why and deleted, while the one that they go for waits."""
+"""Evicts the victims of preemption while the preempting Pod waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from setpoint.reconcile import Informer, key_of
 from setpoint.reconcile.event_series import SeriesRecorder
 from setpoint.scheduler.pod_status import PODS, with_condition, write_status
 from setpoint.scheduler.queue import SchedulingQueue
-from setpoint.scheduler.writes import Writes
+from setpoint.scheduler.writes import WriteQueue
 
 if TYPE_CHECKING:
     from setpoint.scheduler.preemption import Victims
@@ -25,10 +25,10 @@ Obj = dict[str, Any]
 
 class Eviction:
     queue: SchedulingQueue
-    """Where the Pod waits that room is made for."""
+    """The queue in which preempting Pods wait."""
 
     def __init__(
-        self, client: Client, clock: Clock, pods: Informer, recorders: Mapping[str, SeriesRecorder], writes: Writes
+        self, client: Client, clock: Clock, pods: Informer, recorders: Mapping[str, SeriesRecorder], writes: WriteQueue
     ) -> None:
         self._client = client
         self._clock = clock
@@ -36,13 +36,13 @@ class Eviction:
         self._recorders = recorders
         self._writes = writes
         self._for: set[str] = set()
-        """The uids of those that room is being made for."""
+        """Uids of the Pods for which evictions are in progress."""
 
     def is_under_way(self, pod: Obj) -> bool:
         return pod["metadata"]["uid"] in self._for
 
     def begin(self, pod: Obj, victims: Victims, nominated: Iterable[Obj]) -> None:
-        """`nominated` are less important Pods that the node was set aside for: they look elsewhere now."""
+        """Start the evictions. `nominated` are Pods of lower priority whose nomination for the node is cleared."""
         leaving = [placed.pod for placed in victims.pods if "deletionTimestamp" not in placed.pod["metadata"]]
         for other in nominated:
             self._submit_release(other)

@@ -1,4 +1,4 @@
-"""What a plugin is: it refuses nodes, or prefers some, for one Pod at a time and for all nodes at once."""
+"""Plugin interfaces: a plugin filters or scores all nodes at once for one Pod."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MAX_SCORE = 100
 
 
 class Refusal(NamedTuple):
-    """Nodes that will not do, and why."""
+    """Nodes that a plugin rejects, and why."""
 
     reason: str
     where: Mask
     unresolvable: bool | Callable[[], Mask] = False
-    """Taking Pods off the node would not help: everywhere, or where the mask says so."""
+    """Whether preemption on the node would not help: everywhere, or where the mask is true."""
 
 
 class Rejected(Exception):
-    """No node will do, whatever it has: the Pod itself, or what it refers to, is the reason."""
+    """The Pod cannot be scheduled on any node, because of the Pod itself or objects it refers to."""
 
     def __init__(self, reason: str, *, unresolvable: bool = True) -> None:
         super().__init__(reason)
@@ -36,13 +36,13 @@ class Rejected(Exception):
 
 @dataclass(slots=True)
 class Cycle:
-    """One attempt to place one Pod."""
+    """One scheduling attempt for one Pod."""
 
     pod: Obj
     demand: Demand
     snapshot: Snapshot
     state: dict[str, Any] = field(default_factory=dict)
-    """What a plugin has found out before and needs again later, by its name."""
+    """State that a plugin keeps between its extension points, by plugin name."""
 
     @property
     def table(self) -> NodeTable:
@@ -50,15 +50,15 @@ class Cycle:
 
 
 Hint = Callable[[Obj, Obj | None, Obj | None], bool]
-"""(the waiting Pod, what was before, what is now): whether this could have made the Pod fit."""
+"""Called with (unscheduled Pod, old object, new object); returns whether the event could make the Pod schedulable."""
 
 
 class Interest(NamedTuple):
-    """An event that could help a Pod which the plugin refused."""
+    """An event that could make a Pod schedulable which the plugin rejected."""
 
     event: ClusterEvent
     hint: Hint | None = None
-    """None: it always could."""
+    """Narrows the event; None means that it always applies."""
 
 
 class Plugin(Protocol):
@@ -69,37 +69,37 @@ class Plugin(Protocol):
 
 class FilterPlugin(Plugin, Protocol):
     cumulative: bool
-    """All reasons of a node are told, not only the first."""
+    """Whether all reasons of a node are reported instead of only the first."""
 
     def prefilter(self, cycle: Cycle) -> frozenset[str] | None:
-        """The only nodes to look at, if it knows. Raises Rejected."""
+        """Return the only nodes to consider, or None for all. Raise Rejected."""
         ...
 
     def refusals(self, cycle: Cycle) -> Sequence[Refusal]:
-        """In the order in which a node hears them."""
+        """Return the rejected nodes in the order in which reasons are reported."""
         ...
 
     def depends_on_pods(self, cycle: Cycle) -> bool:
-        """Whether it would say something else about this Pod if other Pods were on the nodes."""
+        """Return whether the result for this Pod depends on the Pods on the nodes."""
         ...
 
 
 class ScorePlugin(Plugin, Protocol):
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
-        """0 to 100 for every feasible slot, anything for the others; None if it has no preference. The array is read
-        and not changed."""
+        """Return 0 to 100 for every feasible slot, or None without a preference. Other slots are arbitrary; the caller
+        does not modify the array."""
         ...
 
 
 class Handle(NamedTuple):
-    """What plugins are made with."""
+    """The dependencies of plugins."""
 
     snapshot: Snapshot
     listers: Listers
 
 
 class FilterBase:
-    """A plugin that looks at every node and wakes nobody."""
+    """Defaults of a filter plugin: considers every node and registers no events."""
 
     cumulative = False
 
@@ -114,7 +114,7 @@ class FilterBase:
 
 
 def normalized(scores: Ints, feasible: Mask, *, reverse: bool = False) -> Ints | None:
-    """Scaled so that the greatest becomes 100; None if they are all equal to nothing."""
+    """Scale the scores so that the maximum is 100; return None if all are zero."""
     greatest = int(scores[feasible].max(initial=0))
     if greatest == 0:
         return None

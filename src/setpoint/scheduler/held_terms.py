@@ -1,4 +1,4 @@
-"""The affinity terms of the Pods that are on nodes: what they say about newcomers, and how many on each node say it."""
+"""The affinity terms of Pods on nodes, which apply to new Pods, with the number of Pods per node that have them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HeldTerm:
         self.kind = kind
         self.term = term
         self.counts: Ints = np.zeros(capacity, dtype=np.int64)
-        """How many Pods on each slot have it."""
+        """The number of Pods on each slot that have the term."""
         self.total = 0
 
 
@@ -28,7 +28,7 @@ class HeldTerms:
         self._capacity = capacity
         self._held: dict[Hashable, HeldTerm] = {}
         self.version = 0
-        """Raised when a term appears that nobody had, or nobody has one any more."""
+        """Incremented when a term is added or the last Pod with it is removed."""
 
     def add(self, terms: PodTerms, slot: int) -> None:
         for kind, term in _each(terms):

@@ -1,5 +1,5 @@
-"""Node labels by key: one column a key, with small numbers for values, so that a requirement on a label is one look-up
-in a table of its values, however many nodes there are. Columns are made for the keys that are asked for."""
+"""Node labels by key: one column per key, with integers for values, so that a requirement is evaluated once per
+distinct value. Columns are created for requested keys."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy.typing as npt
 from setpoint.scheduler.arrays import Floats, Ints, Mask, grown
 
 ABSENT = 0
-"""The number that stands for no such label."""
+"""The number for a missing label."""
 
 
 class Column:
     def __init__(self, capacity: int) -> None:
         self.of: npt.NDArray[np.intp] = np.zeros(capacity, dtype=np.intp)
-        """The number of each slot's value."""
+        """The value number of each slot."""
         self.values: list[str] = [""]
-        """By number; the first stands for none."""
+        """Values by number; the first one means no label."""
         self._numbers: dict[str, int] = {}
         self._holders: list[int] = [0]
-        """How many slots have each value."""
+        """The number of slots with each value."""
         self._shared = 0
-        """How many values more than one slot has."""
+        """The number of values that several slots share."""
 
     def set(self, slot: int, value: str | None) -> None:
         before = int(self.of[slot])
@@ -48,16 +48,16 @@ class Column:
         return found
 
     def known(self, value: str) -> int:
-        """Its number; ABSENT if no node has ever had it."""
+        """Return the number of the value, or ABSENT if no node has ever had it."""
         return self._numbers.get(value, ABSENT)
 
     @property
     def crowded(self) -> bool:
-        """Most of the values are of nodes that are gone."""
+        """Whether most values belong to removed nodes."""
         return len(self.values) > 2 * len(self.of) + 1024
 
     def where(self, wanted: Callable[[str], bool], absent: bool) -> Mask:
-        """The slots whose value is wanted; `absent` is for those without one."""
+        """Return the slots whose value satisfies `wanted`; `absent` is the result for slots without the label."""
         table = np.fromiter((wanted(value) for value in self.values), dtype=np.bool_, count=len(self.values))
         table[ABSENT] = absent
         found: Mask = table[self.of]
@@ -78,11 +78,11 @@ class Column:
 
     @property
     def distinct(self) -> bool:
-        """No two slots share a value, as with host names: a domain is then a node."""
+        """Whether no two slots share a value, as with host names, so that a domain is a node."""
         return self._shared == 0
 
     def sums(self, counts: Ints, among: Mask | None = None) -> Floats:
-        """By value number, what `counts` has on all its slots together."""
+        """Return the sums of `counts` by value number."""
         if among is None:
             found: Floats = np.bincount(self.of, weights=counts, minlength=len(self.values)).astype(
                 np.float64, copy=False
@@ -93,17 +93,17 @@ class Column:
         )
 
     def among(self, slots: Mask) -> Mask:
-        """By value number, which values these slots have."""
+        """Return by value number whether these slots have the value."""
         found = np.zeros(len(self.values), dtype=np.bool_)
         found[self.of[slots]] = True
         return found
 
     def domains(self, slots: Mask) -> int:
-        """How many values they have, to have none being one."""
+        """Return the number of distinct values of the slots, counting no label as one."""
         return int(np.count_nonzero(self.among(slots)))
 
     def domain_totals(self, counts: Ints) -> Ints | Floats:
-        """For each slot, what `counts` has in its whole domain; 0 for slots in none."""
+        """Return for each slot the sum of `counts` in its domain; 0 for slots without the label."""
         if self.distinct:
             return counts * self.present
         sums = self.sums(counts)
@@ -121,7 +121,7 @@ class LabelColumns:
         self._columns: dict[str, Column] = {}
 
     def set(self, slot: int, labels: Mapping[str, str] | None) -> None:
-        """None: there is no node."""
+        """Set the labels of a slot; None means that it has no node."""
         self._labels[slot] = labels
         for key, column in self._columns.items():
             column.set(slot, labels.get(key) if labels is not None else None)

@@ -1,4 +1,4 @@
-"""What the scheduler reads besides Pods and nodes."""
+"""Read access to objects other than Pods and nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Obj = dict[str, Any]
 class Lister(Protocol):
     @property
     def items(self) -> Mapping[str, Obj]:
-        """By key."""
+        """The objects by key."""
         ...
 
     def get(self, key: str) -> Obj | None: ...
@@ -22,8 +22,8 @@ class Lister(Protocol):
     def by_index(self, name: str, value: str) -> Iterable[Obj]: ...
 
 
-class Nothing:
-    """A lister of a kind of which there is nothing."""
+class EmptyLister:
+    """An empty lister."""
 
     items: Mapping[str, Obj] = {}
 
@@ -37,25 +37,25 @@ class Nothing:
         return ()
 
 
-def _nothing() -> Lister:
-    return Nothing()
+def _empty() -> Lister:
+    return EmptyLister()
 
 
 @dataclass(slots=True)
 class Listers:
-    namespaces: Lister = field(default_factory=_nothing)
-    services: Lister = field(default_factory=_nothing)
-    replication_controllers: Lister = field(default_factory=_nothing)
-    replica_sets: Lister = field(default_factory=_nothing)
-    stateful_sets: Lister = field(default_factory=_nothing)
-    claims: Lister = field(default_factory=_nothing)
-    volumes: Lister = field(default_factory=_nothing)
-    storage_classes: Lister = field(default_factory=_nothing)
-    csi_nodes: Lister = field(default_factory=_nothing)
-    csi_drivers: Lister = field(default_factory=_nothing)
-    csi_capacities: Lister = field(default_factory=_nothing)
-    attachments: Lister = field(default_factory=_nothing)
-    disruption_budgets: Lister = field(default_factory=_nothing)
+    namespaces: Lister = field(default_factory=_empty)
+    services: Lister = field(default_factory=_empty)
+    replication_controllers: Lister = field(default_factory=_empty)
+    replica_sets: Lister = field(default_factory=_empty)
+    stateful_sets: Lister = field(default_factory=_empty)
+    claims: Lister = field(default_factory=_empty)
+    volumes: Lister = field(default_factory=_empty)
+    storage_classes: Lister = field(default_factory=_empty)
+    csi_nodes: Lister = field(default_factory=_empty)
+    csi_drivers: Lister = field(default_factory=_empty)
+    csi_capacities: Lister = field(default_factory=_empty)
+    attachments: Lister = field(default_factory=_empty)
+    disruption_budgets: Lister = field(default_factory=_empty)
 
 
 def namespace_index(obj: Obj) -> tuple[str]:

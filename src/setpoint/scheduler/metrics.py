@@ -1,4 +1,4 @@
-"""What the scheduler counts, under upstream's names."""
+"""The scheduler's metrics, under upstream's names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _ATTEMPT_SECONDS = exponential(0.001, 2, 15)
 _SLI_SECONDS = exponential(0.01, 2, 20)
 _ATTEMPTS = exponential(1, 2, 5)
 _VICTIMS = exponential(1, 2, 7)
-_MOST_TOLD = 15
-"""Attempts that are told apart."""
+_MAX_ATTEMPTS_LABEL = 15
+"""The highest number of attempts with a label value of its own."""
 
 
 class Metrics:
     def __init__(self) -> None:
         self.schedule_attempts_total: Counter[tuple[str, str]] = Counter()
-        """By result (scheduled, unschedulable, error) and profile."""
+        """Attempts by result (scheduled, unschedulable, error) and profile."""
         self._attempt_seconds: dict[tuple[str, str], Histogram] = {}
         self._attempts = Histogram(_ATTEMPTS)
         self._sli_seconds: dict[int, Histogram] = {}
-        """From the first attempt to the binding, by how many there were."""
+        """Seconds from the first attempt to the binding, by number of attempts."""
         self.preemption_attempts_total = 0
         self._victims = Histogram(_VICTIMS)
 
@@ -36,10 +36,10 @@ class Metrics:
     def scheduled(self, profile: str, seconds: float, attempts: int, since_first: float) -> None:
         self.attempted("scheduled", profile, seconds)
         self._attempts.observe(attempts)
-        told = min(attempts, _MOST_TOLD)
-        found = self._sli_seconds.get(told)
+        label = min(attempts, _MAX_ATTEMPTS_LABEL)
+        found = self._sli_seconds.get(label)
         if found is None:
-            found = self._sli_seconds[told] = Histogram(_SLI_SECONDS)
+            found = self._sli_seconds[label] = Histogram(_SLI_SECONDS)
         found.observe(since_first)
 
     def preempted(self, victims: int) -> None:
@@ -47,7 +47,7 @@ class Metrics:
         self._victims.observe(victims)
 
     def families(self, pending: Mapping[str, int]) -> list[Family]:
-        """`pending`: how many Pods wait in which part of the queue."""
+        """Return the metric families. `pending` is the number of Pods in each part of the queue."""
         attempts = sorted(self.schedule_attempts_total.items())
         durations = sorted(self._attempt_seconds.items(), key=lambda each: each[0])
         return [
@@ -66,7 +66,7 @@ class Metrics:
             histogram(
                 "scheduler_pod_scheduling_sli_duration_seconds",
                 "From the first attempt to the binding.",
-                (({"attempts": str(told)}, found) for told, found in sorted(self._sli_seconds.items())),
+                (({"attempts": str(label)}, found) for label, found in sorted(self._sli_seconds.items())),
             ),
             counter(
                 "scheduler_preemption_attempts_total", "Attempts to preempt.", [({}, self.preemption_attempts_total)]

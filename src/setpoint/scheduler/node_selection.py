@@ -1,4 +1,4 @@
-"""Node selectors and node affinity for all nodes at once; for one at a time there is `meta.node_selectors`."""
+"""Node selectors and node affinity for all nodes at once; `meta.node_selectors` evaluates a single node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LabelRequirement:
 
 
 class NodeTerm:
-    """All of its expressions must hold."""
+    """A node selector term, all of whose expressions must match."""
 
     def __init__(self, term: Mapping[str, Any]) -> None:
         self._labels = [
@@ -64,14 +64,14 @@ class NodeTerm:
             for field in term.get("matchFields") or ()
             if field.get("key") == NAME_FIELD
         ]
-        # As upstream has it: a field must be compared with one value, or the term matches nothing.
+        # As upstream: a field must be compared with exactly one value, or the term matches nothing.
         self._broken = any(
             len(values) != 1 or operator not in ("In", "NotIn") for operator, values in self._fields
         ) or len(self._fields) != len(term.get("matchFields") or ())
         self.empty = not (term.get("matchExpressions") or term.get("matchFields"))
 
     def names(self) -> frozenset[str] | None:
-        """The nodes that it names; None if it does not go by name."""
+        """Return the nodes that the term names, or None if it does not select by name."""
         found: frozenset[str] | None = None
         for operator, values in self._fields:
             if operator == "In":
@@ -97,7 +97,7 @@ class NodeTerm:
 
 
 class NodeSelector:
-    """One of its terms must match; without terms it matches nothing."""
+    """A node selector, one of whose terms must match; without terms it matches nothing."""
 
     def __init__(self, selector: Mapping[str, Any]) -> None:
         self.terms = [NodeTerm(term) for term in selector.get("nodeSelectorTerms") or ()]
@@ -110,7 +110,7 @@ class NodeSelector:
 
 
 class RequiredNodes:
-    """What a Pod's nodeSelector and required node affinity say together."""
+    """A Pod's nodeSelector and required node affinity together."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._labels = [
@@ -125,7 +125,7 @@ class RequiredNodes:
         return not self._labels and self.selector is None
 
     def mask(self, table: NodeTable) -> Mask | None:
-        """None: every node will do."""
+        """Return the matching slots, or None if all match."""
         found: Mask | None = None
         for requirement in self._labels:
             part = requirement.mask(table)
@@ -136,7 +136,7 @@ class RequiredNodes:
         return found
 
     def named_nodes(self) -> frozenset[str] | None:
-        """The only nodes that can match, if all terms go by name; None if they do not."""
+        """Return the only nodes that can match if all terms select by name, otherwise None."""
         if self.selector is None or not self.selector.terms:
             return None
         found: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class RequiredNodes:
 
 
 class PreferredNodes:
-    """Weighted terms; a node's score is the sum of the weights of those that match."""
+    """Weighted terms; the score of a node is the sum of the weights of the matching terms."""
 
     def __init__(self, terms: Iterable[Mapping[str, Any]]) -> None:
         pairs = ((int(term.get("weight") or 0), NodeTerm(term.get("preference") or {})) for term in terms)

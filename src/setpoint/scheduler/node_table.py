@@ -1,4 +1,4 @@
-"""The nodes as arrays: what each offers, how much of it is taken, its labels, taints and whether it may be used."""
+"""The nodes as arrays: allocatable and requested resources, labels, taints, and whether they are schedulable."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ CPU, MEMORY, EPHEMERAL_STORAGE, PODS = range(4)
 _FIRST_ROWS = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE, "pods": PODS}
 _FIRST_CAPACITY = 16
 _GREATEST = 1 << 60
-"""Far beyond what a node has, and sums of a few still fit the arrays."""
+"""An upper bound of amounts, far above any node, such that sums of a few fit the arrays."""
 
 
 def amount(resource: str, quantity: str) -> int:
-    """As it is counted: CPU in thousandths, all else in whole units."""
+    """Convert a quantity to an integer: CPU in thousandths, everything else in whole units."""
     read = parse(quantity)
     return min(read.milli_value() if resource == "cpu" else read.value(), _GREATEST)
 
 
 def _concern(node: Obj) -> tuple[Any, ...]:
-    """All that is read of a node here, its images apart: those change whenever a Pod brings a new one."""
+    """Return the fields of a node that are used here, without its images, which change with every pulled image."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     return node["metadata"].get("labels"), spec.get("unschedulable"), spec.get("taints"), status.get("allocatable")
 
 
 class NodeTable:
-    """All arrays are of `capacity`; a slot that no node has is not `valid`, and what is in it means nothing."""
+    """Arrays of length `capacity`. A slot without a node is not `valid`, and its content is undefined."""
 
     def __init__(self) -> None:
         self.capacity = _FIRST_CAPACITY
         self.slots: dict[str, int] = {}
-        """By name."""
+        """Slots by node name."""
         self.nodes: list[Obj | None] = [None] * self.capacity
         self.valid: Mask = np.zeros(self.capacity, dtype=np.bool_)
         self.rows: dict[str, int] = dict(_FIRST_ROWS)
-        """By resource: where it is in the arrays below."""
+        """Rows of the arrays below by resource."""
         self.resources = list(self.rows)
-        """By row."""
+        """Resources by row."""
         self.allocatable: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
         self.requested: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
         self.free: Ints = np.zeros((len(self.rows), self.capacity), dtype=np.int64)
-        """The difference of the two; less than nothing where a node has shrunk."""
+        """Allocatable minus requested; negative where a node has shrunk."""
         self.nonzero: Ints = np.zeros((2, self.capacity), dtype=np.int64)
-        """CPU and memory requested, with a guess for containers that do not say."""
+        """Requested CPU and memory, with defaults for containers without requests."""
         self.labels = LabelColumns(self.capacity)
         self.cordoned: Mask = np.zeros(self.capacity, dtype=np.bool_)
         self.taints: npt.NDArray[np.intp] = np.zeros(self.capacity, dtype=np.intp)
-        """The number of each slot's set of taints: few sets are looked at for many nodes."""
+        """The index into `taint_sets` of each slot: many nodes share few sets."""
         self.taint_sets: list[Sequence[Mapping[str, Any]]] = [()]
         self._taint_numbers: dict[tuple[tuple[str, str, str], ...], int] = {(): 0}
         self.images: dict[str, dict[int, int]] = {}
-        """By name, its size on each slot that has it."""
+        """Size by image name and slot."""
         self.node_log = ChangeLog()
-        """The node itself has changed."""
+        """The log of slots whose node has changed."""
         self.pod_log = ChangeLog()
-        """What is on the node has changed."""
+        """The log of slots whose Pods have changed."""
         self.version = 0
-        """Raised whenever a node comes, goes, or changes in what concerns scheduling, its images apart."""
+        """Incremented when a node is added, removed, or changed in a scheduling-relevant way other than its images."""
         self.images_version = 0
         self._unused = list(range(self.capacity - 1, -1, -1))
 
@@ -89,7 +89,7 @@ class NodeTable:
         return found
 
     def put(self, node: Obj) -> int:
-        """A new node, or what it has become."""
+        """Add or update a node."""
         name = node["metadata"]["name"]
         slot = self.slots.get(name)
         if slot is None:
@@ -115,7 +115,7 @@ class NodeTable:
         return slot
 
     def remove(self, name: str) -> None:
-        """Nothing may be on it any more."""
+        """Remove a node, which must have no Pods."""
         slot = self.slots.pop(name)
         self._set_images(slot, self.nodes[slot], None)
         self.nodes[slot] = None

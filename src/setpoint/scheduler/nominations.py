@@ -1,4 +1,4 @@
-"""Nodes on which room was made, and for whom: until the Pod is there, others of no higher priority keep off."""
+"""Nominated nodes: capacity freed by preemption that Pods of no higher priority must not use."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Obj = dict[str, Any]
 
 
 class Nominations:
-    """What was decided here counts before the API shows it."""
+    """Tracks nominations; decisions count before the API shows them."""
 
     def __init__(self, current: Callable[[str], Obj | None]) -> None:
-        """`current(key)` is the Pod as the cache has it."""
+        """Create the table. `current(key)` returns the cached Pod."""
         self._current = current
         self._node_of: dict[str, str] = {}
-        """By uid."""
+        """Node by Pod uid."""
         self._on: dict[str, dict[str, Obj]] = {}
-        """By node, then by uid."""
+        """Pods by node, then by uid."""
 
     def nodes(self) -> list[str]:
         return list(self._on) if self._on else []
@@ -31,7 +31,7 @@ class Nominations:
         return list(self._on.get(node, {}).values())
 
     def before(self, pod: Obj, node: str) -> list[Obj]:
-        """Those whose room on the node this Pod must respect."""
+        """Return the Pods whose nomination for the node this Pod must respect."""
         nominated = self._on.get(node)
         if not nominated:
             return []
@@ -39,7 +39,7 @@ class Nominations:
         return [other for found, other in nominated.items() if found != uid and _priority(other) >= mine]
 
     def put(self, pod: Obj, node: str | None = None) -> None:
-        """`node` is what was decided, empty for nowhere; None: what the Pod itself says."""
+        """Set the nomination of a Pod. An empty `node` clears it; None takes the one from the Pod's status."""
         self.remove(pod)
         node = nominated_node(pod) if node is None else node
         current = self._current(key_of(pod))
@@ -50,7 +50,7 @@ class Nominations:
         self._on.setdefault(node, {})[uid] = pod
 
     def update(self, old: Obj, new: Obj) -> None:
-        # A change that comes before the API has heard of the nomination does not end it.
+        # An update from before the API shows the nomination does not clear it.
         unheard = not nominated_node(old) and not nominated_node(new)
         self.put(new, self.node_of(old) if unheard else None)
 

@@ -1,8 +1,8 @@
-"""How many Pods of a kind are on each node, kept up to date Pod by Pod.
+"""The number of matching Pods per node for a selector, updated incrementally.
 
-Pods are counted in groups of equal namespace and labels. A Counter holds, for one selector, the number of matching Pods
-on every node; it is made when somebody asks, and from then on each Pod that comes or goes changes one number in the
-counters that its group belongs to.
+Pods are grouped by namespace and labels. A Counter holds the number of matching Pods on every node for one selector. It
+is created on first use; from then on each added or removed Pod updates one number in the counters that its group
+belongs to.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from setpoint.scheduler.arrays import Ints, grown
 from setpoint.scheduler.demand import GroupKey
 
-_MOST_COUNTERS = 1024
-"""Those that were asked for least recently are dropped, and made again if needed."""
+_MAX_COUNTERS = 1024
+"""The maximum number of counters; the least recently used ones are evicted."""
 
 
 class Group:
@@ -27,7 +27,7 @@ class Group:
         self.labels: Mapping[str, str] = dict(key[1])
         self.terminating = terminating
         self.slots: dict[int, int] = {}
-        """How many are on each slot that has any."""
+        """The number of Pods by slot; slots without any have no entry."""
         self.counters: list[Counter] = []
 
 
@@ -40,7 +40,7 @@ class Counter:
     def __init__(self, matches: Matches, namespaces: Iterable[str] | None, capacity: int) -> None:
         self.matches = matches
         self.namespaces = None if namespaces is None else frozenset(namespaces)
-        """The only ones it can match in; None: any."""
+        """The only namespaces that can match; None means any."""
         self.counts: Ints = np.zeros(capacity, dtype=np.int64)
 
 
@@ -72,7 +72,7 @@ class PodCounts:
             counter.counts[slot] -= 1
 
     def counter(self, identity: Hashable, matches: Matches, namespaces: Iterable[str] | None) -> Ints:
-        """Of the Pods that `matches` is true for, how many each slot has. The same identity means the same matches."""
+        """Return the number of Pods per slot for which `matches` is true. Equal identities must mean equal matches."""
         found = self._counters.get(identity)
         if found is not None:
             self._counters.move_to_end(identity)
@@ -83,7 +83,7 @@ class PodCounts:
                 group.counters.append(found)
                 for slot, number in group.slots.items():
                     found.counts[slot] += number
-        if len(self._counters) > _MOST_COUNTERS:
+        if len(self._counters) > _MAX_COUNTERS:
             _, dropped = self._counters.popitem(last=False)
             for group in self._groups.values():
                 if dropped in group.counters:

@@ -1,4 +1,4 @@
-"""What the scheduler writes into a Pod's status."""
+"""The scheduler's updates of a Pod's status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 
 
 def with_condition(pod: Obj, clock: Clock, kind: str, status: str, reason: str, message: str) -> Obj | None:
-    """The condition to be written; None if the Pod says so already."""
+    """Return the condition to write, or None if the Pod has it already."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     current: Obj = next((found for found in conditions if found["type"] == kind), {})
     wanted = {"type": kind, "status": status, "reason": reason, "message": message}
@@ -33,8 +33,8 @@ def with_condition(pod: Obj, clock: Clock, kind: str, status: str, reason: str, 
 async def write_status(
     client: Client, pod: Obj, condition: Obj | None, nominated: str | None, *, if_unchanged: bool = False
 ) -> None:
-    """`nominated` is the node to be named, empty for none; None leaves it. Raises Conflict if it is another Pod now,
-    or, with `if_unchanged`, if anything of it has changed."""
+    """Write condition and nominated node: an empty `nominated` clears it, None leaves it. Raise Conflict if the Pod was
+    replaced or, with `if_unchanged`, changed."""
     change: Obj = {}
     if condition is not None:
         change["conditions"] = [condition]

@@ -1,4 +1,4 @@
-"""DefaultPreemption: which Pods would have to go so that a more important one fits."""
+"""DefaultPreemption: which Pods to evict so that a Pod of higher priority fits."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
 _NOT_YET = float("inf")
 _LEAST_PRIORITY = 2**31
-"""Added to priorities when they are summed, so that none counts below nothing."""
+"""Added to priorities before they are summed, so that none is negative."""
 
 
 class Victims(NamedTuple):
     node: str
     pods: tuple[Placed, ...]
-    """The most important first."""
+    """The Pods to evict, in descending order of importance."""
     violations: int
-    """How many of them a disruption budget does not want to lose."""
+    """The number of Pods whose eviction violates a disruption budget."""
 
 
 class Preemption:
@@ -54,7 +54,7 @@ class Preemption:
 
     def evaluate(self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int]) -> Victims | None:
         if diagnosis.rejected:
-            # Upstream asks the plugin for devices first, which has not looked yet, and gets no further than this.
+            # Upstream asks the plugin for devices first, which has not run yet, and stops here.
             diagnosis.preemption = NOT_LOOKED
             diagnosis.nominate = None
             return None
@@ -69,13 +69,13 @@ class Preemption:
         candidates = self._candidates(pod, diagnosis, below, reasons)
         if not candidates:
             rest = diagnosis.nodes - reasons.total()
-            told: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             for reason, count in reasons.items():
                 for part in reason.split("\n"):
-                    told[part] += count
+                    counts[part] += count
             if rest:
-                told[NOT_HELPFUL] += rest
-            diagnosis.preemption = f"preemption: {summary(diagnosis.nodes, told)}"
+                counts[NOT_HELPFUL] += rest
+            diagnosis.preemption = f"preemption: {summary(diagnosis.nodes, counts)}"
             return None
         best = pick(candidates)
         diagnosis.preemption = (
@@ -88,8 +88,8 @@ class Preemption:
             return NEVER
         node = nominated_node(pod)
         slot = self._snapshot.table.slots.get(node) if node else None
-        if slot is None or diagnosis.helpless is None or diagnosis.helpless[slot]:
-            return ""  # room is made elsewhere if it cannot be had where it was to be
+        if slot is None or diagnosis.unresolvable is None or diagnosis.unresolvable[slot]:
+            return ""  # another node may be preempted if the nominated one no longer fits
         mine = int(pod["spec"].get("priority") or 0)
         for placed in self._snapshot.pods_on(node):
             if placed.demand.priority < mine and is_leaving_for_another(placed.pod):
@@ -100,9 +100,9 @@ class Preemption:
         self, pod: Obj, diagnosis: Diagnosis, below: Callable[[int], int], reasons: Counter[str]
     ) -> list[Victims]:
         table = self._snapshot.table
-        if diagnosis.helpless is None:
+        if diagnosis.unresolvable is None:
             return []
-        hopeful = table.valid & ~diagnosis.helpless
+        hopeful = table.valid & ~diagnosis.unresolvable
         priority = int(pod["spec"].get("priority") or 0)
         slots = np.flatnonzero(hopeful & (self._snapshot.lowest < priority))
         without = int(np.count_nonzero(hopeful)) - len(slots)
@@ -131,7 +131,7 @@ class Preemption:
     def _victims_on(
         self, cycle: Cycle, slot: int, priority: int, budgets: Sequence[_Budget], room: _Room | None
     ) -> Victims | str:
-        """The fewest that must go, or why nobody's going would help."""
+        """Return the smallest set of victims, or why no eviction helps."""
         name = cycle.table.name(slot)
         lower = [placed for placed in self._snapshot.pods_on(name) if placed.demand.priority < priority]
         lower.sort(key=importance)
@@ -147,7 +147,7 @@ class Preemption:
             why_not = self._why_not(cycle, slot)
             if why_not:
                 return why_not
-            # One by one, those that would be missed most come back if there is room.
+            # Reprieve victims one by one, the most important first, while the Pod still fits.
             for number, placed in enumerate((*violating, *harmless)):
                 self._snapshot.put_back(placed)
                 del gone[placed]
@@ -165,14 +165,14 @@ class Preemption:
         return Victims(name, tuple(victims), violations)
 
     def _room_only(self, cycle: Cycle) -> _Room | None:
-        """If it is but for room that the Pod waits, whom it takes to make it is a matter of sums."""
+        """Return the required room if the Pod only lacks resources, in which case victims follow from sums."""
         others = [plugin for plugin in self._profile.filters if not isinstance(plugin, NodeResourcesFit)]
         fit = [plugin for plugin in self._profile.filters if isinstance(plugin, NodeResourcesFit)]
         if not fit or any(plugin.depends_on_pods(cycle) for plugin in others):
             return None
         self._profile.prefilter(cycle)
-        told = [refusal for plugin in others for refusal in plugin.refusals(cycle)]
-        return _Room(cycle.table, fit[0].needs(cycle), told)
+        refusals = [refusal for plugin in others for refusal in plugin.refusals(cycle)]
+        return _Room(cycle.table, fit[0].needs(cycle), refusals)
 
     def _why_not(self, cycle: Cycle, slot: int) -> str:
         try:
@@ -183,28 +183,28 @@ class Preemption:
 
 
 class _Room:
-    """What must be free on a node, when nothing else depends on who is there."""
+    """The resources that must be free on a node, when nothing else depends on the Pods there."""
 
-    def __init__(self, table: NodeTable, needs: Sequence[tuple[int, int, str]], told: Sequence[Refusal]) -> None:
+    def __init__(self, table: NodeTable, needs: Sequence[tuple[int, int, str]], refusals: Sequence[Refusal]) -> None:
         self._table = table
         self._needs = needs
-        self._told = told
+        self._refusals = refusals
 
     def victims(self, name: str, slot: int, violating: list[Placed], harmless: list[Placed]) -> Victims | str:
-        for refusal in self._told:
+        for refusal in self._refusals:
             if refusal.where[slot]:
                 return refusal.reason
         spare = {row: self._table.free.item(row, slot) - number for row, number, _ in self._needs}
         for placed in (*violating, *harmless):
             for row in spare:
-                spare[row] += placed.demand.taken_of.get(row, 0)
+                spare[row] += placed.demand.usage_by_row.get(row, 0)
         short = [reason for row, _, reason in self._needs if spare[row] < 0]
         if short:
             return "\n".join(short)
         victims: list[Placed] = []
         violations = 0
         for number, placed in enumerate((*violating, *harmless)):
-            left = {row: amount - placed.demand.taken_of.get(row, 0) for row, amount in spare.items()}
+            left = {row: amount - placed.demand.usage_by_row.get(row, 0) for row, amount in spare.items()}
             if min(left.values()) >= 0:
                 spare = left
             else:
@@ -235,7 +235,7 @@ class _Budget:
 
 
 def _by_violation(pods: Iterable[Placed], budgets: Sequence[_Budget]) -> tuple[list[Placed], list[Placed]]:
-    """Those that a budget does not want to lose, and the others, each in the given order."""
+    """Split the Pods into those whose eviction violates a budget and the others, in the given order."""
     left = [budget.allowed for budget in budgets]
     violating: list[Placed] = []
     harmless: list[Placed] = []
@@ -252,7 +252,7 @@ def _by_violation(pods: Iterable[Placed], budgets: Sequence[_Budget]) -> tuple[l
 
 
 def pick(candidates: Sequence[Victims]) -> Victims:
-    """The fewest broken budgets; then the least important top victim; the least sum; the fewest; the youngest."""
+    """Choose by fewest violations, then lowest top priority, lowest sum of priorities, fewest victims, latest start."""
     return min(
         candidates,
         key=lambda victims: (
@@ -266,19 +266,19 @@ def pick(candidates: Sequence[Victims]) -> Victims:
 
 
 def _earliest_start(pods: Sequence[Placed]) -> float:
-    """Of the most important ones."""
+    """Return the earliest start of the Pods with the highest priority."""
     top = pods[0].demand.priority
     return min(_started(placed.pod) for placed in pods if placed.demand.priority == top)
 
 
 def _started(pod: Obj) -> float:
     stamp = (pod.get("status") or {}).get("startTime")
-    # One that has not started counts as starting now, which is later than any other.
+    # A Pod that has not started counts as starting now, later than any other.
     return parse_time(stamp).timestamp() if stamp else _NOT_YET
 
 
 def importance(placed: Placed) -> tuple[int, float, str]:
-    """The most important first: by priority, then by age."""
+    """Return the sort key by importance: priority, then age."""
     return (-placed.demand.priority, _started(placed.pod), placed.key)
 
 

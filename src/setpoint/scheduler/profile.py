@@ -1,4 +1,4 @@
-"""A profile: the plugins that decide for the Pods of one scheduler name, and how they decide together."""
+"""A profile: the plugins that decide for the Pods of one scheduler name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from setpoint.scheduler.arrays import Ints, Mask
-from setpoint.scheduler.diagnosis import Diagnosis, NoNodes, Unfit
+from setpoint.scheduler.diagnosis import Diagnosis, FitError, NoNodes
 from setpoint.scheduler.framework import Cycle, FilterPlugin, Plugin, Refusal, Rejected, ScorePlugin
 from setpoint.scheduler.nominations import Nominations
 
@@ -16,7 +16,7 @@ from setpoint.scheduler.nominations import Nominations
 class Choice(NamedTuple):
     node: str
     feasible: int
-    """How many nodes would have done."""
+    """The number of feasible nodes."""
 
 
 class Profile:
@@ -29,7 +29,7 @@ class Profile:
         *,
         preempts: bool = True,
     ) -> None:
-        """`others` only say what could help the Pods that they keep waiting."""
+        """Create a profile. `others` are plugins that only register events for the Pods they hold back."""
         self.name = name
         self.filters = tuple(filters)
         self.scorers = tuple(scorers)
@@ -39,24 +39,24 @@ class Profile:
         self.preempts = preempts
 
     def choose(self, cycle: Cycle, nominations: Nominations, below: Callable[[int], int]) -> Choice:
-        """The best node, one of the best by `below(their number)`. Raises NoNodes, Unfit."""
+        """Return the best node; ties are broken by `below(count)`. Raise NoNodes or FitError."""
         if not len(cycle.table):
             raise NoNodes
         try:
             limits = self.prefilter(cycle)
         except Rejected as rejection:
-            raise Unfit(_rejected(cycle, rejection)) from None
+            raise FitError(_rejected(cycle, rejection)) from None
         only = _only(cycle, limits)
         nominated = (cycle.pod.get("status") or {}).get("nominatedNodeName")
         if nominated:
-            # Room was made there for this Pod: nothing else is looked at if it fits now.
+            # The nominated node is used without considering others if the Pod fits there now.
             slot = cycle.table.slots.get(nominated)
             if slot is not None and (only is None or only[slot]) and self.fits(cycle, slot, nominations):
                 return Choice(nominated, 1)
         feasible = self._feasible(cycle, only, nominations)
         number = int(np.count_nonzero(feasible))
         if not number:
-            raise Unfit(self._diagnose(cycle, limits, only, nominations))
+            raise FitError(self._diagnose(cycle, limits, only, nominations))
         scores = self._scores(cycle, feasible) if number > 1 else None
         best = feasible
         if scores is not None:
@@ -69,7 +69,7 @@ class Profile:
     # -- filters --------------------------------------------------------------------------------------------------
 
     def prefilter(self, cycle: Cycle) -> dict[str, frozenset[str]]:
-        """By plugin, the only nodes that it will have. Raises Rejected."""
+        """Return the only nodes that each plugin accepts, by plugin. Raise Rejected."""
         limits: dict[str, frozenset[str]] = {}
         together: frozenset[str] | None = None
         later: Rejected | None = None
@@ -80,7 +80,7 @@ class Profile:
                 rejection.add_note(plugin.name)
                 if rejection.unresolvable:
                     raise
-                later = rejection  # the others must have looked before room can be made
+                later = rejection  # run the other plugins first, because preemption needs their results
                 continue
             if found is not None:
                 limits[plugin.name] = found
@@ -98,32 +98,32 @@ class Profile:
                 np.greater(feasible, refusal.where, out=feasible)  # and not
         for name in nominations.nodes():
             slot = cycle.table.slots.get(name)
-            if slot is not None and feasible[slot] and self._told_beside(cycle, slot, nominations):
+            if slot is not None and feasible[slot] and self._reasons_with_nominated(cycle, slot, nominations):
                 feasible[slot] = False
         return feasible
 
     def fits(self, cycle: Cycle, slot: int, nominations: Nominations) -> bool:
-        """On this one node, with and without the Pods that it is set aside for."""
+        """Return whether the Pod fits on this node, with and without its nominated Pods."""
         return not self.why_not(cycle, slot, nominations)
 
     def why_not(self, cycle: Cycle, slot: int, nominations: Nominations) -> tuple[str, ...]:
-        """The reasons of the first plugin that will not have it there; none: it fits."""
-        return self._told_beside(cycle, slot, nominations) or self._told(cycle, slot)
+        """Return the reasons of the first plugin that rejects the node; empty if the Pod fits."""
+        return self._reasons_with_nominated(cycle, slot, nominations) or self._reasons(cycle, slot)
 
-    def _told(self, cycle: Cycle, slot: int) -> tuple[str, ...]:
+    def _reasons(self, cycle: Cycle, slot: int) -> tuple[str, ...]:
         for plugin in self.filters:
-            told = [refusal.reason for refusal in plugin.refusals(cycle) if refusal.where[slot]]
-            if told:
-                return tuple(told) if plugin.cumulative else (told[0],)
+            reasons = [refusal.reason for refusal in plugin.refusals(cycle) if refusal.where[slot]]
+            if reasons:
+                return tuple(reasons) if plugin.cumulative else (reasons[0],)
         return ()
 
-    def _told_beside(self, cycle: Cycle, slot: int, nominations: Nominations) -> tuple[str, ...]:
+    def _reasons_with_nominated(self, cycle: Cycle, slot: int, nominations: Nominations) -> tuple[str, ...]:
         name = cycle.table.name(slot)
         coming = nominations.before(cycle.pod, name)
         if not coming:
             return ()
         with cycle.snapshot.with_more(coming, name):
-            return self._told(cycle, slot)
+            return self._reasons(cycle, slot)
 
     # -- scores ---------------------------------------------------------------------------------------------------
 
@@ -143,14 +143,14 @@ class Profile:
     ) -> Diagnosis:
         table = cycle.table
         found = Diagnosis(len(table))
-        helpless = ~table.valid
+        unresolvable = ~table.valid
         alive = table.valid.copy()
         if only is not None:
             outside = int(np.count_nonzero(alive & ~only))
             if outside:
                 found.reasons[f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(limits))}]"] += outside
             found.plugins.update(dict.fromkeys(sorted(limits)))
-            helpless |= ~only
+            unresolvable |= ~only
             alive &= only
         beside = [
             (slot, name)
@@ -158,20 +158,20 @@ class Profile:
             if (slot := table.slots.get(name)) is not None and alive[slot] and nominations.before(cycle.pod, name)
         ]
         for slot, name in beside:
-            # What a node says that is set aside for others, it says with them on it.
+            # A node with nominated Pods is diagnosed with them on it.
             with cycle.snapshot.with_more(nominations.before(cycle.pod, name), name):
                 one = np.zeros(table.capacity, dtype=np.bool_)
                 one[slot] = True
-                if self._tell(cycle, one, helpless, found):
+                if self._add_reasons(cycle, one, unresolvable, found):
                     alive[slot] = False
-        self._tell(cycle, alive, helpless, found)
-        found.helpless = helpless
+        self._add_reasons(cycle, alive, unresolvable, found)
+        found.unresolvable = unresolvable
         return found
 
-    def _tell(self, cycle: Cycle, alive: Mask, helpless: Mask, found: Diagnosis) -> bool:
-        """Adds why the nodes that are `alive` will not do, each from the first plugin that refuses it. Whether any was
-        refused."""
-        told = False
+    def _add_reasons(self, cycle: Cycle, alive: Mask, unresolvable: Mask, found: Diagnosis) -> bool:
+        """Add to the diagnosis why the `alive` nodes were rejected, each by the first plugin that rejects it. Return
+        whether any was."""
+        found_any = False
         for plugin in self.filters:
             refused = np.zeros_like(alive)
             for refusal in plugin.refusals(cycle):
@@ -180,16 +180,16 @@ class Profile:
                 if count:
                     found.reasons[refusal.reason] += count
                     found.plugins[plugin.name] = None
-                    helpless |= where & _hopeless(refusal)
+                    unresolvable |= where & _unresolvable_mask(refusal)
                     refused |= where
-                    told = True
+                    found_any = True
             alive = alive & ~refused
             if not alive.any():
                 break
-        return told
+        return found_any
 
 
-def _hopeless(refusal: Refusal) -> Mask | bool:
+def _unresolvable_mask(refusal: Refusal) -> Mask | bool:
     return refusal.unresolvable if isinstance(refusal.unresolvable, bool) else refusal.unresolvable()
 
 
@@ -220,5 +220,5 @@ def _rejected(cycle: Cycle, rejection: Rejected) -> Diagnosis:
         len(cycle.table),
         plugins=dict.fromkeys(rejection.__notes__),
         rejected=str(rejection),
-        helpless=None if rejection.unresolvable else ~cycle.table.valid,
+        unresolvable=None if rejection.unresolvable else ~cycle.table.valid,
     )

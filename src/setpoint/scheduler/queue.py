@@ -1,13 +1,13 @@
-"""The Pods that wait for a node.
+"""The queue of unscheduled Pods.
 
-Ready ones are in the active queue, the highest priority first, then the one that has waited longest. One that fits
-nowhere goes to the unschedulable pool until something happens that one of the plugins which refused it says could help,
-or five minutes have passed; then it is ready again, but not before its back-off is over (1 s, doubling to 10 s) unless
-nobody else is ready. One that failed for another reason only backs off. Gated Pods stay in the pool until their gates
-are gone.
+The active queue holds Pods that are ready to be tried, by priority and then by waiting time. A Pod that fits nowhere
+moves to the unschedulable pool until an event occurs that a plugin which rejected it is interested in, or five minutes
+have passed. It is then ready again, but not before its backoff has ended (1 s, doubling to 10 s), unless no other Pod
+is ready. A Pod that failed for another reason only backs off. Gated Pods stay in the pool until their gates are
+removed.
 
-A decision about a Pod is made without waiting for anything, so nothing can happen to the cluster while a Pod is between
-`pop` and `back`, `done` or `gone`: there are no events to be kept for Pods in flight.
+A decision never suspends, so no event can occur while a Pod is between `pop` and `add_unschedulable` or `remove`:
+events need not be recorded for Pods in flight.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ from setpoint.meta.clock import Clock
 from setpoint.reconcile.keys import key_of
 from setpoint.scheduler.cluster_events import TARGET_POD, Action, ClusterEvent, pod_changes
 from setpoint.scheduler.queue_entry import ACTIVE, BACKOFF, ERROR_BACKOFF, IN_FLIGHT, UNSCHEDULABLE, Entry
-from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.queueing_hints import QueueingHints
 
 Obj = dict[str, Any]
 Bucket = tuple[str, frozenset[str], bool]
 Heap = list[tuple[float, tuple[int, float, int], int, Entry]]
-"""When it may leave, its order, its ticket, and it."""
+"""The time at which the entry becomes ready, its order, its ticket, and the entry."""
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 10.0
 LONGEST_IN_POOL = 300.0
 _WINDOW = 1.0
-"""Back-offs end on whole seconds, so that those which end about the same time are ordered by priority."""
+"""Seconds to which the ends of backoffs are rounded, so that Pods which end together are ordered by priority."""
 
 
 class SchedulingQueue:
     def __init__(
         self,
         clock: Clock,
-        wakeups: Wakeups,
+        queueing_hints: QueueingHints,
         *,
         first_backoff: float = FIRST_BACKOFF,
         longest_backoff: float = LONGEST_BACKOFF,
         is_held: Callable[[Obj], bool] = lambda pod: False,
     ) -> None:
-        """`is_held(pod)`: something is under way for it, and it must not be tried before `released`."""
+        """Create a queue. `is_held(pod)` returns whether a Pod must not be tried before `released` is called."""
         self._clock = clock
-        self._wakeups = wakeups
+        self._queueing_hints = queueing_hints
         self._first_backoff = first_backoff
         self._longest_backoff = longest_backoff
         self._is_held = is_held
         self._entries: dict[str, Entry] = {}
-        """All Pods that wait, by key; those in flight among them."""
+        """All unscheduled Pods by key, including those in flight."""
         self._active: Heap = []
         self._backing_off: Heap = []
         self._errors: Heap = []
         self._pool: dict[Bucket, dict[str, Entry]] = {}
-        """The unschedulable ones by scheduler name, by which plugins refused them, and whether they are gated."""
+        """Unschedulable Pods by scheduler name, rejecting plugins, and whether they are gated."""
         self._sequence = 0
         self._ready: asyncio.Future[None] | None = None
         self._timers = asyncio.Event()
 
-    # -- coming and going -----------------------------------------------------------------------------------------
+    # -- add, update, remove --------------------------------------------------------------------------------------
 
     def add(self, pod: Obj) -> None:
         entry = Entry(pod, key_of(pod), self._clock.monotonic(), self._next())
@@ -87,7 +87,7 @@ class SchedulingQueue:
                     break
 
     def remove(self, key: str) -> None:
-        """The Pod is gone, or on a node."""
+        """Remove a Pod that was deleted or bound."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._leave_pool(entry)
@@ -96,12 +96,12 @@ class SchedulingQueue:
     def entry(self, key: str) -> Entry | None:
         return self._entries.get(key)
 
-    # -- taking ---------------------------------------------------------------------------------------------------
+    # -- dequeue --------------------------------------------------------------------------------------------------
 
     async def pop(self) -> Entry:
-        """The next one to be decided about: it is in flight until `back` or `remove`."""
+        """Wait for the next Pod and return it; it is in flight until `add_unschedulable` or `remove`."""
         while True:
-            entry = self.take()
+            entry = self.pop_nowait()
             if entry is not None:
                 return entry
             self._ready = asyncio.get_running_loop().create_future()
@@ -110,8 +110,8 @@ class SchedulingQueue:
             finally:
                 self._ready = None
 
-    def take(self) -> Entry | None:
-        """As `pop`; None if nobody waits."""
+    def pop_nowait(self) -> Entry | None:
+        """Return the next Pod, or None if none is ready."""
         for heap in (self._active, self._backing_off):
             while heap:
                 _, _, ticket, entry = heappop(heap)
@@ -122,8 +122,9 @@ class SchedulingQueue:
                     return entry
         return None
 
-    def back(self, entry: Entry, pod: Obj, rejectors: Iterable[str] | None) -> None:
-        """It was tried and fits nowhere: `rejectors` are the plugins that refused it, None if something else failed."""
+    def add_unschedulable(self, entry: Entry, pod: Obj, rejectors: Iterable[str] | None) -> None:
+        """Return an unschedulable Pod to the queue. `rejectors` are the plugins that rejected it, None if something
+        else failed."""
         if self._entries.get(entry.key) is not entry:
             return
         entry.pod = pod
@@ -137,15 +138,15 @@ class SchedulingQueue:
             entry.errors += 1
             self._requeue(entry)
 
-    # -- what happens ---------------------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------------------
 
-    def happened(
+    def move_on_event(
         self, event: ClusterEvent, old: Obj | None, new: Obj | None, only: Callable[[Obj], bool] | None = None
     ) -> None:
-        """Wakes the Pods that this could help."""
+        """Requeue the Pods that the event could make schedulable."""
         if not self._pool:
             return
-        interested = self._wakeups.interested(event)
+        interested = self._queueing_hints.interested(event)
         if not interested:
             return
         for (scheduler, rejectors, gated), entries in list(self._pool.items()):
@@ -157,14 +158,14 @@ class SchedulingQueue:
                     self._requeue(entry)
 
     def activate(self, key: str) -> None:
-        """At once, whatever it waits for."""
+        """Make a Pod ready at once."""
         entry = self._entries.get(key)
         if entry is not None and entry.where in (UNSCHEDULABLE, BACKOFF, ERROR_BACKOFF):
             self._leave_pool(entry)
             self._to_active(entry)
 
     def released(self, key: str) -> None:
-        """What was under way for it is over."""
+        """End the hold of a Pod."""
         entry = self._entries.get(key)
         if entry is not None and entry.missed:
             entry.missed = False
@@ -176,9 +177,9 @@ class SchedulingQueue:
             return event.resource == TARGET_POD and Action.POD_GATES_ELIMINATED in event.action
         if not entry.rejectors:
             return True
-        return self._wakeups.could_help(entry.scheduler, entry.rejectors, entry.pod, event, old, new)
+        return self._queueing_hints.could_help(entry.scheduler, entry.rejectors, entry.pod, event, old, new)
 
-    # -- moving ---------------------------------------------------------------------------------------------------
+    # -- transitions ----------------------------------------------------------------------------------------------
 
     def _requeue(self, entry: Entry) -> None:
         until = self._backoff_end(entry)
@@ -248,10 +249,10 @@ class SchedulingQueue:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    # -- time -----------------------------------------------------------------------------------------------------
+    # -- timers ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Ends back-offs and empties the pool in time. Until cancelled."""
+        """End backoffs and flush the pool when due, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._timers.clear()
@@ -268,7 +269,7 @@ class SchedulingQueue:
         self._timers.set()
 
     def _flush(self) -> float | None:
-        """Moves what is due. When to look again."""
+        """Move due entries. Return the time of the next flush, or None."""
         now = self._clock.monotonic()
         due: list[float] = []
         for heap in (self._errors, self._backing_off):
@@ -289,17 +290,17 @@ class SchedulingQueue:
                     self._requeue(entry)
                 else:
                     due.append(over)
-                    break  # the others of the bucket came later
+                    break  # the others in the bucket are younger
         return min(due) if due else None
 
-    # -- looking --------------------------------------------------------------------------------------------------
+    # -- inspection -----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many Pods are known to wait, wherever they do."""
+        """Return the number of Pods in all parts of the queue."""
         return len(self._entries)
 
     def sizes(self) -> dict[str, int]:
-        """How many wait where, as the metric `scheduler_pending_pods` has it."""
+        """Return the number of Pods by part of the queue, as in the metric `scheduler_pending_pods`."""
         counts = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
         for entry in self._entries.values():
             if entry.where == UNSCHEDULABLE:

@@ -1,4 +1,4 @@
-"""One Pod in the scheduling queue."""
+"""A Pod in the scheduling queue."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ class Entry:
         self.pod = pod
         self.key = key
         self.added = self.since = now
-        """`since` when it is where it is for the reason that it is; back-offs count from there."""
+        """`added` is when the Pod was first queued; `since` is when it entered its current state, from which backoffs
+        count."""
         self.flushed = now
-        """When it last left the pool because it had been there too long."""
+        """When it last left the pool because of the maximum time there."""
         self.first_attempt: float | None = None
         self.sequence = sequence
         self.attempts = 0
         self.refused = 0
-        """How often plugins refused it."""
+        """The number of rejections by plugins."""
         self.errors = 0
-        """How often in a row something else failed."""
+        """The number of consecutive other failures."""
         self.rejectors: frozenset[str] = frozenset()
         self.gated = False
         self.missed = False
-        """It was to be tried while it was held."""
+        """Whether it became ready while it was held."""
         self.where = ""
         self.ticket = 0
-        """Tells its present place in a heap from earlier ones, which are still there and mean nothing."""
+        """Distinguishes its current heap entry from stale ones."""
         self.bucket: tuple[str, frozenset[str], bool] | None = None
         self.queued_priority = 0
 
@@ -53,7 +54,7 @@ class Entry:
         return str(self.pod["metadata"]["uid"])
 
     def order(self) -> tuple[int, float, int]:
-        """PrioritySort: priority, then time."""
+        """The sort key of PrioritySort: priority, then time."""
         return (-self.priority, self.since, self.sequence)
 
     def enter(self, where: str, ticket: int) -> None:

@@ -1,4 +1,4 @@
-"""Profiles from their configuration: which plugins there are, and with which arguments."""
+"""Builds profiles from their configuration."""
 
 from __future__ import annotations
 

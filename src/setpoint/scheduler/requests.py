@@ -1,4 +1,4 @@
-"""What a Pod takes of a node, as the scheduler counts it."""
+"""The resource requests of a Pod as the scheduler counts them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from setpoint.kinds.core.pod_totals import pod_requests
 
 Obj = dict[str, Any]
 
-_GUESSED = {"cpu": "100m", "memory": "200Mi"}
-"""For containers that do not say, when nodes are compared: nothing is for nothing."""
+_DEFAULT_REQUESTS = {"cpu": "100m", "memory": "200Mi"}
+"""Default requests of containers without any, used for scoring."""
 
 
 def nonzero_requests(pod: Mapping[str, Any], requests: Mapping[str, str]) -> Mapping[str, str]:
-    """`requests` of the Pod with a guess for every container that names none."""
+    """Return `requests` with defaults for every container that has none."""
     level = (pod["spec"].get("resources") or {}).get("requests") or {}
-    guessed = {name: text for name, text in _GUESSED.items() if not level or name not in requests}
+    guessed = {name: text for name, text in _DEFAULT_REQUESTS.items() if not level or name not in requests}
     if not guessed:
         return requests
 
@@ -33,9 +33,9 @@ def nonzero_requests(pod: Mapping[str, Any], requests: Mapping[str, str]) -> Map
     return pod_requests({**pod, "spec": complete})
 
 
-def is_given_as_asked(pod: Mapping[str, Any]) -> bool:
-    """Whether its node has given it what its spec asks for, or has not said anything: it is not being resized, and its
-    status adds nothing to what it requests."""
+def is_fully_allocated(pod: Mapping[str, Any]) -> bool:
+    """Return whether the node has allocated what the spec requests, or has not reported: the Pod is not being resized,
+    and its status adds nothing to its requests."""
     spec, status = pod["spec"], pod.get("status") or {}
     if status.get("resources") or status.get("allocatedResources"):
         return False

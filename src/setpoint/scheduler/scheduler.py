@@ -1,4 +1,4 @@
-"""The loop: every Pod that waits for a node gets one, or hears why not."""
+"""The scheduling loop: binds every unscheduled Pod or reports why it cannot."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from setpoint.scheduler.nominations import Nominations, nominated_node
 from setpoint.scheduler.pod_status import PODS, SCHEDULER_ERROR, UNSCHEDULABLE, with_condition, write_status
 from setpoint.scheduler.queue import SchedulingQueue
 from setpoint.scheduler.queue_entry import Entry
-from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.queueing_hints import QueueingHints
 from setpoint.scheduler.watching import ACTIVE_PODS, watch_others
-from setpoint.scheduler.writes import Writes
+from setpoint.scheduler.writes import WriteQueue
 
 if TYPE_CHECKING:
     from setpoint.scheduler.engine import Engine
@@ -49,7 +49,7 @@ def add_scheduler(manager: Manager, configuration: Configuration | None = None) 
 
 
 class Scheduler:
-    """Decisions come one after the other and wait for nothing; only what is written waits, many at once."""
+    """Makes decisions one at a time without suspending; only writes are awaited, many concurrently."""
 
     def __init__(self, manager: Manager, configuration: Configuration) -> None:
         self._clock = manager.clock
@@ -61,12 +61,12 @@ class Scheduler:
         self.metrics = Metrics()
         self._pods: Informer = manager.informer(PODS, field_selector=ACTIVE_PODS)
         self._nodes: Informer = manager.informer(NODES)
-        self._wakeups = Wakeups()
+        self._queueing_hints = QueueingHints()
         self.nominations = Nominations(self._pods.get)
-        self._writes = Writes()
+        self._writes = WriteQueue()
         self._eviction = Eviction(self._client, self._clock, self._pods, self._recorders, self._writes)
         self.queue = SchedulingQueue(
-            self._clock, self._wakeups, first_backoff=configuration.first_backoff,
+            self._clock, self._queueing_hints, first_backoff=configuration.first_backoff,
             longest_backoff=configuration.longest_backoff, is_held=self._eviction.is_under_way,
         )  # fmt: skip
         self._eviction.queue = self.queue
@@ -77,29 +77,29 @@ class Scheduler:
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
 
-    # -- what happens -----------------------------------------------------------------------------------------------
+    # -- event handlers -----------------------------------------------------------------------------------------------
 
     def _node_changed(self, old: Obj | None, new: Obj | None) -> None:
         if self._engine is None:
             if new is None or not self.queue:
-                return  # nobody waits: who comes later looks at what is there then
+                return  # no Pod waits: later ones see the current state
             self._engine = self._start_engine()
         snapshot = self._engine.snapshot
         if new is None:
             assert old is not None
-            self.queue.happened(ClusterEvent(NODE, Action.DELETE), old, None)
+            self.queue.move_on_event(ClusterEvent(NODE, Action.DELETE), old, None)
             snapshot.remove_node(old["metadata"]["name"])
             return
         snapshot.put_node(new)
         actions = [Action.ADD] if old is None else node_changes(old, new)
         for action in actions:
-            self.queue.happened(ClusterEvent(NODE, action), old, new)
+            self.queue.move_on_event(ClusterEvent(NODE, action), old, new)
 
     def _start_engine(self) -> Engine:
-        # Not before there is something to decide: arrays are what takes longest to load of all that a cluster needs.
+        # Deferred until there is something to decide: NumPy is the slowest import of a cluster's start.
         from setpoint.scheduler.engine import Engine
 
-        engine = Engine(self._configuration, self._listers, self.nominations, self._ids, self._wakeups)
+        engine = Engine(self._configuration, self._listers, self.nominations, self._ids, self._queueing_hints)
         for node in self._nodes.items.values():
             engine.snapshot.put_node(node)
         for pod in self._pods.items.values():
@@ -110,19 +110,19 @@ class Scheduler:
     def _pod_changed(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             assert old is not None
-            self._pod_gone(old)
+            self._pod_deleted(old)
         elif node := new["spec"].get("nodeName"):
             self._pod_placed(old, new, node)
         elif new["spec"].get("schedulerName") in self._profiles:
-            self._pod_waits(old, new)
+            self._pod_unscheduled(old, new)
 
-    def _pod_gone(self, old: Obj) -> None:
+    def _pod_deleted(self, old: Obj) -> None:
         key = key_of(old)
         self.queue.remove(key)
         self.nominations.remove(old)
         placed = self._engine.snapshot.remove(key) if self._engine is not None else None
         if placed is not None or old["spec"].get("nodeName"):
-            self.queue.happened(_DELETED, placed.pod if placed is not None else old, None)
+            self.queue.move_on_event(_DELETED, placed.pod if placed is not None else old, None)
         elif nominated_node(old):
             self._nomination_ended(old)
 
@@ -132,22 +132,22 @@ class Scheduler:
         if old is not None and old["spec"].get("nodeName"):
             for action in pod_changes(old, new):
                 if action is not Action.OTHER:
-                    self.queue.happened(ClusterEvent(ASSIGNED_POD, action), old, new)
+                    self.queue.move_on_event(ClusterEvent(ASSIGNED_POD, action), old, new)
             return
         self.queue.remove(key_of(new))
         self.nominations.remove(new)
-        self.queue.happened(_ADDED, None, new)
+        self.queue.move_on_event(_ADDED, None, new)
 
-    def _pod_waits(self, old: Obj | None, new: Obj) -> None:
+    def _pod_unscheduled(self, old: Obj | None, new: Obj) -> None:
         if old is None:
             self.nominations.put(new)
             self.queue.add(new)
             return
         if self._engine is not None and self._engine.snapshot.is_assumed(key_of(new)):
             if "deletionTimestamp" in new["metadata"] and "deletionTimestamp" not in old["metadata"]:
-                # The binding will fail; what the Pod was to take is free already.
+                # The binding will fail; the assumed resources are free already.
                 assumed = self._engine.forget(new)
-                self.queue.happened(_DELETED, assumed, None)
+                self.queue.move_on_event(_DELETED, assumed, None)
             return
         self.nominations.update(old, new)
         self.queue.update(old, new)
@@ -155,14 +155,14 @@ class Scheduler:
             self._nomination_ended(old)
 
     def _nomination_ended(self, pod: Obj) -> None:
-        """Others of no higher priority had kept off the node."""
+        """Requeue Pods of no higher priority, which could not use the nominated node."""
         priority = _priority(pod)
-        self.queue.happened(_DELETED, pod, None, lambda other: _priority(other) <= priority)
+        self.queue.move_on_event(_DELETED, pod, None, lambda other: _priority(other) <= priority)
 
     def families(self) -> list[Family]:
         return self.metrics.families(self.queue.sizes())
 
-    # -- deciding ---------------------------------------------------------------------------------------------------
+    # -- decisions ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -171,23 +171,23 @@ class Scheduler:
             tasks.create_task(self._writes.run())
             tasks.create_task(self._warm_up())
             while True:
-                self._take_turn(await self.queue.pop())
+                self._schedule_batch(await self.queue.pop())
                 await self._writes.room()
-                await asyncio.sleep(0)  # the informers and the writes want their turn, however much waits here
+                await asyncio.sleep(0)  # yield to informers and writes, however many Pods wait
 
     async def _warm_up(self) -> None:
-        """When the start is over, and before the first Pod comes if it takes its time."""
+        """Load the engine after the start, if no Pod arrives before."""
         await self._clock.sleep(_WARM_UP_AFTER)
         if self._engine is None and self._nodes.items:
             self._engine = self._start_engine()
 
-    def _take_turn(self, first: Entry) -> None:
-        """Decides about some of those that wait: in a busy process turns are rare, and what is decided together is
-        written together."""
+    def _schedule_batch(self, first: Entry) -> None:
+        """Decide about a batch of Pods: on a busy loop iterations are rare, and what is decided together is written
+        together."""
         self._attempt(first)
         ends = self._clock.monotonic() + _TURN
         for _ in range(_MOST_A_TURN - 1):
-            if self._clock.monotonic() >= ends or (entry := self.queue.take()) is None:
+            if self._clock.monotonic() >= ends or (entry := self.queue.pop_nowait()) is None:
                 return
             self._attempt(entry)
 
@@ -196,7 +196,7 @@ class Scheduler:
         meta = pod["metadata"]
         if "deletionTimestamp" in meta:
             self.queue.remove(entry.key)
-            self._tell(pod, f"skip schedule deleting pod: {meta['namespace']}/{meta['name']}")
+            self._record_failure(pod, f"skip schedule deleting pod: {meta['namespace']}/{meta['name']}")
             return
         if self._engine is None:
             if not self._nodes.items:
@@ -207,21 +207,21 @@ class Scheduler:
             return
         try:
             self._decide(self._engine, entry, pod, start)
-        except Exception as error:  # one Pod must not keep the others waiting
+        except Exception as error:  # an error with one Pod must not block the others
             log.exception("cannot decide about %s", entry.key)
             self._engine.forget(pod)
             self.metrics.attempted("error", entry.scheduler, self._clock.monotonic() - start)
             self._failed(entry, SCHEDULER_ERROR, f"{type(error).__name__}: {error}", None, nominate="")
 
     def _decide(self, engine: Engine, entry: Entry, pod: Obj, start: float) -> None:
-        from setpoint.scheduler.engine import NoNodes, Unfit  # loaded already: there is an engine
+        from setpoint.scheduler.engine import FitError, NoNodes  # loaded already: there is an engine
 
         try:
             cycle, choice = engine.decide(pod)
         except NoNodes as error:
             self.metrics.attempted("unschedulable", entry.scheduler, self._clock.monotonic() - start)
             self._failed(entry, UNSCHEDULABLE, str(error), None, nominate="")
-        except Unfit as error:
+        except FitError as error:
             victims = engine.preempt(pod, error.diagnosis)
             nominate: str | None = error.diagnosis.nominate
             if victims is not None:
@@ -237,16 +237,16 @@ class Scheduler:
             self.nominations.remove(pod)
             self._bind(entry, cycle, choice.node, start)
 
-    # -- what becomes of it -----------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def _bind(self, entry: Entry, cycle: Cycle, node: str, start: float) -> None:
         assert self._engine is not None
         pod = cycle.pod
-        promise = self._engine.reserve(cycle, node)
+        reservation = self._engine.reserve(cycle, node)
 
         async def bind() -> None:
             try:
-                await self._binder.bind(pod, node, promise)
+                await self._binder.bind(pod, node, reservation)
             except BaseException as error:
                 self._not_bound(entry, pod, error)
                 if not isinstance(error, Exception):
@@ -258,7 +258,7 @@ class Scheduler:
             now = self._clock.monotonic()
             self.metrics.scheduled(entry.scheduler, now - start, entry.attempts, now - (entry.first_attempt or now))
 
-        if promise is None:
+        if reservation is None:
             self._writes.submit(entry.key, bind)
         else:
             self._binder.spawn(bind)
@@ -267,7 +267,7 @@ class Scheduler:
         assert self._engine is not None
         assumed = self._engine.forget(pod)
         if assumed is not None:
-            self.queue.happened(_DELETED, assumed, None)
+            self.queue.move_on_event(_DELETED, assumed, None)
         if not isinstance(error, Exception):
             return
         if isinstance(error, NotFound | Conflict):
@@ -275,23 +275,23 @@ class Scheduler:
         else:
             log.warning("cannot bind %s: %s", entry.key, error)
         self.metrics.attempted("error", entry.scheduler, 0.0)
-        # It may have been bound all the same, if only the answer was lost: then nothing must be said.
+        # It may have been bound although the response was lost: then report nothing.
         self._failed(entry, SCHEDULER_ERROR, str(error), None, nominate="", if_unchanged=True)
 
     def _failed(
         self, entry: Entry, reason: str, message: str, rejectors: tuple[str, ...] | None, *, nominate: str | None,
         if_unchanged: bool = False,
     ) -> None:  # fmt: skip
-        """`nominate` is the node that is set aside for the Pod now, empty for none; None: as it was."""
+        """Record a failed attempt. `nominate` is the node to nominate; empty clears the nomination, None leaves it."""
         current = self._pods.get(entry.key)
         if current is None or current["spec"].get("nodeName") or current["metadata"]["uid"] != entry.uid:
-            # Gone, or another has bound it: the informer has told or will tell.
+            # Deleted, or bound by another scheduler: the informer reports it.
             if self.queue.entry(entry.key) is entry:
                 self.queue.remove(entry.key)
             return
-        self.queue.back(entry, current, rejectors)
+        self.queue.add_unschedulable(entry, current, rejectors)
         self.nominations.put(current, nominate)
-        self._tell(current, short(message))
+        self._record_failure(current, short(message))
         condition = with_condition(current, self._clock, "PodScheduled", "False", reason, message)
         unchanged = nominate is None or nominate == nominated_node(current)
         if condition is None and unchanged:
@@ -305,7 +305,7 @@ class Scheduler:
 
         self._writes.submit(entry.key, write)
 
-    def _tell(self, pod: Obj, why: str) -> None:
+    def _record_failure(self, pod: Obj, why: str) -> None:
         self._recorders[pod["spec"]["schedulerName"]].warning(pod, "FailedScheduling", why, action="Scheduling")
 
 

@@ -1,4 +1,4 @@
-"""What the scheduler decides on: the nodes, and the Pods on each, decided-but-not-yet-seen ones included."""
+"""The state on which the scheduler decides: nodes and the Pods on them, including assumed Pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from setpoint.scheduler.pod_counts import PodCounts
 
 Obj = dict[str, Any]
 NO_PODS = 2**31
-"""Stands for the lowest priority on a node that has no Pods: above every priority there is."""
+"""The lowest priority on a node without Pods: above every real priority."""
 
 
 class Placed:
@@ -32,13 +32,12 @@ class Placed:
         self.demand = demand
         self.node = node
         self.assumed = assumed
-        """Decided here, and not yet seen in the API."""
+        """Decided by this scheduler and not yet observed in the API."""
         self.terminating = "deletionTimestamp" in pod["metadata"]
 
 
 class Snapshot:
-    """Every Pod is counted on at most one node. Those on nodes that are not known are remembered, and counted as soon
-    as the node comes."""
+    """Counts every Pod on at most one node. Pods on unknown nodes are retained and counted when the node appears."""
 
     def __init__(self) -> None:
         self.table = NodeTable()
@@ -46,16 +45,16 @@ class Snapshot:
         self.counts = PodCounts(self.table.capacity)
         self.terms = HeldTerms(self.table.capacity)
         self.ports: dict[tuple[str, int], dict[int, list[HostPort]]] = {}
-        """By protocol and port, what is used on each slot."""
+        """Used host ports by protocol and port, then by slot."""
         self.claims: dict[str, dict[str, Placed]] = {}
-        """By key of the claim, the Pods that mount it, by key."""
+        """Pods that mount a claim, by claim key and Pod key."""
         self.lowest: Ints = np.full(self.table.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the Pods on each slot."""
         self._pods: dict[str, Placed] = {}
         self._on: dict[str, dict[str, Placed]] = {}
-        """By name of the node, whether it is known or not."""
+        """Pods by node name and Pod key, whether the node is known or not."""
 
-    # -- reading --------------------------------------------------------------------------------------------------
+    # -- reads ----------------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> Placed | None:
         return self._pods.get(key)
@@ -97,7 +96,7 @@ class Snapshot:
     # -- Pods -----------------------------------------------------------------------------------------------------
 
     def put(self, pod: Obj, node: str, *, assumed: bool = False, demand: Demand | None = None) -> None:
-        """The Pod is on the node, or will be."""
+        """Count the Pod on the node."""
         key = key_of(pod)
         before = self._pods.get(key)
         if demand is None:
@@ -124,7 +123,7 @@ class Snapshot:
 
     @contextmanager
     def with_more(self, pods: list[Obj], node: str) -> Iterator[None]:
-        """As if these Pods, which are nowhere yet, were on the node."""
+        """Temporarily count these unscheduled Pods on the node."""
         added = [Placed(pod, self.demands.of(pod), node, True) for pod in pods if key_of(pod) not in self._pods]
         for placed in added:
             self.put_back(placed)
@@ -135,7 +134,7 @@ class Snapshot:
                 self.take(placed)
 
     def put_back(self, placed: Placed) -> None:
-        """Where it was."""
+        """Restore a Pod that `take` removed."""
         self._pods[placed.key] = placed
         self._on.setdefault(placed.node, {})[placed.key] = placed
         for claim in placed.demand.claims:
@@ -145,7 +144,7 @@ class Snapshot:
             self._count(placed, slot)
 
     def take(self, placed: Placed) -> None:
-        """Off its node; `put_back` undoes it."""
+        """Remove a Pod from its node; `put_back` reverts it."""
         del self._pods[placed.key]
         held = self._on[placed.node]
         del held[placed.key]
@@ -165,7 +164,7 @@ class Snapshot:
 
     def _count(self, placed: Placed, slot: int) -> None:
         table, demand = self.table, placed.demand
-        for row, number in demand.taken:
+        for row, number in demand.usage:
             table.requested[row, slot] += number
             table.free[row, slot] -= number
         table.nonzero[0, slot] += demand.nonzero[0]
@@ -181,7 +180,7 @@ class Snapshot:
 
     def _discount(self, placed: Placed, slot: int) -> None:
         table, demand = self.table, placed.demand
-        for row, number in demand.taken:
+        for row, number in demand.usage:
             table.requested[row, slot] -= number
             table.free[row, slot] += number
         table.nonzero[0, slot] -= demand.nonzero[0]

@@ -1,4 +1,4 @@
-"""Topology spread constraints, as they are written and as they are used."""
+"""Parses topology spread constraints."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Constraint:
     selector: Selector
     min_domains: int
     honors_affinity: bool
-    """Only nodes that the Pod's node affinity allows are looked at."""
+    """Whether only nodes that match the Pod's node affinity are considered."""
     honors_taints: bool
 
 
 def parse(
     constraints: Iterable[Mapping[str, Any]], action: str, labels: Mapping[str, str], selector: Selector | None = None
 ) -> tuple[Constraint, ...]:
-    """Those with this action. `selector` takes the place of what they say, and `labels` are the Pod's."""
+    """Parse the constraints with this action. `selector` overrides theirs; `labels` are the Pod's."""
     return tuple(
         Constraint(
             max_skew=int(constraint["maxSkew"]),

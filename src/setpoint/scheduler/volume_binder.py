@@ -1,4 +1,4 @@
-"""Volumes for Pods whose claims wait for a node: what each node could give, what was promised, and making it true."""
+"""Binds volumes of claims with WaitForFirstConsumer: what each node offers, reservations, and their binding."""
 
 from __future__ import annotations
 
@@ -47,77 +47,77 @@ UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class Assumed:
-    """Objects as they were promised to become, until the API shows that they have changed."""
+    """Objects in the state that was reserved, until the API shows a newer version."""
 
     def __init__(self) -> None:
-        self._promised: dict[str, Obj] = {}
+        self._objects: dict[str, Obj] = {}
 
     def put(self, key: str, obj: Obj) -> None:
-        self._promised[key] = obj
+        self._objects[key] = obj
 
     def drop(self, key: str) -> None:
-        self._promised.pop(key, None)
+        self._objects.pop(key, None)
 
-    def over(self, key: str, current: Obj | None) -> Obj | None:
-        promised = self._promised.get(key)
+    def latest(self, key: str, current: Obj | None) -> Obj | None:
+        promised = self._objects.get(key)
         if promised is None:
             return current
         if current is None or current["metadata"]["resourceVersion"] != promised["metadata"]["resourceVersion"]:
-            del self._promised[key]
+            del self._objects[key]
             return current
         return promised
 
 
-class Promise:
-    """What was promised to one Pod on its node."""
+class VolumeReservation:
+    """The volumes and claims reserved for one Pod on its node."""
 
     __slots__ = ("binder", "claims", "node", "volumes")
 
     def __init__(self, binder: VolumeBinder) -> None:
         self.binder = binder
         self.volumes: list[tuple[Obj, Obj]] = []
-        """As they are to be written, each with its claim."""
+        """Volumes to write, each with its claim."""
         self.claims: list[Obj] = []
-        """With the node that was chosen: somebody else makes a volume for them."""
+        """Claims to annotate with the selected node, for which a volume will be provisioned."""
         self.node: Obj | None = None
-        """The node that was chosen, as it was then."""
+        """The selected node as it was at that time; None before the selection."""
 
     def __bool__(self) -> bool:
         return bool(self.volumes or self.claims)
 
 
 class Plan:
-    """What of a Pod's volumes is settled, and what each node could give for the rest."""
+    """The state of a Pod's claims and what each node offers for the unbound ones."""
 
     __slots__ = ("chosen", "claims", "refusals", "volumes")
 
     def __init__(self) -> None:
         self.claims: list[Obj] = []
-        """Those that wait for a node."""
+        """Claims that wait for a node."""
         self.refusals: list[Refusal] = []
         self.volumes: list[Obj] = []
         self.chosen: list[Any] = []
-        """For each claim an array over slots: which of the volumes it would get there; -1: one must be made."""
+        """For each claim an array over slots with the index of its volume; -1 means that one must be provisioned."""
 
 
 class VolumeBinder:
     def __init__(self, listers: Listers, bind_timeout: float = BIND_TIMEOUT) -> None:
-        """A Pod waits so many seconds for what was promised to it."""
+        """Create a binder. A Pod waits at most `bind_timeout` seconds for its reserved volumes."""
         self.bind_timeout = bind_timeout
         self._listers = listers
         self._claims = Assumed()
         self._volumes = Assumed()
 
     def claim(self, key: str) -> Obj | None:
-        return self._claims.over(key, self._listers.claims.get(key))
+        return self._claims.latest(key, self._listers.claims.get(key))
 
     def volume(self, name: str) -> Obj | None:
-        return self._volumes.over(name, self._listers.volumes.get(name))
+        return self._volumes.latest(name, self._listers.volumes.get(name))
 
-    # -- before nodes are looked at -------------------------------------------------------------------------------
+    # -- prefilter --------------------------------------------------------------------------------------------------
 
     def claims_of(self, pod: Obj) -> tuple[list[Obj], list[Obj]]:
-        """Those that are bound, and those that wait for a node. Raises Rejected."""
+        """Return the bound claims and those that wait for a node. Raise Rejected."""
         bound: list[Obj] = []
         waiting: list[Obj] = []
         immediate = False
@@ -150,7 +150,7 @@ class VolumeBinder:
             raise Rejected(UNBOUND_IMMEDIATE)
         return bound, waiting
 
-    # -- for all nodes at once ------------------------------------------------------------------------------------
+    # -- filter -----------------------------------------------------------------------------------------------------
 
     def plan(self, table: NodeTable, bound: Sequence[Obj], waiting: Sequence[Obj]) -> Plan:
         plan = Plan()
@@ -188,7 +188,7 @@ class VolumeBinder:
                 elsewhere[slot] = False
             no_volume |= elsewhere
         open_claims = [claim for claim in waiting if SELECTED_NODE not in annotations_of(claim)]
-        # The smallest first, so that they take the smallest volumes.
+        # The smallest first, so that they get the smallest volumes.
         open_claims.sort(key=lambda claim: value(requested(claim)))
         plan.claims = [*open_claims, *selected]
         plan.volumes = sorted(
@@ -207,7 +207,7 @@ class VolumeBinder:
         return no_volume, no_space & ~no_volume
 
     def _choices(self, table: NodeTable, claim: Obj, plan: Plan) -> Any:
-        """By slot, the number of the smallest volume that would do there and that no earlier claim has taken."""
+        """Return by slot the index of the smallest matching volume that no earlier claim uses."""
         choices = np.full(table.capacity, -1)
         fitting = [(i, volume) for i, volume in enumerate(plan.volumes) if could_serve(volume, claim)]
         mine = [pair for pair in fitting if is_reserved_for(pair[1], claim)]
@@ -224,7 +224,7 @@ class VolumeBinder:
         return choices
 
     def _where_provisionable(self, table: NodeTable, claim: Obj) -> tuple[Mask, Mask]:
-        """Where a volume could be made for the claim, and where there would be room for it."""
+        """Return the slots where a volume could be provisioned, and those with enough capacity."""
         everywhere = np.ones(table.capacity, dtype=np.bool_)
         found = self._listers.storage_classes.get(claim_class(claim))
         if found is None or not found.get("provisioner") or found["provisioner"] == NO_PROVISIONER:
@@ -251,11 +251,11 @@ class VolumeBinder:
                     enough |= _labelled(table, stored["nodeTopology"])
         return possible, enough
 
-    # -- promises -------------------------------------------------------------------------------------------------
+    # -- reservations -----------------------------------------------------------------------------------------------
 
-    def promise(self, plan: Plan, table: NodeTable, node: str) -> Promise:
-        """From now on the volumes are this Pod's."""
-        made = Promise(self)
+    def reserve(self, plan: Plan, table: NodeTable, node: str) -> VolumeReservation:
+        """Reserve the planned volumes for the Pod."""
+        made = VolumeReservation(self)
         slot = table.slots[node]
         made.node = table.nodes[slot]
         for claim, choices in zip(plan.claims, plan.chosen):
@@ -271,19 +271,19 @@ class VolumeBinder:
                 made.claims.append(chosen)
         return made
 
-    def withdraw(self, promise: Promise) -> None:
-        for volume, _ in promise.volumes:
+    def unreserve(self, reservation: VolumeReservation) -> None:
+        for volume, _ in reservation.volumes:
             self._volumes.drop(volume["metadata"]["name"])
-        for claim in promise.claims:
+        for claim in reservation.claims:
             self._claims.drop(_key(claim))
 
-    def is_kept(self, promise: Promise, node: str) -> bool:
-        """Everything is bound as promised. Raises ValueError if it will never be."""
-        for _, claim in promise.volumes:
+    def is_bound(self, reservation: VolumeReservation, node: str) -> bool:
+        """Return whether everything is bound as reserved. Raise ValueError if it never will be."""
+        for _, claim in reservation.volumes:
             current = self._listers.claims.get(_key(claim))
             if current is None or not is_fully_bound(current):
                 return False
-        for claim in promise.claims:
+        for claim in reservation.claims:
             current = self._listers.claims.get(_key(claim))
             name = claim["metadata"]["name"]
             if current is None:
@@ -296,19 +296,19 @@ class VolumeBinder:
             if made:
                 volume = self._listers.volumes.get(made)
                 if volume is None:
-                    return False  # the cache is late
-                _check_affinity(volume, promise.node)
+                    return False  # the cache is stale
+                _check_affinity(volume, reservation.node)
             if not is_fully_bound(current):
                 return False
         return True
 
     def _is_unseen(self, claim: Obj, current: Obj) -> bool:
-        """The cache has not yet heard of what was written."""
+        """Return whether the cache does not show the write yet."""
         return bool(claim["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"])
 
 
 def node_affinity(volume: Obj, table: NodeTable) -> Mask | None:
-    """The slots that the volume can be reached from; None: all."""
+    """Return the slots from which the volume is accessible, or None for all."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     return None if required is None else NodeSelector(required).mask(table)
 

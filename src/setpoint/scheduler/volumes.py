@@ -1,4 +1,4 @@
-"""Claims and volumes, as far as they bear on where a Pod can go. Pure functions over plain objects."""
+"""Claims and volumes as far as they affect scheduling. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 def pod_claims(pod: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Name of each claim that a Pod uses, and whether it was made for the Pod alone."""
+    """Yield the name of each claim that a Pod uses, and whether it is an ephemeral claim."""
     for volume in pod["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             yield volume["persistentVolumeClaim"].get("claimName") or "", False
@@ -53,8 +53,8 @@ def is_fully_bound(claim: Obj) -> bool:
 
 
 def could_serve(volume: Obj, claim: Obj) -> bool:
-    """Whether the volume would do for the claim, wherever the Pod is. One that is set aside for it need only be big
-    enough and of the right kind."""
+    """Return whether the volume satisfies the claim, regardless of the node. A reserved one need only match in size and
+    mode."""
     mine = is_reserved_for(volume, claim)
     if (volume["spec"].get("claimRef") and not mine) or "deletionTimestamp" in volume["metadata"]:
         return False
@@ -72,7 +72,7 @@ def could_serve(volume: Obj, claim: Obj) -> bool:
 
 
 def bound_for(volume: Obj, claim: Obj) -> Obj | None:
-    """The volume as it is to be written so that it is the claim's; None if it is already."""
+    """Return the volume with a reference to the claim, or None if it is complete already."""
     if (volume["spec"].get("claimRef") or {}).get("uid") == claim["metadata"]["uid"] and is_reserved_for(volume, claim):
         return None
     meta = claim["metadata"]
@@ -92,6 +92,6 @@ def with_selected_node(claim: Obj, node: str) -> Obj:
 
 
 def volume_limit(stored: Obj) -> int | None:
-    """The greatest volume that a CSIStorageCapacity says can be made."""
+    """Return the largest volume that a CSIStorageCapacity permits, or None."""
     limit = stored.get("maximumVolumeSize") or stored.get("capacity")
     return None if limit is None else value(limit)

@@ -1,4 +1,4 @@
-"""The informers of all that the scheduler reads besides Pods and nodes, and what their changes mean to waiting Pods."""
+"""Informers for everything except Pods and nodes, and the cluster events that their changes cause."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from setpoint.scheduler.queue import SchedulingQueue
 Obj = dict[str, Any]
 
 ACTIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended hold nothing: to the scheduler they are gone."""
+"""Selects Pods that have not ended; ended ones use no resources and are treated as deleted."""
 _STORAGE = "storage.k8s.io"
 
 
@@ -32,7 +32,7 @@ def watch_others(manager: Manager, listers: Listers, queue: SchedulingQueue, bin
     def informer(plural: str, group: str = "", event: str = "") -> Informer:
         found = manager.informer(builtin(plural, group))
         if event:
-            found.add_handler(lambda old, new: _tell(queue, event, old, new))
+            found.add_handler(lambda old, new: _notify(queue, event, old, new))
         return found
 
     listers.namespaces = informer("namespaces")
@@ -52,6 +52,6 @@ def watch_others(manager: Manager, listers: Listers, queue: SchedulingQueue, bin
         lister.add_handler(binder.changed)
 
 
-def _tell(queue: SchedulingQueue, resource: str, old: Obj | None, new: Obj | None) -> None:
+def _notify(queue: SchedulingQueue, resource: str, old: Obj | None, new: Obj | None) -> None:
     action = Action.ADD if old is None else Action.DELETE if new is None else Action.OTHER
-    queue.happened(ClusterEvent(resource, action), old, new)
+    queue.move_on_event(ClusterEvent(resource, action), old, new)

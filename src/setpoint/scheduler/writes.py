@@ -1,4 +1,4 @@
-"""What the scheduler writes, many at once, and for each Pod one after the other."""
+"""Concurrent writes of the scheduler, sequential for each Pod."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ log = logging.getLogger("setpoint.scheduler")
 
 Write = Callable[[], Awaitable[None]]
 
-AT_ONCE = 64
-MOST_WAITING = 512
+CONCURRENCY = 64
+MAX_QUEUED = 512
 
 
-class Writes:
+class WriteQueue:
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, Write]] = deque()
-        self._behind: dict[str, deque[Write]] = {}
-        """By key, what waits for an earlier write; a key is here while one of its writes runs."""
-        self._woken: deque[asyncio.Future[None]] = deque()
+        self._queued: deque[tuple[str, Write]] = deque()
+        self._queued_by_key: dict[str, deque[Write]] = {}
+        """Queued writes by key behind a running one; a key has an entry while one of its writes runs."""
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._room: asyncio.Future[None] | None = None
 
     def submit(self, key: str, write: Write) -> None:
-        """Never waits. What the write raises is logged."""
-        self._waiting.append((key, write))
-        while self._woken:
-            waiter = self._woken.popleft()
+        """Queue a write without blocking. Exceptions of the write are logged."""
+        self._queued.append((key, write))
+        while self._waiters:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 break
 
     async def room(self) -> None:
-        """Waits while too much is waiting."""
-        while len(self._waiting) > MOST_WAITING:
+        """Wait until the queue has room."""
+        while len(self._queued) > MAX_QUEUED:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(AT_ONCE):
+            for _ in range(CONCURRENCY):
                 tasks.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
-            while not self._waiting:
+            while not self._queued:
                 waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._woken.append(waiter)
+                self._waiters.append(waiter)
                 await waiter
-            key, write = self._waiting.popleft()
-            if self._room is not None and not self._room.done() and len(self._waiting) <= MOST_WAITING // 2:
+            key, write = self._queued.popleft()
+            if self._room is not None and not self._room.done() and len(self._queued) <= MAX_QUEUED // 2:
                 self._room.set_result(None)
-            if key in self._behind:
-                self._behind[key].append(write)
+            if key in self._queued_by_key:
+                self._queued_by_key[key].append(write)
                 continue
-            behind = self._behind[key] = deque((write,))
+            behind = self._queued_by_key[key] = deque((write,))
             try:
                 while behind:
                     await self._do(behind.popleft())
             finally:
-                del self._behind[key]
+                del self._queued_by_key[key]
 
     async def _do(self, write: Write) -> None:
         try:
             await write()
-        except Exception:  # one write must not end the others
+        except Exception:  # an exception in one write must not end the others
             log.exception("a write failed")

@@ -12,12 +12,12 @@ from naive_scheduler import PREFERRED, REQUIRED, Naive
 from scheduler_objects import HOSTNAME, ZONE, a_node, a_pod
 
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis import Unfit
+from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.framework import Cycle
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.nominations import Nominations
-from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.queueing_hints import QueueingHints
 
 Obj = dict[str, Any]
 NAMESPACES = {"default": {"team": "a"}, "other": {"team": "b"}}
@@ -159,7 +159,7 @@ def test_decisions_scores_and_reasons(seed: int) -> None:
     nodes = [chance.node(f"n{number}") for number in range(chance.choice([2, 8, 20]))]
     naive = Naive(nodes, NAMESPACES)
     listers = Listers(namespaces=Namespaces())
-    engine = Engine(Configuration(), listers, Nominations(lambda key: None), chance, Wakeups())  # type: ignore[arg-type]
+    engine = Engine(Configuration(), listers, Nominations(lambda key: None), chance, QueueingHints())  # type: ignore[arg-type]
     for node in nodes:
         engine.snapshot.put_node(node)
     placed: list[Obj] = []
@@ -168,10 +168,10 @@ def test_decisions_scores_and_reasons(seed: int) -> None:
         expected = naive.scores(pod)
         try:
             cycle, choice = engine.decide(pod)
-        except Unfit as unfit:
+        except FitError as fit_error:
             assert expected == {}
             told = Counter(reason for node in naive.nodes for reason in naive.reasons(pod, node))
-            assert unfit.diagnosis.reasons == told
+            assert fit_error.diagnosis.reasons == told
         else:
             assert choice.feasible == len(expected)
             assert expected[choice.node] == max(expected.values())

@@ -8,11 +8,11 @@ import pytest
 from scheduler_objects import a_node, a_pod
 
 from setpoint.scheduler.config import FILTERS, ConfigError, Configuration, load
-from setpoint.scheduler.diagnosis import Unfit
+from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.nominations import Nominations
-from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.queueing_hints import QueueingHints
 from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
@@ -132,7 +132,7 @@ def test_each_profile_decides_in_its_own_way() -> None:
             ]
         }
     )  # fmt: skip
-    engine = Engine(found, Listers(), Nominations(lambda key: None), RandomIds(1), Wakeups())
+    engine = Engine(found, Listers(), Nominations(lambda key: None), RandomIds(1), QueueingHints())
     for name in ("a", "b"):
         engine.snapshot.put_node(a_node(name))
     engine.snapshot.put(a_pod("there", "a", cpu="1", memory="1Gi"), "a")
@@ -142,5 +142,5 @@ def test_each_profile_decides_in_its_own_way() -> None:
         return engine.decide(pod)[1].node
 
     assert (decide("default-scheduler"), decide("packing")) == ("b", "a")
-    with pytest.raises(Unfit, match="2 node\\(s\\) didn't match scheduler-enforced node affinity"):
+    with pytest.raises(FitError, match="2 node\\(s\\) didn't match scheduler-enforced node affinity"):
         decide("ssd")

@@ -10,7 +10,7 @@ from scheduler_objects import HOSTNAME, ZONE, a_node, a_pod
 
 from setpoint.scheduler.cluster_events import Action, node_changes, pod_changes
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis import Unfit
+from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.framework import Cycle, Handle, ScorePlugin
 from setpoint.scheduler.listers import Listers
@@ -24,8 +24,8 @@ from setpoint.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from setpoint.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from setpoint.scheduler.plugins.pod_topology_spread import PodTopologySpread
 from setpoint.scheduler.plugins.taint_toleration import TaintToleration
+from setpoint.scheduler.queueing_hints import QueueingHints
 from setpoint.scheduler.snapshot import Snapshot
-from setpoint.scheduler.wakeups import Wakeups
 from setpoint.system import RandomIds
 
 Obj = dict[str, Any]
@@ -66,7 +66,7 @@ def scores(plugin: ScorePlugin, pod: Obj, found: Snapshot) -> dict[str, int] | N
 
 
 def reasons(found: Snapshot, pod: Obj, listers: Listers | None = None) -> str:
-    engine = Engine(Configuration(), listers or Listers(), Nominations(lambda key: None), RandomIds(1), Wakeups())
+    engine = Engine(Configuration(), listers or Listers(), Nominations(lambda key: None), RandomIds(1), QueueingHints())
     for node in found.table.nodes:
         if node is not None:
             engine.snapshot.put_node(node)
@@ -75,8 +75,8 @@ def reasons(found: Snapshot, pod: Obj, listers: Listers | None = None) -> str:
     pod["spec"]["schedulerName"] = "default-scheduler"
     try:
         engine.decide(pod)
-    except Unfit as unfit:
-        return str(unfit)
+    except FitError as fit_error:
+        return str(fit_error)
     return ""
 
 

@@ -12,7 +12,7 @@ from scheduler_objects import a_node, a_pod
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.queue import SchedulingQueue
 from setpoint.scheduler.queue_entry import Entry
-from setpoint.scheduler.wakeups import Wakeups
+from setpoint.scheduler.queueing_hints import QueueingHints
 from setpoint.testing import VirtualClock, run_virtual
 
 Obj = dict[str, Any]
@@ -29,13 +29,15 @@ class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.held: set[str] = set()
-        self.wakeups = Wakeups()
-        self.wakeups.register(PROFILE, "Nodes", [(ClusterEvent(NODE, Action.ADD), None)])
-        self.wakeups.register(
+        self.queueing_hints = QueueingHints()
+        self.queueing_hints.register(PROFILE, "Nodes", [(ClusterEvent(NODE, Action.ADD), None)])
+        self.queueing_hints.register(
             PROFILE, "Labels", [(ClusterEvent(NODE, Action.NODE_LABEL), lambda pod, old, new: new == "right")]
         )
-        self.wakeups.register(PROFILE, "Tolerations", [(ClusterEvent(TARGET_POD, Action.POD_TOLERATION), None)])
-        self.queue = SchedulingQueue(self.clock, self.wakeups, is_held=lambda pod: pod["metadata"]["uid"] in self.held)
+        self.queueing_hints.register(PROFILE, "Tolerations", [(ClusterEvent(TARGET_POD, Action.POD_TOLERATION), None)])
+        self.queue = SchedulingQueue(
+            self.clock, self.queueing_hints, is_held=lambda pod: pod["metadata"]["uid"] in self.held
+        )
 
     async def next(self) -> Entry | None:
         """None: nobody is ready at this moment."""
@@ -84,12 +86,12 @@ async def test_a_refused_pod_waits_for_what_could_help(bench: Bench) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
-    bench.queue.back(entry, entry.pod, ["Labels"])
+    bench.queue.add_unschedulable(entry, entry.pod, ["Labels"])
     assert await bench.name() is None
-    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))  # not what it waits for
-    bench.queue.happened(ClusterEvent(NODE, Action.NODE_LABEL), None, "wrong")  # type: ignore[arg-type]
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))  # not what it waits for
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.NODE_LABEL), None, "wrong")  # type: ignore[arg-type]
     assert await bench.name() is None
-    bench.queue.happened(ClusterEvent(NODE, Action.NODE_LABEL), None, "right")  # type: ignore[arg-type]
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.NODE_LABEL), None, "right")  # type: ignore[arg-type]
     # Nobody else is ready, so its back-off is cut short.
     assert await bench.name() == "p"
 
@@ -99,8 +101,8 @@ async def test_backing_off_comes_after_all_who_are_ready(bench: Bench) -> None:
     bench.queue.add(waiting("important", 100))
     entry = await bench.next()
     assert entry is not None
-    bench.queue.back(entry, entry.pod, ["Nodes"])
-    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    bench.queue.add_unschedulable(entry, entry.pod, ["Nodes"])
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
     assert bench.queue.sizes()["backoff"] == 1
     bench.queue.add(waiting("ready"))
     assert [await bench.name(), await bench.name()] == ["ready", "important"]
@@ -113,7 +115,7 @@ async def test_errors_back_off_from_one_second_to_ten(bench: Bench) -> None:
     pauses = []
     for _ in range(6):
         began = bench.clock.monotonic()
-        bench.queue.back(entry, entry.pod, None)
+        bench.queue.add_unschedulable(entry, entry.pod, None)
         entry = await bench.queue.pop()
         pauses.append(bench.clock.monotonic() - began)
     # They end with the second in which they are over.
@@ -126,7 +128,7 @@ async def test_after_five_minutes_it_is_tried_whatever_happened(bench: Bench) ->
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
-    bench.queue.back(entry, entry.pod, ["Nodes"])
+    bench.queue.add_unschedulable(entry, entry.pod, ["Nodes"])
     await bench.clock.sleep(299)
     assert await bench.name() is None
     await bench.clock.sleep(1.1)
@@ -137,7 +139,7 @@ async def test_after_five_minutes_it_is_tried_whatever_happened(bench: Bench) ->
 async def test_gates(bench: Bench) -> None:
     gated = waiting("p", schedulingGates=[{"name": "g"}])
     bench.queue.add(gated)
-    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
     await bench.clock.sleep(1000)
     assert await bench.name() is None
     assert bench.queue.sizes() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
@@ -153,7 +155,7 @@ async def test_its_own_change_can_help(bench: Bench) -> None:
     bench.queue.add(waiting("p"))
     entry = await bench.next()
     assert entry is not None
-    bench.queue.back(entry, entry.pod, ["Tolerations"])
+    bench.queue.add_unschedulable(entry, entry.pod, ["Tolerations"])
     labelled = waiting("p")
     labelled["metadata"]["labels"] = {"a": "b"}
     bench.queue.update(entry.pod, labelled)
@@ -168,8 +170,8 @@ async def test_a_pod_that_room_is_made_for_is_not_tried_meanwhile(bench: Bench) 
     entry = await bench.next()
     assert entry is not None
     bench.held.add("p")
-    bench.queue.back(entry, entry.pod, ["Nodes"])
-    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    bench.queue.add_unschedulable(entry, entry.pod, ["Nodes"])
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
     assert await bench.name() is None
     bench.held.clear()
     bench.queue.released("default/p")  # and what happened meanwhile is not forgotten
@@ -184,21 +186,21 @@ async def test_who_is_gone_does_not_come_back(bench: Bench) -> None:
     assert entry is not None and entry.key == "default/a"
     bench.queue.remove("default/a")
     bench.queue.remove("default/b")
-    bench.queue.back(entry, entry.pod, ["Nodes"])
-    bench.queue.happened(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
+    bench.queue.add_unschedulable(entry, entry.pod, ["Nodes"])
+    bench.queue.move_on_event(ClusterEvent(NODE, Action.ADD), None, a_node("n"))
     assert [await bench.name(), await bench.name()] == ["c", None]
 
 
 @in_virtual_time
 async def test_only_some_are_woken(bench: Bench) -> None:
-    bench.wakeups.register(PROFILE, "Room", [(ClusterEvent(ASSIGNED_POD, Action.DELETE), None)])
+    bench.queueing_hints.register(PROFILE, "Room", [(ClusterEvent(ASSIGNED_POD, Action.DELETE), None)])
     for name, priority in (("low", 1), ("high", 9)):
         bench.queue.add(waiting(name, priority))
         entry = await bench.next()
         assert entry is not None
-        bench.queue.back(entry, entry.pod, ["Room"])
+        bench.queue.add_unschedulable(entry, entry.pod, ["Room"])
     gone = ClusterEvent(ASSIGNED_POD, Action.DELETE)
-    bench.queue.happened(gone, waiting("x"), None, lambda pod: pod["spec"]["priority"] <= 5)
+    bench.queue.move_on_event(gone, waiting("x"), None, lambda pod: pod["spec"]["priority"] <= 5)
     assert [await bench.name(), await bench.name()] == ["low", None]
 
 

@@ -9,13 +9,13 @@ import pytest
 from scheduler_objects import a_node, a_pod
 
 from setpoint.scheduler.config import Configuration
-from setpoint.scheduler.diagnosis import Unfit
+from setpoint.scheduler.diagnosis import FitError
 from setpoint.scheduler.engine import Engine
 from setpoint.scheduler.listers import Listers
 from setpoint.scheduler.nominations import Nominations
 from setpoint.scheduler.preemption import Preemption, Victims, pick
+from setpoint.scheduler.queueing_hints import QueueingHints
 from setpoint.scheduler.snapshot import Placed, Snapshot
-from setpoint.scheduler.wakeups import Wakeups
 
 Obj = dict[str, Any]
 
@@ -50,7 +50,7 @@ def test_sums_and_trials_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         def below(limit: int) -> int:
             return 0
 
-    engine = Engine(Configuration(), listers, Nominations(lambda key: None), Ids(), Wakeups())  # type: ignore[arg-type]
+    engine = Engine(Configuration(), listers, Nominations(lambda key: None), Ids(), QueueingHints())  # type: ignore[arg-type]
     for number in range(6):
         taints = [{"key": "k", "effect": "NoSchedule"}] if chance.random() < 0.2 else []
         engine.snapshot.put_node(a_node(f"n{number}", cpu="4", memory="4Gi", pods=chance.choice([3, 9]), taints=taints))
@@ -65,7 +65,7 @@ def test_sums_and_trials_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
     pod["metadata"]["uid"] = "new"
 
     def outcome() -> tuple[Victims | None, str]:
-        with pytest.raises(Unfit) as caught:
+        with pytest.raises(FitError) as caught:
             engine.decide(pod)
         diagnosis = caught.value.diagnosis
         return engine.preempt(pod, diagnosis), diagnosis.message()

@@ -1,2 +1,1 @@
-"""The plugins, one a file, under upstream's names. What is here comes with NumPy: it is imported when the first node
-appears."""
+"""The plugins, one per module, under upstream's names. They need NumPy and are imported when the first node appears."""

@@ -1,5 +1,4 @@
-"""ImageLocality: nodes that have the images already first, the more so the bigger these are and the more nodes have
-them."""
+"""ImageLocality: prefers nodes that have the Pod's images, weighted by size and spread."""
 
 from __future__ import annotations
 

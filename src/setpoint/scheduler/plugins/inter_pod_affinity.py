@@ -1,4 +1,4 @@
-"""InterPodAffinity: near some Pods, away from others; and what the Pods that are there say about newcomers."""
+"""InterPodAffinity: affinity and anti-affinity of the Pod and of the existing Pods."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class InterPodAffinity(FilterBase):
         return found
 
     def _not_near(self, cycle: Cycle, terms: Sequence[Term]) -> Mask:
-        """Pods that match all terms at once must be in each term's domain. The first of a group that wants to be near
-        itself may begin anywhere."""
+        """Return the slots where every term's domain has a Pod that matches all terms. The first Pod of a group with
+        affinity to itself fits everywhere."""
         counts = _matching_all(cycle.snapshot, [self._resolved(term) for term in terms])
         columns = cycle.table.labels.columns([term.topology_key for term in terms])
         near = np.ones(cycle.table.capacity, dtype=np.bool_)
@@ -75,7 +75,7 @@ class InterPodAffinity(FilterBase):
 
     def _means_itself(self, demand: Demand, terms: Sequence[Term]) -> bool:
         labels = namespace_labels(self._namespaces, demand.namespace)
-        return all(term.means(demand.namespace, demand.labels, labels) for term in terms)
+        return all(term.selects(demand.namespace, demand.labels, labels) for term in terms)
 
     def depends_on_pods(self, cycle: Cycle) -> bool:
         terms = cycle.demand.terms
@@ -120,19 +120,19 @@ class InterPodAffinity(FilterBase):
     # -- terms ----------------------------------------------------------------------------------------------------
 
     def _speaking_of(self, demand: Demand, snapshot: Snapshot) -> list[HeldTerm]:
-        """The terms of Pods on nodes that mean this one."""
+        """Return the terms of existing Pods that select this Pod."""
         labels = namespace_labels(self._namespaces, demand.namespace)
         version = (snapshot.terms.version, id(labels))
         known = demand.cache.get(self)
         if known is None or known[0] != version:
-            meaning = [held for held in snapshot.terms if held.term.means(demand.namespace, demand.labels, labels)]
-            # The labels are kept so that no other can come to have their id.
+            meaning = [held for held in snapshot.terms if held.term.selects(demand.namespace, demand.labels, labels)]
+            # Retain the labels, so that no other object can get their id.
             known = demand.cache[self] = (version, meaning, labels)
         found: list[HeldTerm] = known[1]
         return found
 
     def _resolved(self, term: Term) -> tuple[Term, frozenset[str] | None]:
-        """With the namespaces that it means now; None: all."""
+        """Return the namespaces that the term selects now, or None for all."""
         if term.by_namespace_labels:
             return term, term.namespaces | frozenset(
                 name
@@ -171,7 +171,7 @@ class InterPodAffinity(FilterBase):
     def _means(self, term: Term, pod: Obj) -> bool:
         meta = pod["metadata"]
         labels = namespace_labels(self._namespaces, meta["namespace"])
-        return term.means(meta["namespace"], meta.get("labels") or {}, labels)
+        return term.selects(meta["namespace"], meta.get("labels") or {}, labels)
 
 
 def namespace_labels(namespaces: Lister, name: str) -> Mapping[str, str]:
@@ -191,7 +191,7 @@ def _matching(snapshot: Snapshot, resolved: tuple[Term, frozenset[str] | None]) 
 
 
 def _matching_all(snapshot: Snapshot, resolved: Sequence[tuple[Term, frozenset[str] | None]]) -> Ints:
-    """How many Pods on each slot all the terms mean."""
+    """Return the number of Pods per slot that all terms select."""
     identity = tuple(
         ("affinity", term.identity[2], None if namespaces is None else tuple(sorted(namespaces)))
         for term, namespaces in resolved

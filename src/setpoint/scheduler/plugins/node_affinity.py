@@ -1,4 +1,4 @@
-"""NodeAffinity: the Pod's nodeSelector and node affinity, and what the profile adds to every Pod's."""
+"""NodeAffinity: the Pod's nodeSelector and node affinity, and the profile's added affinity."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class NodeAffinity(FilterBase):
 
 
 def unwanted_nodes(demand: Demand, table: NodeTable) -> Mask | None:
-    """Where the Pod does not want to be; None: it says nothing about nodes."""
+    """Return the slots that do not match, or None if the Pod has no requirements."""
     if demand.required_nodes.anything:
         return None
     known = demand.cache.get(_REQUIRED)

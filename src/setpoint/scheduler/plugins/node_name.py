@@ -1,4 +1,4 @@
-"""NodeName: a Pod that names its node goes nowhere else."""
+"""NodeName: restricts a Pod to the node it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePorts: one Pod a host port."""
+"""NodePorts: rejects nodes whose host ports are in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: nodes whose resources the Pod would use more evenly first."""
+"""NodeResourcesBalancedAllocation: prefers nodes with balanced resource usage."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from math import sqrt
 
 import numpy as np
 
-from setpoint.scheduler.arrays import Floats, Followed, Ints, Mask
+from setpoint.scheduler.arrays import Floats, IncrementalArray, Ints, Mask
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, Interest
 from setpoint.scheduler.node_table import NodeTable
 from setpoint.scheduler.plugins.node_resources_fit import DEFAULT_RESOURCES
 
 _ALWAYS = ("cpu", "memory", "ephemeral-storage")
-"""What every node has; of other resources only those count that the Pod asks for."""
+"""Resources that always count; others count only if the Pod requests them."""
 
 
 class NodeResourcesBalancedAllocation:
@@ -29,10 +29,10 @@ class NodeResourcesBalancedAllocation:
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
         table, demand = cycle.table, cycle.demand
         if not any(demand.requests.get(name) for name in self._names):
-            return None  # or all Pods that ask for nothing would go to the same node
+            return None  # otherwise all Pods without requests would go to the same node
         followed = demand.cache.get(self)
         if followed is None:
-            followed = demand.cache[self] = Followed()
+            followed = demand.cache[self] = IncrementalArray()
         scores: Ints = followed.values(
             table.pod_log,
             lambda: self._scores(table, demand),
@@ -71,7 +71,7 @@ class NodeResourcesBalancedAllocation:
             after.append(np.minimum((requested + wanted) / whole, 1.0))
             offered.append(there)
         half = MAX_SCORE // 2
-        # No sum is negative, as evenness is 50 at least: both languages divide alike.
+        # No sum is negative, as the balance is at least 50: Python and Go divide alike.
         scores: Ints = half + (half + _evenness(after, offered) - _evenness(before, offered)) // 2
         return scores
 
@@ -87,7 +87,7 @@ def _evenness_of_one(fractions: list[float]) -> int:
 
 
 def _evenness(fractions: list[Floats], offered: list[Mask]) -> Ints:
-    """100 less the standard deviation of how much of each resource is used, of those the node has."""
+    """Return 100 minus the standard deviation of the utilization of the node's resources."""
     number: Ints = np.sum(offered, axis=0, dtype=np.int64)
     if len(fractions) == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
@@ -98,7 +98,7 @@ def _evenness(fractions: list[Floats], offered: list[Mask]) -> Ints:
         mean = sum(parts) / held
         squares = sum(np.where(there, (part - mean) * (part - mean), 0.0) for part, there in zip(parts, offered))
         deviation = np.where(number > 2, np.sqrt(squares / held), 0.0)
-        # With two of them, half of the difference is the same and what upstream computes.
+        # For two resources, half of their difference is equal and what upstream computes.
         if len(fractions) > 2 and (number == 2).any():
             spread = np.max([np.where(there, part, -1.0) for part, there in zip(parts, offered)], axis=0) - np.min(
                 [np.where(there, part, 2.0) for part, there in zip(parts, offered)], axis=0

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a node must have what the Pod requests; the emptiest, the fullest, or by a curve, first."""
+"""NodeResourcesFit: rejects nodes without the requested resources and scores by utilization."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from setpoint.kinds.core.pod_totals import pod_requests
-from setpoint.scheduler.arrays import Followed, Ints, Mask
+from setpoint.scheduler.arrays import IncrementalArray, Ints, Mask
 from setpoint.scheduler.cluster_events import ASSIGNED_POD, NODE, TARGET_POD, Action, ClusterEvent
 from setpoint.scheduler.demand import Demand
 from setpoint.scheduler.framework import MAX_SCORE, Cycle, FilterBase, Interest, Refusal
@@ -17,7 +17,7 @@ from setpoint.scheduler.node_table import CPU, MEMORY, PODS, NodeTable, amount
 
 Obj = dict[str, Any]
 Curve = Callable[[Ints, Ints], Ints]
-"""(requested with the Pod, allocatable): a score for each."""
+"""Maps (requested including the Pod, allocatable) to scores."""
 
 DEFAULT_RESOURCES = (("cpu", 1), ("memory", 1))
 _NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
@@ -35,7 +35,7 @@ class NodeResourcesFit(FilterBase):
         ignored_resources: Iterable[str] = (),
         ignored_groups: Iterable[str] = (),
     ) -> None:
-        """`shape` is (utilization, score out of 10) for RequestedToCapacityRatio."""
+        """Create the plugin. `shape` is (utilization, score out of 10) for RequestedToCapacityRatio."""
         self._resources = tuple(resources)
         self._ratio = strategy == "RequestedToCapacityRatio"
         self._linear = {"LeastAllocated": _least_of_one, "MostAllocated": _most_of_one}.get(strategy)
@@ -53,7 +53,7 @@ class NodeResourcesFit(FilterBase):
         ]
 
     def needs(self, cycle: Cycle) -> list[tuple[int, int, str]]:
-        """Of which row how much must be free, and what is said if it is not."""
+        """Return the rows, the amounts that must be free, and the reason if they are not."""
         found = [(PODS, 1, "Too many pods")]
         for row, number in cycle.demand.rows:
             name = cycle.table.resources[row]
@@ -67,7 +67,7 @@ class NodeResourcesFit(FilterBase):
     def score(self, cycle: Cycle, feasible: Mask) -> Ints | None:
         followed = cycle.demand.cache.get(self)
         if followed is None:
-            followed = cycle.demand.cache[self] = Followed()
+            followed = cycle.demand.cache[self] = IncrementalArray()
         table, demand = cycle.table, cycle.demand
         scores: Ints = followed.values(
             table.pod_log,
@@ -105,7 +105,7 @@ class NodeResourcesFit(FilterBase):
             else:
                 wanted = demand.requests.get(name, 0)
                 if not wanted and name not in _NATIVE:
-                    continue  # what a Pod does not ask for is no reason to prefer a node
+                    continue  # resources that the Pod does not request do not affect the score
                 requested = table.requested[row, index] + wanted
             offered = table.allocatable[row, index]
             there = offered > 0
@@ -163,7 +163,7 @@ def _shaped(shape: Sequence[tuple[int, int]]) -> Curve:
         used = np.where(requested > offered, 100, requested * 100 // offered)
         result = np.full(used.shape, points[-1][1], dtype=np.int64)
         for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
-            # As integers divide upstream: towards zero.
+            # Round towards zero, as upstream's integer division does.
             step = (y1 - y0) * (used - x0)
             between = y0 + np.sign(step) * (np.abs(step) // (x1 - x0))
             result = np.where(used <= x1, between, result)

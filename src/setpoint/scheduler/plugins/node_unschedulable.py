@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes are left alone."""
+"""NodeUnschedulable: rejects cordoned nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: no more volumes of a driver on a node than it can attach."""
+"""NodeVolumeLimits: limits the volumes of a CSI driver per node."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class NodeVolumeLimits(FilterBase):
         return False
 
     def _volumes(self, pod: Obj) -> dict[str, str]:
-        """What a Pod attaches through CSI: a name that is unique, and the driver."""
+        """Yield the unique name and the driver of each CSI volume of the Pod."""
         found: dict[str, str] = {}
         for name, _ in pod_claims(pod):
             claim = self._listers.claims.get(f"{pod['metadata']['namespace']}/{name}")
@@ -73,7 +73,7 @@ class NodeVolumeLimits(FilterBase):
                 continue
             volume = self._listers.volumes.get((claim.get("spec") or {}).get("volumeName") or "")
             if volume is None:
-                # Not bound yet: whoever will make it counts.
+                # Unbound: the future provisioner counts.
                 storage_class = self._listers.storage_classes.get(claim_class(claim))
                 driver = (storage_class or {}).get("provisioner") or ""
                 if driver and self._listers.csi_drivers.get(driver) is not None:

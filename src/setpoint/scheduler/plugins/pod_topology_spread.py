@@ -1,4 +1,4 @@
-"""PodTopologySpread: Pods of a kind spread over zones, hosts, or whatever a label says."""
+"""PodTopologySpread: spreads Pods over topology domains such as zones and hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PodTopologySpread(FilterBase):
     name = "PodTopologySpread"
 
     def __init__(self, handle: Handle, default_constraints: Sequence[Obj] | None = None) -> None:
-        """`default_constraints` are for Pods without any; None: the system's."""
+        """Create the plugin. `default_constraints` apply to Pods without any; None means the system defaults."""
         self._selectors = DefaultSelectors(handle.listers)
         self._is_system_default = default_constraints is None
         self._defaults = SYSTEM_DEFAULTS if default_constraints is None else tuple(default_constraints)
@@ -169,7 +169,7 @@ class PodTopologySpread(FilterBase):
 
 
 def _included(cycle: Cycle, constraint: Constraint, among: Mask) -> Mask:
-    """The nodes whose Pods count, by the constraint's policies."""
+    """Return the nodes whose Pods count, by the constraint's inclusion policies."""
     if constraint.honors_affinity:
         unwanted = unwanted_nodes(cycle.demand, cycle.table)
         if unwanted is not None:
@@ -182,7 +182,7 @@ def _included(cycle: Cycle, constraint: Constraint, among: Mask) -> Mask:
 
 
 def _counts(snapshot: Snapshot, demand: Demand, constraint: Constraint) -> Ints:
-    """How many Pods each slot has that the constraint speaks of; those on their way out are not counted."""
+    """Return the number of Pods per slot that the constraint selects, without terminating ones."""
     selector, namespace = constraint.selector, demand.namespace
     if selector.empty:
         return snapshot.counts.counter("nothing", lambda group: False, ())

@@ -1,4 +1,5 @@
-"""SchedulingGates: a Pod with gates is not looked at. The queue keeps it waiting; here is what frees it."""
+"""SchedulingGates: holds back Pods with gates. The queue retains them; this plugin registers the event that releases
+them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""TaintToleration: no node with a taint that the Pod does not tolerate; first those with few that it would rather
-avoid."""
+"""TaintToleration: rejects nodes with untolerated taints and prefers nodes with few PreferNoSchedule taints."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class TaintToleration(FilterBase):
 
 
 def repelled(demand: Demand, table: NodeTable) -> Mask | None:
-    """Where a taint keeps the Pod away; None: nowhere."""
+    """Return the slots with an untolerated taint, or None if there is none."""
     known = demand.cache.get(_REPELLED)
     if known is not None and known[0] == table.version:
         where: Mask | None = known[1]

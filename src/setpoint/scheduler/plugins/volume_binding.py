@@ -1,4 +1,4 @@
-"""VolumeBinding: nodes from which a Pod's volumes can be reached, or on which they can be had."""
+"""VolumeBinding: accepts nodes where the Pod's volumes are accessible or can be provisioned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from setpoint.scheduler.cluster_events import (
     ClusterEvent,
 )  # fmt: skip
 from setpoint.scheduler.framework import Cycle, FilterBase, Handle, Interest, Refusal
-from setpoint.scheduler.volume_binder import BIND_TIMEOUT, Plan, Promise, VolumeBinder
+from setpoint.scheduler.volume_binder import BIND_TIMEOUT, Plan, VolumeBinder, VolumeReservation
 from setpoint.scheduler.volumes import uses_claim, volume_limit
 
 Obj = dict[str, Any]
@@ -41,12 +41,12 @@ class VolumeBinding(FilterBase):
         plan: Plan | None = cycle.state.get(self.name)
         return () if plan is None else plan.refusals
 
-    def reserve(self, cycle: Cycle, node: str) -> Promise | None:
-        """What must be written and waited for before the Pod can be bound; None: nothing."""
+    def reserve(self, cycle: Cycle, node: str) -> VolumeReservation | None:
+        """Reserve volumes. Return what must be written and awaited before the Pod can be bound, or None."""
         plan: Plan | None = cycle.state.get(self.name)
         if plan is None or not plan.claims:
             return None
-        return self.binder.promise(plan, cycle.table, node)
+        return self.binder.reserve(plan, cycle.table, node)
 
     def interests(self) -> Iterable[Interest]:
         add_or_change = Action.ADD | Action.OTHER

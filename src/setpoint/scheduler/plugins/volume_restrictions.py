@@ -1,4 +1,4 @@
-"""VolumeRestrictions: volumes that one Pod at a time may use."""
+"""VolumeRestrictions: rejects nodes where a volume for one Pod at a time is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VolumeZone: volumes with zone labels are used in their zones."""
+"""VolumeZone: restricts volumes with zone labels to their zones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VolumeZone(FilterBase):
         return None
 
     def _zones(self, key: str) -> list[tuple[str, frozenset[str]]]:
-        """Which labels a node must have with which values. Raises Rejected."""
+        """Return the labels a node must have with their permitted values. Raise Rejected."""
         claim = self._claims.get(key)
         if claim is None:
             raise Rejected(f'persistentvolumeclaim "{key.partition("/")[2]}" not found')
@@ -70,7 +70,7 @@ class VolumeZone(FilterBase):
             column = columns.column(label)
             right = column.one_of(values)
             if label in _OLD:
-                # A node that does not have the old label is asked for the new one.
+                # Fall back to the current label on nodes without the deprecated one.
                 right |= ~column.present & columns.column(_OLD[label]).one_of(values)
             wrong |= ~right
         return (Refusal(REASON, zoned & wrong, unresolvable=True),)

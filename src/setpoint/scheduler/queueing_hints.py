@@ -1,4 +1,4 @@
-"""Which events could help which Pods: what the plugins of all profiles have said, arranged for asking."""
+"""The events that plugins of all profiles registered, indexed by resource."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Obj = dict[str, Any]
 Hint = Callable[[Obj, Obj | None, Obj | None], bool]
 
 
-class Wakeups:
+class QueueingHints:
     def __init__(self) -> None:
         self._by_resource: dict[str, list[tuple[str, str, ClusterEvent, Hint | None]]] = {}
         self._known: dict[ClusterEvent, dict[tuple[str, str], list[Hint | None]]] = {}
@@ -22,7 +22,7 @@ class Wakeups:
         self._known.clear()
 
     def interested(self, event: ClusterEvent) -> dict[tuple[str, str], list[Hint | None]]:
-        """Profile and plugin, with the hints to ask."""
+        """Return the hints of the event by profile and plugin."""
         found = self._known.get(event)
         if found is None:
             found = self._known[event] = {}
